@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.patience import PATIENCE
 from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
@@ -24,7 +25,6 @@ from toolbus.bus import links
 from toolbus.connect.transports.guarded import guard
 
 SERVERS = Path(__file__).parent / "servers"
-STARTING = 60.0
 
 # A shell that starts the tests in the background has them ignore Ctrl-C, and so would all that they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
@@ -61,6 +61,9 @@ LONGEST = (
     "test_everything.py",
     "test_lifetime.py",
     "test_docs.py",
+    "test_replicas.py",
+    "test_workers.py",
+    "test_crash.py",
 )
 """Files that take long, which are begun first: or one worker would be left with them at the end."""
 
@@ -117,7 +120,7 @@ def no_process_left() -> Iterator[None]:
     before = children(keepers=True)
     yield
     left = children(keepers=True) - before
-    deadline = time.monotonic() + 10  # a process that was killed may take a moment to be gone
+    deadline = time.monotonic() + 60  # a process that was killed may take a moment to be gone
     while left and time.monotonic() < deadline:
         time.sleep(0.005)
         left = children(keepers=True) - before
@@ -131,7 +134,7 @@ def web_server(kind: str, folder: Path, port: int = 0, script: str = "everyday.p
     command = [warm.python(), str(SERVERS / script), kind, str(port_file), str(port)]
     process = subprocess.Popen(command, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + STARTING
+        deadline = time.monotonic() + PATIENCE
         while not port_file.exists():
             assert process.poll() is None, f"the {kind} server ended at once"
             assert time.monotonic() < deadline, f"the {kind} server did not start"
@@ -139,7 +142,7 @@ def web_server(kind: str, folder: Path, port: int = 0, script: str = "everyday.p
         yield int(port_file.read_text())
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE)
         port_file.unlink(missing_ok=True)
 
 

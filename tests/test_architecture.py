@@ -14,6 +14,8 @@ from typing import NamedTuple
 
 import pytest
 
+from tests.patience import PATIENCE
+
 PACKAGE = "toolbus"
 SOURCE = Path(__file__).resolve().parents[1] / "src" / PACKAGE
 
@@ -417,7 +419,7 @@ def test_the_source_holds(rule: Rule) -> None:
 def test_importing_the_package_imports_nothing_slow() -> None:
     program = f"import sys, {PACKAGE}; print(*sorted({SLOW_IMPORTS!r} & set(sys.modules)))"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=30
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stdout.split() == [], f"`import {PACKAGE}` imports {done.stdout}"
 
@@ -430,7 +432,7 @@ def test_a_bus_shows_its_config_and_servers_without_the_sdk() -> None:
         "print(*sorted({'mcp', 'mcp_types', 'httpx2', 'anyio'} & set(sys.modules)))"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     assert done.stdout.split("\n") == ["idle 0 [] {}", "", ""]
 

@@ -34,6 +34,7 @@ import yaml
 from tests import warm
 from tests.adapters.environments import ADAPTERS
 from tests.codeblocks import Block, code_blocks
+from tests.patience import PATIENCE
 from tests.sandbox.place import sandbox_problem
 from toolbus.config import load_config
 from toolbus.errors import ConfigError
@@ -53,8 +54,6 @@ TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
 
 PARSERS: dict[str, Callable[[str], Any]] = {"yaml": yaml.safe_load, "json": json.loads, "toml": tomllib.loads}
 CONTAINERS = [("servers",), ("mcpServers",), ("mcp_servers",), ("services", "mcp"), ("config", "servers")]
-
-COMMAND_SECONDS = 60
 
 
 class WrongPage(AssertionError):
@@ -144,7 +143,7 @@ def run_console(page: Path, block: Block) -> None:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=COMMAND_SECONDS,
+            timeout=PATIENCE,
             check=False,
         )
         compare(page, line, shown=shown, real=done.stdout)
@@ -203,7 +202,6 @@ def in_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.timeout(180)
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
 def test_the_page_is_true(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if page.name == "gateway.md":  # it changes files of editors

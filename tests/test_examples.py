@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests import warm
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[1]
-SECONDS = 60
 
 NOT_FOUND = "spawn failed: command 'no-such-program' not found; install it, or give its full path"
 STRICT = (
@@ -102,7 +102,6 @@ def examples(tmp_path: Path) -> Path:
     return folder
 
 
-@pytest.mark.timeout(SECONDS * 2)
 @pytest.mark.parametrize("program", OUTPUT)
 def test_the_example_prints_this_and_leaves_nothing_behind(
     program: str, examples: Path, request: pytest.FixtureRequest
@@ -117,7 +116,7 @@ def test_the_example_prints_this_and_leaves_nothing_behind(
         env=env,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == (OUTPUT[program], "", 0)

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolbus.core.flag import Flag
 
 pytestmark = pytest.mark.anyio
@@ -15,7 +16,7 @@ async def test_a_flag_wakes_all_that_wait_and_lets_later_ones_pass() -> None:
     await asyncio.sleep(0)
     assert not flag.is_set()
     flag.set()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*waiting, flag.wait())
     assert flag.is_set()
 
@@ -29,7 +30,7 @@ async def test_a_flag_that_is_cleared_lets_tasks_wait_again() -> None:
     assert (flag.is_set(), waiting.done()) == (False, False)
     flag.set()
     flag.clear()  # before the task has run: it was woken all the same
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await waiting
 
 
@@ -39,7 +40,7 @@ async def test_a_task_that_stops_waiting_harms_no_other() -> None:
     await asyncio.sleep(0)
     stops.cancel()
     flag.set()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await stays
     with pytest.raises(asyncio.CancelledError):
         await stops

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[1]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 LINE = re.compile(r"pip install \"toolbus\[([\w-]+)\]\"")
@@ -32,7 +34,7 @@ def test_a_page_that_shows_how_to_install_an_extra_links_to_the_set_up(page: Pat
 def test_pip_uses_the_installed_toolbus_without_an_index() -> None:
     words = ["install", "--dry-run", "--no-index", "--disable-pip-version-check", "toolbus[agent]"]
     done = subprocess.run(
-        [sys.executable, "-m", "pip", *words], capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-m", "pip", *words], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     assert "Requirement already satisfied: toolbus[agent]" in done.stdout

@@ -2,7 +2,6 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import count
 from typing import Any, TypeAlias
 
 from toolbus.core.errors import ExtraMissing
@@ -16,6 +15,7 @@ try:
         TextPart,
         ToolCallPart,
         ToolReturnPart,
+        UserPromptPart,
     )
     from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
 except ImportError as error:
@@ -36,7 +36,10 @@ Turn: TypeAlias = Reply | Callable[[list[str]], Reply]
 
 
 class ScriptedModel(FunctionModel):
-    """A fake model that replays its turns in order, whatever the input."""
+    """A fake model that replays its turns in order, whatever the input.
+
+    A durable run that another process began continues after the turns that it has had.
+    """
 
     def __init__(self, turns: Sequence[Turn]) -> None:
         self.turns = list(turns)
@@ -44,15 +47,20 @@ class ScriptedModel(FunctionModel):
         """The messages it received at every turn."""
         self.offered: list[list[str]] = []
         """The names of the tools it was offered at every turn."""
-        self._ids = count(1)
+        self._at = 0
+        self._calls = 0
         super().__init__(self._answer, stream_function=self._stream, model_name="scripted")
 
     def _answer(self, messages: list[ModelMessage], info: AgentInfo) -> ModelResponse:
         turn = self._next_turn(messages, info)
         if isinstance(turn, str):
             return ModelResponse([TextPart(turn)])
+        first, self._calls = self._calls + 1, self._calls + len(turn)
         return ModelResponse(
-            [ToolCallPart(call.name, call.arguments, tool_call_id=f"call_{next(self._ids)}") for call in turn]
+            [
+                ToolCallPart(call.name, call.arguments, tool_call_id=f"call_{number}")
+                for number, call in enumerate(turn, first)
+            ]
         )
 
     async def _stream(self, messages: list[ModelMessage], info: AgentInfo) -> AsyncIterator[Any]:
@@ -70,7 +78,9 @@ class ScriptedModel(FunctionModel):
                 }
 
     def _next_turn(self, messages: list[ModelMessage], info: AgentInfo) -> str | list[ToolCall]:
-        at = len(self.requests)
+        earlier = _calls_of_run(messages)
+        at = max(self._at, len(earlier))
+        self._at, self._calls = at + 1, max(self._calls, sum(earlier))
         self.requests.append(list(messages))
         self.offered.append([tool.name for tool in info.function_tools])
         if at >= len(self.turns):
@@ -87,6 +97,20 @@ class ScriptedModel(FunctionModel):
 def _arguments_as_written(part: ToolCallPart) -> str:
     # `args_as_json_str` would wrap a string that is not JSON.
     return part.args if isinstance(part.args, str) else part.args_as_json_str()
+
+
+def _calls_of_run(messages: list[ModelMessage]) -> list[int]:
+    """How many calls each turn of the current run made."""
+    calls: list[int] = []
+    for message in messages:
+        kinds = {type(part) for part in message.parts}
+        if isinstance(message, ModelResponse):
+            calls += [sum(isinstance(part, ToolCallPart) for part in message.parts)]
+        elif (
+            UserPromptPart in kinds and ToolReturnPart not in kinds
+        ):  # a result with images has a prompt, too
+            calls.clear()
+    return [number for number in calls if number]
 
 
 def _results(messages: list[ModelMessage]) -> list[str]:

@@ -22,6 +22,7 @@ import pytest
 
 from tests.adapters.studio import ODD, REPORT, REVIEW, heard, studio
 from tests.conftest import Place
+from tests.patience import PATIENCE
 from tests.servers.everyday import PNG, WAV
 from tests.wire import Asked, Given, Provider, Say, ToolCall
 from toolbus import Audio, Toolbus
@@ -40,7 +41,6 @@ POINTS: Mapping[Point, str] = {
     "document": "the model reads the PDFs of a prompt",
     "unknown": "a run goes on after a name that no tool has",
 }
-PATIENCE = 20.0
 SOUND = Audio(data=WAV, mime_type="audio/wav")
 
 Script: TypeAlias = Sequence[Say | str | list[ToolCall]] | Callable[[Asked], Say | str | list[ToolCall]]

@@ -17,6 +17,7 @@ from openai import AsyncOpenAI
 
 from tests.adapters.contract import Contract, Harness, Stage
 from tests.adapters.studio import REVIEW, heard
+from tests.patience import PATIENCE
 from tests.servers.everyday import PNG, WAV
 from tests.servers.gallery import PDF, gallery
 from tests.wire import Asked, ToolCall
@@ -193,7 +194,7 @@ class TestLlamaIndex(Contract):
         grown = asyncio.Event()
         own_stage.bus.on_event(lambda _: grown.set() if "desk_fresh" in own_stage.bus.catalog else None)
         await own_stage.bus.call("desk_grow", {"name": "fresh"})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await grown.wait()
         offer.refresh()
         assert [tool.metadata.name for tool in offer if tool not in before] == ["desk_fresh"]

@@ -9,6 +9,7 @@ from openai.types.chat import ChatCompletionFunctionToolParam, ChatCompletionMes
 from openai.types.responses import ResponseInputItemParam
 
 from tests.adapters.contract import Contract, Harness, Stage
+from tests.patience import PATIENCE
 from tests.servers.everyday import PNG
 from tests.servers.gallery import gallery
 from tests.wire import Asked, Provider, ToolCall
@@ -155,7 +156,7 @@ class TestChat(Contract):
         offer = tools(own_stage.bus)
         with own_stage.model(script):
             both = asyncio.gather(*(chat(offer, names) for names in ("a b", "b a")))
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(PATIENCE):
                 assert await both == ["a met b", "b met a"]
 
 

@@ -5,6 +5,7 @@ import threading
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.adapters.threads import in_thread, run_tool_sync
@@ -32,14 +33,14 @@ class Work:
                 except Exception as error:
                     self.said.append(repr(error))
                 self.between.set()
-                assert self.go_on.wait(10)
+                assert self.go_on.wait(PATIENCE)
             return "done"
         finally:
             self.ended.set()
 
 
 async def test_a_call_under_way_is_cancelled_and_the_run_ends() -> None:
-    async with Toolbus({"servers": {"desk": {"server": everyday()}}}) as bus, asyncio.timeout(20):
+    async with Toolbus({"servers": {"desk": {"server": everyday()}}}) as bus, asyncio.timeout(PATIENCE):
         started = asyncio.Event()
         bus.on_event(lambda event: started.set() if isinstance(event, CallStarted) else None)
         work = Work(bus, "hang")
@@ -55,7 +56,7 @@ async def test_a_call_under_way_is_cancelled_and_the_run_ends() -> None:
 
 
 async def test_no_call_is_made_after_the_cancelling() -> None:
-    async with Toolbus({"servers": {"desk": {"server": everyday()}}}) as bus, asyncio.timeout(20):
+    async with Toolbus({"servers": {"desk": {"server": everyday()}}}) as bus, asyncio.timeout(PATIENCE):
         work = Work(bus, "hangs")
         run = asyncio.create_task(in_thread(work))
         assert await asyncio.to_thread(work.between.wait, 10)
@@ -68,7 +69,7 @@ async def test_no_call_is_made_after_the_cancelling() -> None:
 
 
 async def test_who_is_not_cancelled_gets_the_answer() -> None:
-    async with Toolbus({"servers": {"desk": {"server": everyday()}}}) as bus, asyncio.timeout(20):
+    async with Toolbus({"servers": {"desk": {"server": everyday()}}}) as bus, asyncio.timeout(PATIENCE):
         work = Work(bus, "hangs")
         work.go_on.set()
         assert await in_thread(work) == "done"

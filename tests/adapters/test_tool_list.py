@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from tests.conftest import Place
+from tests.patience import PATIENCE
 from toolbus import Toolbus, connect_mcp
 from toolbus.adapters import anthropic, langchain, openai, openai_agents
 from toolbus.adapters.media import model_blocks
@@ -114,7 +115,7 @@ async def test_functions_of_the_user_may_do_odd_things(config: dict[str, Any], o
             }
         ]
     }
-    async with Toolbus(config) as bus, asyncio.timeout(60):
+    async with Toolbus(config) as bus, asyncio.timeout(PATIENCE):
         replies = await openai.tools(bus).replies(response, own={"mine": own})
     assert replies.answers[0].result.text == told
 

@@ -12,6 +12,7 @@ from tests import warm
 from tests.admin.conftest import Site
 from tests.cli.running import toolbus
 from tests.lock.place import OFFERING, Place, names
+from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from toolbus import Toolbus, connect_mcp
 from toolbus.agent import Agent
@@ -259,7 +260,7 @@ async def test_a_server_that_is_known_from_the_lockfile(site: Site, tmp_path: Pa
     assert names(Toolbus(place.config)) == ["read", "stat", "write"]
     site.write(OTHERS)
     async with Toolbus(place.config) as bus:
-        await bus.wait_ready(["files"], timeout=50)
+        await bus.wait_ready(["files"], timeout=PATIENCE)
         assert (names(bus), bus.servers["files"].state) == ([], "failed")
     assert place.starts == 0
 

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from pydantic_ai.messages import ModelMessage, TextPart, ToolCallPart, ToolReturnPart, UserPromptPart
 
+from tests.patience import PATIENCE
 from tests.wire import Asked, Fault, Provider, Turn
 from tests.wire.asked import Wire
 from toolbus import Toolbus
@@ -24,7 +25,6 @@ MODELS: Mapping[Wire, str] = {
     "anthropic": "anthropic:claude-sonnet-5",
     "google": "google:gemini-3-pro",
 }
-PATIENCE = 20.0
 
 
 @contextmanager

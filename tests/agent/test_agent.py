@@ -9,7 +9,8 @@ import pytest
 from pydantic import BaseModel
 from pydantic_ai.messages import ModelRequest
 
-from tests.agent.stage import PATIENCE, changes, final, heard, provided, scripted, talking, told
+from tests.agent.stage import changes, final, heard, provided, scripted, talking, told
+from tests.patience import PATIENCE
 from tests.servers.everyday import PNG, everyday
 from tests.wire import Say
 from tests.wire import ToolCall as WireCall

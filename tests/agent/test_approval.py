@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from tests.agent.stage import PATIENCE, final
+from tests.agent.stage import final
+from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.agent import Agent, ApprovalAsked, LimitReached, Limits, Request, Run, RunEvent, ToolReturned

@@ -8,8 +8,9 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 from pydantic_ai.messages import BinaryContent, ModelRequest, UserPromptPart
 
-from tests.agent.stage import PATIENCE, final, scripted, talking
+from tests.agent.stage import final, scripted, talking
 from tests.context.shelf import Shelf
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from tests.servers.everyday import PNG, everyday
 from tests.wire.asked import Wire

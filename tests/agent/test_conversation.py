@@ -9,7 +9,8 @@ import pytest
 from pydantic_ai.messages import BinaryContent, ModelRequest, UserPromptPart
 
 from tests.agent.library import library
-from tests.agent.stage import PATIENCE, final, scripted, talking, told
+from tests.agent.stage import final, scripted, talking, told
+from tests.patience import PATIENCE
 from tests.servers.everyday import PNG, everyday
 from tests.wire.asked import Wire
 from toolbus import Toolbus

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests import warm
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
-SECONDS = 60
 
 OUTPUT = {
     "assistant.py": """\
@@ -45,7 +45,7 @@ def test_the_example_prints_this(program: str, tmp_path: Path, request: pytest.F
         cwd=folder,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=False,
     )
     assert (done.stdout, done.stderr, done.returncode) == (OUTPUT[program], "", 0)

@@ -7,8 +7,9 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.agent.stage import MODELS, PATIENCE, final, provided
+from tests.agent.stage import MODELS, final, provided
 from tests.conftest import SERVERS
+from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from tests.wire import ToolCall as WireCall
 from tests.wire.asked import Wire

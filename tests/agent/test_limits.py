@@ -5,7 +5,8 @@ import threading
 
 import pytest
 
-from tests.agent.stage import PATIENCE, final, told
+from tests.agent.stage import final, told
+from tests.patience import PATIENCE
 from toolbus.agent import Agent, LimitReached, Limits
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 

@@ -9,6 +9,7 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.openai import OpenAIChatModel
 
 from tests.agent.stage import MODELS, final, provided
+from tests.patience import PATIENCE
 from tests.wire import Fault, Provider, ToolCall
 from toolbus.agent import Agent, ModelFailed, generate
 from toolbus.agent.models import served_models
@@ -128,7 +129,7 @@ def test_a_provider_that_is_not_installed_is_named() -> None:
 def printed(program: str) -> str:
     """What a program prints, in a process of its own."""
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
     return done.stdout

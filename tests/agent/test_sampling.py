@@ -10,6 +10,7 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart
 from pydantic_ai.models.function import FunctionModel
 
 from tests.agent.stage import MODELS, final, provided
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from tests.servers.everyday import PNG, WAV
 from tests.wire import Fault, Provider
@@ -202,7 +203,7 @@ async def test_requests_at_the_same_time_share_one_budget() -> None:
         return ModelResponse([])
 
     sampler = Sampler(FunctionModel(slow), consent="always", max_tokens=100, budget=250)
-    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+    async with asyncio.timeout(PATIENCE), asyncio.TaskGroup() as group:
         tasks = [group.create_task(sampler(wanted(max_tokens=100))) for _ in range(5)]
         for _ in range(3):
             await began.acquire()  # the third has what the first two left

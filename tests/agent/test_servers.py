@@ -13,8 +13,9 @@ from fastmcp import FastMCP
 from pydantic import BaseModel
 
 from tests import warm
-from tests.agent.stage import PATIENCE, changes, final, heard, provided, scripted
+from tests.agent.stage import changes, final, heard, provided, scripted
 from tests.conftest import Place, web_server
+from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from tests.wire import Asked
 from tests.wire import ToolCall as WireCall

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import warm
+from tests.patience import PATIENCE
 from toolbus.audit.chain import Chain
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.config.audit import Audit
@@ -58,7 +59,7 @@ class Writers:
     def __exit__(self, *raised: object) -> None:
         self._stdin.close()
         self._stdout.close()
-        self._process.wait(60)
+        self._process.wait(PATIENCE)
 
     def start(self, name: str, count: int = -1, *, size: int = 100, rotate: int = ROTATE) -> "Writer":
         """A process that writes so many lines, by default without end."""

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.servers import INTEROP
+from tests.patience import PATIENCE
 
 MODULES = INTEROP / "oauth" / "node_modules"
 NODE = str(MODULES / ".bin" / "node")
 SCRIPT = Path(__file__).with_suffix(".mjs")
-SECONDS = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class AuthorizationServer:
 
     def _ask(self, body: bytes | None = None, method: str | None = None) -> dict[str, Any]:
         request = urllib.request.Request(f"{self.issuer}/test/", body, method=method)
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return json.load(response)
 
 

@@ -17,10 +17,9 @@ from typing import Any
 from urllib.parse import urlencode, urljoin
 
 from tests.auth.authorization_server import MODULES, NODE, SCRIPT
+from tests.patience import PATIENCE
 from toolbus import LoginRequest
 
-SECONDS = 20.0
-BROWSER_SECONDS = 240.0
 PAGES = 12
 """More than these it is not sent to."""
 
@@ -60,7 +59,7 @@ def walk(url: str, user: str, callback: str | None = None) -> str | None:
     data: bytes | None = None
     for _ in range(PAGES):
         try:
-            with opener.open(url, data, SECONDS) as page:
+            with opener.open(url, data, PATIENCE) as page:
                 text: str = page.read().decode()
         except urllib.error.HTTPError as answer:
             if "location" not in answer.headers:
@@ -104,7 +103,8 @@ def why_no_browser() -> str | None:
     try:
         _run_browser({"modules": str(MODULES)})
     except subprocess.CalledProcessError as error:
-        return f"Chromium does not start: {error.stderr.strip().splitlines()[-1:]}"
+        lines = error.stderr.strip().splitlines()
+        return f"Chromium does not start: {next((line for line in lines if 'Error' in line), lines)}"
     return None
 
 
@@ -117,7 +117,7 @@ def _run_browser(settings: dict[str, Any]) -> str:
         check=True,
         capture_output=True,
         text=True,
-        timeout=BROWSER_SECONDS,
+        timeout=PATIENCE,
         stdin=subprocess.DEVNULL,
     )
     return done.stdout

@@ -24,12 +24,12 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tests import warm
 from tests.auth.token_check import Refused, TokenCheck
+from tests.patience import PATIENCE
 from tests.servers.everyday import listening_socket, run_app
 
 ROOT = Path(__file__).parents[2]
 METADATA = "/.well-known/oauth-protected-resource/mcp"
 SUBJECT = "x-subject"
-SECONDS = 60.0
 
 
 @dataclass
@@ -66,7 +66,7 @@ def offered(seen: Seen) -> MCPServer:
     @server.tool(structured_output=False)
     async def slow(ctx: Context, together: int = 1) -> str:
         """Take a second, and longer until that many calls have been under way at once."""
-        async with asyncio.timeout(SECONDS), seen.slow:
+        async with asyncio.timeout(PATIENCE), seen.slow:
             seen.slow_now += 1
             seen.slow_most = max(seen.slow_most, seen.slow_now)
             seen.slow.notify_all()
@@ -199,7 +199,7 @@ class ResourceServer:
 
     def _ask(self, method: str = "GET") -> dict[str, Any]:
         request = urllib.request.Request(self.url.removesuffix("/mcp") + "/test/", method=method)
-        with urllib.request.urlopen(request, timeout=SECONDS) as response:
+        with urllib.request.urlopen(request, timeout=PATIENCE) as response:
             return json.load(response)
 
 
@@ -224,7 +224,7 @@ def resource_server(
     command = [warm.python(), "-m", "tests.auth.resource_server", json.dumps(settings)]
     process = subprocess.Popen(command, cwd=ROOT, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not port_file.exists():
             assert process.poll() is None, "the resource server ended at once"
             assert time.monotonic() < deadline, "the resource server did not start"
@@ -232,7 +232,7 @@ def resource_server(
         yield ResourceServer(f"http://127.0.0.1:{port_file.read_text()}/mcp")
     finally:
         process.terminate()
-        process.wait(SECONDS)
+        process.wait(PATIENCE)
         port_file.unlink(missing_ok=True)
 
 

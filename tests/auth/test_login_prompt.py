@@ -9,6 +9,7 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolbus import Interactions, LoginRequest, browser_login
 from toolbus.cli.login_prompt import WrongPaste, redirect_in
 from toolbus.connect.auth.browser import has_browser, is_link, open_browser
@@ -135,9 +136,6 @@ def test_there_is_a_browser_where_the_user_would_see_it(
     assert has_browser(env, platform) is expected
 
 
-SECONDS = 30.0
-
-
 @pytest.fixture
 def browser_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A browser that writes down the arguments it gets."""
@@ -154,7 +152,7 @@ async def written(file: Path) -> str:
     """What is in the file, once something is."""
 
     def read() -> str:
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not file.exists() or not file.read_text():
             assert time.monotonic() < deadline, "the browser was not opened"
             time.sleep(0.005)

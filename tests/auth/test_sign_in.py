@@ -12,6 +12,7 @@ from tests.auth.clients import DOCUMENT, KEY, SECRET
 from tests.auth.pages import Person, browse, walk, why_no_browser
 from tests.auth.resource_server import ResourceServer, resource_server
 from tests.interop.servers import require_installed
+from tests.patience import PATIENCE
 from toolbus import LoginNeeded, LoginRequest, LoginRequired, SignInFailed, ToolbusError, View
 from toolbus.state.tokens.tokens import open_tokens
 
@@ -243,7 +244,7 @@ async def test_a_login_that_is_removed_elsewhere_is_not_made_again_by_a_renewal(
     settings = config(guarded, tmp_path)
     async with bus_of(settings, Person("ann")) as bus:
         assert await called(bus, "whoami") == "ann"
-    async with bus_of(settings) as bus, asyncio.timeout(60):
+    async with bus_of(settings) as bus, asyncio.timeout(PATIENCE):
         assert await called(bus, "whoami") == "ann"
         await (await client_of(settings)).sign_out()
         with pytest.raises(LoginRequired, match="you have signed out; sign in: toolbus login guarded"):
@@ -266,7 +267,7 @@ async def test_the_token_of_a_program_is_replaced_by_itself_and_not_stored(
 ) -> None:
     authority.spoil(lifetime=2)
     machine = {"type": "client_credentials", "client_id": "bot", "client_secret": SECRET}
-    async with bus_of(config(guarded, tmp_path, machine)) as bus, asyncio.timeout(60):
+    async with bus_of(config(guarded, tmp_path, machine)) as bus, asyncio.timeout(PATIENCE):
         while authority.count("token client_credentials 200") < 3:
             assert await called(bus, "whoami") == "bot"
     assert await open_tokens(f"file:{tmp_path}").find(guarded.url, "") is None

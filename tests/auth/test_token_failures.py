@@ -20,6 +20,7 @@ from keyring.errors import KeyringLocked
 
 from tests.auth.keyrings import FileKeyring
 from tests.auth.token_process import LOGIN, RESOURCE
+from tests.patience import PATIENCE
 from toolbus.errors import TokenStoreError
 from toolbus.state.tokens.store import StoreCalls
 from toolbus.state.tokens.tokens import Tokens, open_tokens
@@ -27,7 +28,6 @@ from toolbus.state.tokens.tokens import Tokens, open_tokens
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
 NOBODY = 65534
-PATIENCE = 120
 
 
 @pytest.fixture(autouse=True)

@@ -17,12 +17,12 @@ from keyring.backends import fail
 
 from tests.auth.keyrings import FileKeyring
 from tests.auth.token_process import LOGIN, RESOURCE
+from tests.patience import PATIENCE
 from toolbus.errors import TokenStoreError
 from toolbus.state.tokens.tokens import Tokens, open_tokens
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
-PATIENCE = 120
 
 
 @pytest.fixture(autouse=True)

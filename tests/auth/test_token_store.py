@@ -20,6 +20,7 @@ from keyring.backends import chainer, fail, null
 
 from tests.auth.keyrings import FileKeyring
 from tests.auth.token_process import LOGIN, RESOURCE
+from tests.patience import PATIENCE
 from toolbus import TokenStore
 from toolbus.state.tokens.keyring import KeyringStore
 from toolbus.state.tokens.lock import Locks
@@ -29,7 +30,6 @@ from toolbus.state.tokens.tokens import Tokens, open_tokens
 
 pytestmark = pytest.mark.anyio
 ISSUER = LOGIN.issuer
-PATIENCE = 60
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests import warm
-from tests.cli.running import SECONDS, environment, toolbus
+from tests.cli.running import environment, toolbus
+from tests.patience import PATIENCE
 
 SERVERS = Path(__file__).parents[1] / "servers"
 EVERYDAY = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
@@ -30,7 +31,7 @@ class Background:
     def until(self, text: str) -> None:
         """Wait until it has written that."""
         while text not in self.log:
-            ready, _, _ = select.select([self._output], [], [], SECONDS)
+            ready, _, _ = select.select([self._output], [], [], PATIENCE)
             assert ready, f"{text!r} did not come; instead: {self.log}"
             data = os.read(self._output, 65536)
             assert data, f"it ended before {text!r}: {self.log}"
@@ -38,7 +39,7 @@ class Background:
 
     def ended(self) -> int:
         """Wait for its end; gives the exit code."""
-        code = self.process.wait(SECONDS)
+        code = self.process.wait(PATIENCE)
         while data := os.read(self._output, 65536):
             self.log += data.decode()
         return code
@@ -61,7 +62,7 @@ def background(folder: Path, *words: str, env: Mapping[str, str] | None = None) 
         with suppress(ProcessLookupError):
             os.kill(process.pid, signal.SIGTERM)
         with suppress(TimeoutError):
-            process.wait(SECONDS)
+            process.wait(PATIENCE)
         process.kill()
         os.close(output)
 
@@ -75,7 +76,7 @@ def status(folder: Path, *words: str) -> dict[str, Any]:
 
 def eventually(is_so: Callable[[], bool], what: str) -> None:
     """Wait until it is so."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE
     while not is_so():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)

@@ -5,14 +5,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests.background.holding import background, eventually, status
 from tests.cli.running import scripted, toolbus, write_config
 from tests.cli.terminal import Terminal, terminal
 from tests.wire import Provider, Say, ToolCall, Turn
 
-pytestmark = pytest.mark.timeout(300)
 MODEL = "openai:gpt-5.1"
 READS = {"annotations": {"readOnlyHint": True}}
 SCRIPT: dict[str, Any] = {

@@ -1,25 +1,26 @@
 """Who may be a client of a background bus, and how many at once."""
 
 import os
-import select
 import signal
 import socket
 import struct
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests import warm
 from tests.background.holding import EVERYDAY, background, called, eventually, status
-from tests.cli.running import SECONDS, environment, toolbus, write_config
+from tests.cli.running import environment, toolbus, write_config
+from tests.patience import PATIENCE
+from toolbus.cli.background.protocol import Messages, send
 
-pytestmark = pytest.mark.timeout(600)
 NOBODY = 65534
 COUNT = 100
 # Another user: can it connect, and does it get an answer?
@@ -56,7 +57,7 @@ def _intrude(path: Path) -> str:
         [sys.executable, "-I", "-S", "-c", code, str(path)],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=True,
     )
     return run.stdout.strip()
@@ -136,96 +137,56 @@ def test_a_hundred_calls_at_once(folder: Path) -> None:
     ids=range(8),
 )
 def test_a_client_that_does_not_keep_to_the_protocol_ends_alone(folder: Path, sent: bytes) -> None:
+    with _own_bus(folder) as listening, ThreadPoolExecutor(1) as pool:
+        call = pool.submit(toolbus, "call", "every_echo", "text=on", folder=folder)
+        listening.accept()[0].close()
+        run = call.result()
+        assert (run.returncode, run.stdout, run.stderr) == (0, "on\n", "")
+
+
+@contextmanager
+def _own_bus(folder: Path) -> Generator[socket.socket]:
+    """Where the commands of a folder look for the background bus, which is this test."""
     with background(folder):
         (path,) = (folder.parent / ".state/toolbus/run").glob("*.sock")
-        with socket.socket(socket.AF_UNIX) as connection:
-            _connect(connection, path)
-            connection.settimeout(SECONDS)
-            connection.sendall(sent)
-            if len(sent) < 100:
-                connection.shutdown(socket.SHUT_WR)
-                with suppress(ConnectionResetError):
-                    assert connection.recv(1000) == b""
-        assert called(folder, "every_echo", "text=on") == "on"
-
-
-def _connect(connection: socket.socket, path: Path) -> None:
-    before = os.getcwd()
-    os.chdir(path.parent)  # its path may be too long
-    try:
-        connection.connect(path.name)
-    finally:
-        os.chdir(before)
-
-
-def test_a_second_ctrl_c_ends_the_client_at_once(folder: Path) -> None:
-    """Also if the bus does not react any more."""
-    with background(folder) as held:
-        nothing = os.open(os.devnull, os.O_RDWR)
-        call = warm.Running(
-            "toolbus", ["call", "every_hang"], folder, environment(folder.parent), (nothing, nothing, nothing)
-        )
-        os.close(nothing)
-        eventually(lambda: status(folder)["commands"] == 1, "the call did not begin")
-        os.kill(held.process.pid, signal.SIGSTOP)
-        try:
-            os.kill(call.pid, signal.SIGINT)
-            eventually(lambda: _was_taken(call.pid), "the first one was not taken")
-            os.kill(call.pid, signal.SIGINT)
-            assert call.wait(SECONDS) == 130
-        finally:
-            os.kill(held.process.pid, signal.SIGCONT)
-
-
-def test_a_bus_that_does_not_answer_is_named_and_does_not_run_what_was_given_up(folder: Path) -> None:
-    with background(folder) as held:
-        nothing, (reader, writer) = os.open(os.devnull, os.O_RDWR), os.pipe()
-        os.kill(held.process.pid, signal.SIGSTOP)
-        try:
-            streams = (nothing, nothing, writer)
-            call = warm.Running(
-                "toolbus", ["call", "every_hang"], folder, environment(folder.parent), streams
-            )
-            os.close(nothing)
-            os.close(writer)
-            ready, _, _ = select.select([reader], [], [], SECONDS)
-            assert ready, "nothing was said"
-            said = os.read(reader, 1000).decode()
-            os.kill(call.pid, signal.SIGINT)
-            assert call.wait(SECONDS) == 130
-        finally:
-            os.kill(held.process.pid, signal.SIGCONT)
-            os.close(reader)
-        assert said == (
-            f"toolbus: the background bus (pid {held.process.pid}) does not answer yet; Ctrl-C ends this "
-            "command, --no-up runs it without the bus\n"
-        )
-        assert called(folder, "every_hangs") == "0 0"
-
-
-def _was_taken(pid: int) -> bool:
-    """Whether a process waits again, and no signal is pending."""
-    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
-    facts = dict(line.split(":\t", 1) for line in lines)
-    return facts["State"].startswith("S") and int(facts["ShdPnd"], 16) == 0
-
-
-def test_a_command_that_the_bus_did_not_accept_runs_by_itself(folder: Path) -> None:
-    """As when the bus is just about to stop."""
-    with background(folder):
-        (path,) = (folder.parent / ".state/toolbus/run").glob("*.sock")
-    with socket.socket(socket.AF_UNIX) as listening, ThreadPoolExecutor(1) as pool:
+    with socket.socket(socket.AF_UNIX) as listening:
         before = os.getcwd()
         os.chdir(path.parent)
         listening.bind(path.name)
         os.chdir(before)
         listening.listen()
-        listening.settimeout(SECONDS)
-        call = pool.submit(toolbus, "call", "every_echo", "text=on", folder=folder)
-        listening.accept()[0].close()
-        run = call.result()
-        assert (run.returncode, run.stdout, run.stderr) == (0, "on\n", "")
+        listening.settimeout(PATIENCE)
+        yield listening
         path.unlink()
+
+
+def test_ctrl_z_stops_a_command_when_the_bus_has_left_its_terminal(folder: Path) -> None:
+    """Otherwise the bus might take what is typed into the shell."""
+    with _own_bus(folder) as listening:
+        words = ["call", "every_echo", "text=on"]
+        command = warm.start("toolbus", words, folder, environment(folder.parent), folder / "log")
+        connection, _ = listening.accept()
+        connection.settimeout(PATIENCE)
+        messages = Messages()
+
+        def received() -> dict[str, Any]:
+            while not (found := next(iter(messages.feed(connection.recv(65536))), None)):
+                pass
+            return found
+
+        with connection:
+            assert "run" in received()
+            send(connection, {"accepted": True})
+            command.send_signal(signal.SIGTSTP)
+            assert received() == {"signal": signal.SIGTSTP}
+            send(connection, {"claim": True})
+            assert received() == {"foreground": True}, "it has not stopped yet"
+            send(connection, {"suspended": True})
+            stat = Path(f"/proc/{command.pid}/stat")
+            eventually(lambda: ") T " in stat.read_text(), "it does not stop")
+            command.send_signal(signal.SIGCONT)
+            send(connection, {"exit": 7})
+            assert command.wait(PATIENCE) == 7
 
 
 def test_a_command_whose_bus_is_killed_is_not_run_again(folder: Path) -> None:

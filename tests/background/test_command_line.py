@@ -8,7 +8,8 @@ import pytest
 from typer.main import get_command
 
 from tests.background.holding import background
-from tests.cli.running import SECONDS, environment
+from tests.cli.running import environment
+from tests.patience import PATIENCE
 from toolbus.cli.app import app
 from toolbus.cli.background.command_line import COMMANDS, FLAGS, NOT_THERE, WITH_VALUE, bus_command
 
@@ -105,7 +106,7 @@ def _loaded(folder: Path, *words: str) -> tuple[str, set[str]]:
         env=environment(folder.parent),
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=True,
     )
     printed, _, loaded = run.stdout.partition("loaded:")

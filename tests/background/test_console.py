@@ -5,18 +5,15 @@ import re
 from pathlib import Path
 from urllib.parse import urlsplit
 
-import pytest
-
 from tests.background.holding import background, status
-from tests.cli.running import SECONDS, toolbus
-
-pytestmark = pytest.mark.timeout(300)
+from tests.cli.running import toolbus
+from tests.patience import PATIENCE
 
 
 def _get(url: str, cookie: str = "") -> tuple[int, str, str]:
     """The status, the cookie and the text of a page."""
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=SECONDS)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE)
     try:
         connection.request("GET", f"{parts.path}?{parts.query}", headers={"cookie": cookie})
         with connection.getresponse() as response:

@@ -21,10 +21,9 @@ from tests.background.holding import (
     is_running,
     status,
 )
-from tests.cli.running import SECONDS, environment, living_at, toolbus, write_config
+from tests.cli.running import environment, living_at, toolbus, write_config
 from tests.conftest import plain
-
-pytestmark = pytest.mark.timeout(300)
+from tests.patience import PATIENCE
 
 
 @pytest.fixture
@@ -64,7 +63,7 @@ def test_a_real_program_uses_it_too(detached: Path) -> None:
     module = [sys.executable, "-m", "toolbus", "call", "every_process"]
     seen = environment(detached.parent)
     again = subprocess.run(
-        module, cwd=detached, env=seen, capture_output=True, text=True, timeout=SECONDS, check=False
+        module, cwd=detached, env=seen, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert again.stdout == run.stdout
 
@@ -157,8 +156,8 @@ def test_down_lets_commands_end(folder: Path) -> None:
             down = pool.submit(toolbus, "down", folder=folder)
             # It takes no new commands, but this one was there before.
             eventually(lambda: not list((folder.parent / ".state/toolbus/run").glob("*.sock")), "it stays")
-            assert other.wait(SECONDS) == 0
-            assert call.wait(SECONDS) == 0
+            assert other.wait(PATIENCE) == 0
+            assert call.wait(PATIENCE) == 0
             assert down.result().returncode == 0
         with open(output) as printed:
             assert printed.read() == "call met down\n"
@@ -273,7 +272,7 @@ def test_another_version_runs_by_itself_and_says_so(folder: Path) -> None:
     with background(folder):
         process = called(folder, "every_process")
         seen = environment(folder.parent)
-        run = warm.run("python", ["-c", OTHER_VERSION, "call", "every_process"], folder, seen, "", SECONDS)
+        run = warm.run("python", ["-c", OTHER_VERSION, "call", "every_process"], folder, seen, "", PATIENCE)
         assert run.returncode == 0, run.stderr
         assert run.stdout.strip() != process
         assert run.stderr == (
@@ -333,7 +332,7 @@ def test_in_the_foreground_json_is_one_document_per_line(folder: Path) -> None:
     os.close(writer)
     with open(reader) as lines:
         events = [json.loads(line) for line in lines]
-    assert process.wait(SECONDS) == 0
+    assert process.wait(PATIENCE) == 0
     assert [event["event"] for event in events] == ["Noted", "Started", "Noted", "Noted"]
     assert events[1]["servers"]["every"]["state"] == "ready"
 

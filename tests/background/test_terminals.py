@@ -11,10 +11,10 @@ import pytest
 
 from tests import warm
 from tests.background.holding import ASKING, EVERYDAY, background, called, eventually, status
-from tests.cli.running import SECONDS, Done, environment, toolbus, write_config
+from tests.cli.running import Done, environment, toolbus, write_config
 from tests.cli.terminal import COLOUR, terminal
+from tests.patience import PATIENCE
 
-pytestmark = pytest.mark.timeout(300)
 DATE, SEATS, PLACE, QUIET = "Date (required", "Seats (", "Place (", "Quiet ("
 
 
@@ -209,7 +209,7 @@ def test_a_signal_cancels_the_call_and_nothing_else(folder: Path, number: int, c
         os.close(writer)
         eventually(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
         os.kill(call.pid, number)
-        assert call.wait(SECONDS) == code
+        assert call.wait(PATIENCE) == code
         eventually(lambda: called(folder, "every_hangs") == "1 1", "the server was not told")
         os.close(output)
 
@@ -223,7 +223,7 @@ def test_a_client_that_is_killed_takes_its_call_with_it(folder: Path) -> None:
         os.close(nothing)
         eventually(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
         call.kill()
-        assert call.wait(SECONDS) == -signal.SIGKILL
+        assert call.wait(PATIENCE) == -signal.SIGKILL
         eventually(lambda: called(folder, "every_hangs") == "1 1", "the call goes on")
 
 
@@ -263,7 +263,7 @@ def test_a_reader_that_stands_still_holds_up_nobody(folder: Path) -> None:
             assert called(folder, "every_echo", f"text={text}") == text
         with open(output, "rb") as rest:
             assert len(begun) + len(rest.read()) == 3_000_001
-        assert paused.wait(SECONDS) == 0
+        assert paused.wait(PATIENCE) == 0
         os.close(nothing)
 
 
@@ -281,7 +281,7 @@ def test_a_reader_that_has_enough_ends_the_command(folder: Path) -> None:
         os.close(writer)
         assert os.read(output, 10)
         os.close(output)
-        assert call.wait(SECONDS) == 1
+        assert call.wait(PATIENCE) == 1
         assert called(folder, "every_echo", "text=on") == "on"
         os.close(nothing)
 
@@ -317,7 +317,7 @@ def test_a_closed_stream_is_like_an_empty_one(
             input='{"text": "typed"}',
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=PATIENCE,
             check=False,
         )
         assert (run.returncode, run.stdout, run.stderr[: len(expected[2])]) == expected

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from tests.call.tools import CLOSED, INTEGER, POINT, STRING, STRINGS, tool
+from tests.patience import PATIENCE
 from toolbus.records import JSON
 from toolbus.schema.validator import Validator
 
@@ -73,6 +74,6 @@ def test_an_invalid_value_is_not_accepted(schema: JSON, value: JSON) -> None:
 def test_the_validator_is_loaded_only_when_something_is_checked(imported: str) -> None:
     program = f"import sys, {imported}; print(*{{'jsonschema', 'jsonschema_rs'}} & set(sys.modules))"
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.split() == []

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from tests import warm
 from tests.cli.running import TOOLBUS, environment
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "cli.md"
@@ -340,7 +341,7 @@ EXAMPLES = {
         "toolbus --config policy.yaml policy notes_add text=tea",
     ],
 }
-SUBCOMMANDS = {"key": ("add", "list", "revoke")}
+SUBCOMMANDS = {"key": ("add", "list", "revoke"), "store": ("rekey",)}
 OF_INN = ("resume", "resources", "read", "prompts", "prompt")
 """The commands whose examples have a server of their own."""
 
@@ -382,7 +383,7 @@ def _printed(line: str, folder: Path, config: str = "toolbus.yaml") -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     return "\n".join(text.rstrip() for text in done.stdout.rstrip().splitlines()) + "\n"

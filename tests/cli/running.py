@@ -15,12 +15,11 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.patience import PATIENCE
 from toolbus.config.trust import accept, candidate
 from toolbus.core.errors import ConfigError
 
 TOOLBUS = str(Path(sys.executable).parent / "toolbus")
-SECONDS = 50
-"""How long one command may take."""
 SCRIPTED = Path(__file__).parent / "servers" / "scripted.py"
 
 Done = subprocess.CompletedProcess[str]
@@ -48,7 +47,7 @@ def toolbus(
     """
     seen = environment(folder.parent, **(env or {}))
     if not cold:
-        return warm.run("toolbus", arguments, folder, seen, input, SECONDS)
+        return warm.run("toolbus", arguments, folder, seen, input, PATIENCE)
     return subprocess.run(
         [TOOLBUS, *arguments],
         cwd=folder,
@@ -56,7 +55,7 @@ def toolbus(
         input=input,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=False,
     )
 
@@ -110,7 +109,7 @@ class Fifo:
         """The next line that was written to it."""
         line = b""
         while not line.endswith(b"\n"):
-            ready, _, _ = select.select([self._end], [], [], SECONDS)
+            ready, _, _ = select.select([self._end], [], [], PATIENCE)
             assert ready, f"nothing came over {self.path}"
             line += os.read(self._end, 1)
         return line.decode().strip()

@@ -12,7 +12,8 @@ import pytest
 
 from tests import warm
 from tests.cli.running import environment, toolbus
-from tests.cli.terminal import SECONDS, Terminal, terminal
+from tests.cli.terminal import Terminal, terminal
+from tests.patience import PATIENCE
 
 READY = "[ready]"
 SHOW = "\x1d"
@@ -86,7 +87,9 @@ def shell(name: str, folder: Path) -> Generator[Shell]:
     home = folder.parent
     # `true` at the end, or the shell would become the command and not be found as its parent.
     install = [program, "-c", "toolbus --install-completion; true"]
-    subprocess.run(install, cwd=home, env=environment(home), capture_output=True, timeout=SECONDS, check=True)
+    subprocess.run(
+        install, cwd=home, env=environment(home), capture_output=True, timeout=PATIENCE, check=True
+    )
     for file, settings in SETTINGS.items():
         if name in file:
             with (home / file).open("a") as rc:

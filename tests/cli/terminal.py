@@ -16,11 +16,10 @@ from pathlib import Path
 
 from tests import warm
 from tests.cli.running import environment
+from tests.patience import PATIENCE
 
 ESCAPE = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 COLOUR = re.compile(r"\x1b\[(?:\d+;)*(?:3[0-8]|9[0-7])[;m]")
-SECONDS = 25
-"""How long anything on the screen may take."""
 # A terminal of its own, so that Ctrl-C becomes a signal there.
 IN_ITS_TERMINAL = (
     "import fcntl, os, sys, termios\n"
@@ -51,7 +50,7 @@ class Terminal:
 
     def until(self, *texts: str) -> str:
         """Wait until the texts have come, in any order, after the last ones; gives all since then."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while not all(text in self.plain[self._seen :] for text in texts):
             assert time.monotonic() < deadline, f"{texts} did not come; instead: {self.plain[-2000:]}"
             assert self._read(), f"it ended before {texts}: {self.plain[-2000:]}"
@@ -65,13 +64,13 @@ class Terminal:
 
     def ended(self) -> int:
         """Wait for the end; gives the exit code."""
-        deadline = time.monotonic() + SECONDS
+        deadline = time.monotonic() + PATIENCE
         while self._read():
             assert time.monotonic() < deadline, "it does not end"
-        return self.process.wait(SECONDS)
+        return self.process.wait(PATIENCE)
 
     def _read(self) -> bool:
-        ready, _, _ = select.select([self._end], [], [], SECONDS)
+        ready, _, _ = select.select([self._end], [], [], PATIENCE)
         assert ready, f"nothing more came after: {self.plain[-2000:]}"
         try:
             data = os.read(self._end, 65536)
@@ -110,5 +109,5 @@ def terminal(
         yield Terminal(process, ours)
     finally:
         process.kill()
-        process.wait(SECONDS)
+        process.wait(PATIENCE)
         os.close(ours)

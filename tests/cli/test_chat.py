@@ -10,20 +10,10 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.cli.running import (
-    SECONDS,
-    Done,
-    Fifo,
-    environment,
-    living_at,
-    scripted,
-    toolbus,
-    write_config,
-)
+from tests.cli.running import Done, Fifo, environment, living_at, scripted, toolbus, write_config
 from tests.conftest import sampled
+from tests.patience import PATIENCE
 from tests.wire import Fault, Provider, Say, ToolCall
-
-pytestmark = pytest.mark.timeout(120)
 
 MODEL = "openai:gpt-5.1"
 EVIL = "a\x1b[2J\x1b]0;owned\x07b\rc\u202ed\u200be\x9bf"
@@ -228,7 +218,7 @@ def test_a_signal_ends_it_and_all_it_started(folder: Path, sign: signal.Signals)
             try:
                 assert [marker.line(), marker.line()] == ["started", "called"]
                 process.send_signal(sign)
-                out, err = process.communicate(timeout=SECONDS)
+                out, err = process.communicate(timeout=PATIENCE)
             finally:
                 process.kill()
     assert (process.returncode, out) == (128 + sign, "")
@@ -250,7 +240,7 @@ def test_no_other_command_imports_pydantic_ai(folder: Path) -> None:
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=SECONDS,
+            timeout=PATIENCE,
             check=True,
         )
         assert run.stdout.splitlines()[-1] == "False"

@@ -18,8 +18,6 @@ from tests.cli.running import Done, scripted, toolbus, write_config
 from tests.wire import Provider
 from toolbus.cli.chat.models import KEYS, LOCAL, SEARCH_SECONDS, find_local_model
 
-pytestmark = pytest.mark.timeout(120)
-
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:

@@ -13,8 +13,6 @@ from tests.cli.terminal import Terminal, terminal
 from tests.conftest import sampled
 from tests.wire import Provider, Say, ToolCall, Turn
 
-pytestmark = pytest.mark.timeout(120)
-
 MODEL = "openai:gpt-5.1"
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
 DATE = "Date (required, a date, such as 2026-01-31): "

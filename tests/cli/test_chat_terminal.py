@@ -8,14 +8,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from tests import warm
 from tests.cli.running import Fifo, living_at, scripted, write_config
-from tests.cli.terminal import SECONDS, Terminal, terminal
+from tests.cli.terminal import Terminal, terminal
+from tests.patience import PATIENCE
 from tests.wire import Asked, Fault, Provider, Say, ToolCall, Turn
-
-pytestmark = pytest.mark.timeout(120)
 
 MODEL = "openai:gpt-5.1"
 READS = {"annotations": {"readOnlyHint": True}}
@@ -41,7 +38,7 @@ def dialog(home: Path, provider: Provider, *words: str, **script: Any) -> Genera
 
 def interrupt(screen: Terminal) -> None:
     """Ctrl-C, once the program waits: readline does not hear one between its prompt and its wait."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + PATIENCE
     stat = Path(f"/proc/{screen.process.pid}/task/{screen.process.pid}/stat")
     while stat.read_text().rpartition(") ")[2][0] != "S":
         assert time.monotonic() < deadline, "it does not wait"
@@ -174,7 +171,7 @@ def test_ctrl_c_while_the_model_thinks_hangs_up(tmp_path: Path) -> None:
     with Provider(silent) as provider, dialog(tmp_path, provider) as screen:
         screen.press("hang\r")
         screen.until("thinking")
-        assert came.wait(SECONDS)
+        assert came.wait(PATIENCE)
         interrupt(screen)
         screen.until("stopped", "> ")
         screen.press("go on\r")

@@ -11,8 +11,6 @@ from tests.cli.terminal import Terminal, terminal
 from tests.wire import Provider, ToolCall, Turn
 from toolbus.audit.read import Query, read_events
 
-pytestmark = pytest.mark.timeout(120)
-
 EVIL = "x\x1b[2J\x1b]0;owned\x07y"
 SHOWN = '"text": "x\\u001b[2J\\u001b]0;owned\\u0007y"'
 LONG = "z" * 5000

@@ -13,7 +13,6 @@ from tests.conftest import plain
 from tests.servers.recording import recording
 from toolbus.shape import DIALECTS
 
-pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
 LONG = "l" * 70
 BAD_TOOLS = [{"name": "good"}, {"name": "no_good", "inputSchema": "text"}]
 ODD_NAMES = [{"name": "a.b"}, {"name": LONG}]

@@ -50,6 +50,7 @@ COMMANDS = [
     "config",
     "runs",
     "key",
+    "store",
 ]
 SEND: dict[str, Any] = {
     "name": "send",

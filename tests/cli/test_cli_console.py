@@ -3,16 +3,20 @@
 import json
 import os
 import signal
+import socket
 import ssl
 import stat
+import struct
+import threading
 from http.client import HTTPConnection, HTTPSConnection
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.running import SECONDS, scripted, toolbus, write_config
+from tests.cli.running import scripted, toolbus, write_config
 from tests.cli.test_cli_serve_http import Served, served
+from tests.patience import PATIENCE
 from tests.servers.certificates import self_signed
 
 NONE_RUNNING = "no console is running; start one with 'toolbus serve' or 'toolbus up'"
@@ -36,9 +40,9 @@ def _enter(url: str, context: ssl.SSLContext | None = None) -> tuple[int, str]:
     parts = urlsplit(url)
     host, port = parts.hostname or "", parts.port
     connection = (
-        HTTPConnection(host, port, timeout=SECONDS)
+        HTTPConnection(host, port, timeout=PATIENCE)
         if context is None
-        else HTTPSConnection(host, port, timeout=SECONDS, context=context)
+        else HTTPSConnection(host, port, timeout=PATIENCE, context=context)
     )
     try:
         connection.request("GET", f"{parts.path}?{parts.query}")
@@ -50,7 +54,7 @@ def _enter(url: str, context: ssl.SSLContext | None = None) -> tuple[int, str]:
 
 def _stop(gateway: Served) -> None:
     gateway.process.send_signal(signal.SIGTERM)
-    gateway.process.wait(SECONDS)
+    gateway.process.wait(PATIENCE)
 
 
 def test_it_prints_a_url_that_lets_one_browser_in(folder: Path) -> None:
@@ -94,7 +98,7 @@ def test_the_browser_is_opened_if_there_is_one(folder: Path) -> None:
 def test_a_gateway_that_was_killed_is_forgotten(folder: Path) -> None:
     with served(folder) as gateway:
         os.kill(gateway.process.pid, signal.SIGKILL)
-        gateway.process.wait(SECONDS)
+        gateway.process.wait(PATIENCE)
         assert len(_files(folder)) == 1
         done = toolbus("console", "--print", folder=folder)
     assert (done.returncode, done.stdout, done.stderr) == (1, "", f"toolbus: {NONE_RUNNING}\n")
@@ -141,3 +145,30 @@ def test_under_https_the_certificate_of_the_gateway_is_checked(folder: Path) -> 
     assert done.stdout.startswith("https://127.0.0.1:")
     assert status == 303
     assert cookie.endswith("; Secure")
+
+
+def test_a_console_that_ends_while_it_is_asked_is_forgotten(folder: Path) -> None:
+    """Its connection is reset, and then nothing listens there any more."""
+    with served(folder) as gateway:
+        [file] = _files(folder)
+        announced = json.loads(file.read_text())
+        os.kill(gateway.process.pid, signal.SIGKILL)
+        gateway.process.wait(PATIENCE)
+    with socket.create_server(("127.0.0.1", 0)) as dying:
+        port = dying.getsockname()[1]
+        file.write_text(json.dumps(announced | {"url": f"http://127.0.0.1:{port}/console"}))
+
+        def end() -> None:
+            for last in (False, True):  # first whether something listens, then for a token
+                connection, _ = dying.accept()
+                if last:
+                    dying.close()
+                    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+                connection.close()
+
+        ending = threading.Thread(target=end)
+        ending.start()
+        done = toolbus("console", "--print", folder=folder)
+        ending.join(PATIENCE)
+    assert (done.returncode, done.stdout, done.stderr) == (1, "", f"toolbus: {NONE_RUNNING}\n")
+    assert _files(folder) == []

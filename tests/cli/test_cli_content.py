@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.cli.running import SECONDS, Done, environment, scripted, together, toolbus, write_config
+from tests.cli.running import Done, environment, scripted, together, toolbus, write_config
+from tests.patience import PATIENCE
 from tests.servers.everyday import PNG
-
-pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
 
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
 RAW = "\u00fc\x1b[2J\r\nno line feed at the end"
@@ -187,7 +186,7 @@ def piped(folder: Path, *words: str) -> bytes:
     """What a pipe gets, byte by byte."""
     env = environment(folder.parent)
     run = subprocess.run(
-        [warm.toolbus(), *words], cwd=folder, env=env, capture_output=True, timeout=SECONDS, check=True
+        [warm.toolbus(), *words], cwd=folder, env=env, capture_output=True, timeout=PATIENCE, check=True
     )
     assert run.stderr == b""
     return run.stdout

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.running import SECONDS, Done, environment, living_at, toolbus
-
-pytestmark = pytest.mark.timeout(180)
+from tests.cli.running import Done, environment, living_at, toolbus
+from tests.patience import PATIENCE
 
 MODERN, LEGACY = ("modern", "2026-07-28"), ("legacy", "2025-11-25")
 
@@ -150,7 +149,7 @@ def test_without_pydantic_ai_the_agent_is_left_out_and_it_says_what_to_install(t
         env=environment(tmp_path),
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=True,
     )
     assert run.stdout == '  skipped: it needs pydantic-ai; pip install "toolbus[agent]"\n'

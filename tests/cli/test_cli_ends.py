@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.cli.running import SECONDS, TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
+from tests.cli.running import TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
 from tests.conftest import plain, sampled
+from tests.patience import PATIENCE
 from tests.processes import alive
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
-pytestmark = pytest.mark.timeout(180)
 
 MOMENTS: dict[str, tuple[list[str], list[str]]] = {
     "start": (["tools"], ["started"]),
@@ -38,8 +38,6 @@ SAMPLE = [
 ]
 PRINTS = {"watch": "connecting -> ready", "demo": "broken"}
 """What a command prints when it is where we want it."""
-SOON = 45.0
-"""Seconds between the signal and the end, on a busy machine and with a server that has to be killed."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,6 @@ class Ended:
     """How a command ended that was sent a signal."""
 
     code: int
-    seconds: float
     err: str
     left: set[int]
 
@@ -102,10 +99,9 @@ def remaining(home: Path, seconds: float) -> set[int]:
 
 def interrupted(home: Path, moment: str, sign: signal.Signals) -> Ended:
     with under_way(home, moment, is_cold=moment == "call") as process:
-        began = time.monotonic()
         process.send_signal(sign)
-        _, err = process.communicate(timeout=SECONDS)
-        return Ended(process.returncode, time.monotonic() - began, err, remaining(home, 0))
+        _, err = process.communicate(timeout=PATIENCE)
+        return Ended(process.returncode, err, remaining(home, 0))
 
 
 @pytest.fixture(scope="module")
@@ -123,18 +119,17 @@ def ends(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 def test_a_signal_ends_the_command_and_all_it_started(ends: Ends, case: tuple[str, signal.Signals]) -> None:
     end = ends[case]
     assert (end.code, end.left, end.err) == (SIGNALS[case[1]], set(), "")
-    assert end.seconds < SOON
 
 
 def test_one_who_does_not_stop_pressing_ctrl_c_leaves_nothing_either(tmp_path: Path) -> None:
     with under_way(tmp_path, "call") as process:
-        deadline = time.monotonic() + SOON
+        deadline = time.monotonic() + PATIENCE
         while process.poll() is None and time.monotonic() < deadline:
             process.send_signal(signal.SIGINT)
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.1)
-        _, err = process.communicate(timeout=SECONDS)
-        assert remaining(tmp_path, SOON) == set()
+        _, err = process.communicate(timeout=PATIENCE)
+        assert remaining(tmp_path, PATIENCE) == set()
         assert process.returncode in (130, -signal.SIGINT)  # a shell says 130 to both
         assert err == ""
 
@@ -142,8 +137,8 @@ def test_one_who_does_not_stop_pressing_ctrl_c_leaves_nothing_either(tmp_path: P
 def test_nothing_remains_when_toolbus_is_killed(tmp_path: Path) -> None:
     with under_way(tmp_path, "watch") as process:
         process.kill()
-        assert process.wait(SECONDS) == -signal.SIGKILL
-        assert remaining(tmp_path, SOON) == set()
+        assert process.wait(PATIENCE) == -signal.SIGKILL
+        assert remaining(tmp_path, PATIENCE) == set()
 
 
 def test_nothing_remains_after_success_and_failure(tmp_path: Path) -> None:

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import SECONDS, TOOLBUS, environment, scripted, toolbus, write_config
+from tests.cli.running import TOOLBUS, environment, scripted, toolbus, write_config
 from tests.conftest import plain, sampled
+from tests.patience import PATIENCE
 
 TOOLS = [{"name": f"tool_{number}", "description": "x" * 200} for number in range(2000)]
 
@@ -28,7 +29,7 @@ def piped(line: str, folder: Path) -> subprocess.CompletedProcess[str]:
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -10,7 +10,6 @@ import pytest
 
 from tests.cli.running import Done, scripted, together, write_config
 
-pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
 # Clears the screen, sets the title, erases the line, turns the text round, hides a word, rings.
 EVIL = "a\x1b[2J\x1b]0;owned\x07b\rc\u202ed\u200be\x9bf\u2066g\U000e0041h\u061ci\x08j\u2028k\u0085l"
 SCHEMA: dict[str, Any] = {

@@ -9,8 +9,6 @@ import pytest
 
 from tests.cli.running import Done, toolbus
 
-pytestmark = pytest.mark.timeout(180)
-
 VIEWS: dict[str, Any] = {"auth": {"keys": True}, "views": {"default": {}, "research": {"servers": ["a"]}}}
 
 

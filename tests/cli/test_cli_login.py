@@ -18,15 +18,15 @@ from tests.auth.authorization_server import AuthorizationServer, authorization_s
 from tests.auth.clients import CLIENTS, SECRET
 from tests.auth.pages import walk
 from tests.auth.resource_server import ResourceServer, resource_server
-from tests.cli.running import SECONDS, environment, toolbus, write_config
+from tests.cli.running import environment, toolbus, write_config
 from tests.cli.tab import printed
 from tests.cli.terminal import Terminal, terminal
 from tests.interop.servers import require_installed
+from tests.patience import PATIENCE
 from tests.processes import keeping
 from tests.wire import Provider, Say, ToolCall
 
 require_installed("oauth")
-pytestmark = pytest.mark.timeout(240)
 
 ROOT = Path(__file__).resolve().parents[2]
 PROMPT = "> "
@@ -259,7 +259,7 @@ def test_in_json_mode_the_url_is_pasted_to_stdin(folder: Path) -> None:
         assert errors.readline().startswith("that is not a URL; ")
         typed.write(f"{back}\n")
         assert json.loads(output.read())["server"] == "linear"
-        assert process.wait(SECONDS) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_without_input_it_waits_for_the_browser(folder: Path) -> None:
@@ -268,7 +268,7 @@ def test_without_input_it_waits_for_the_browser(folder: Path) -> None:
         url = url_in(errors.readline() + errors.readline())
         assert walk(url, "ann") is None
         assert output.read().startswith(DONE)
-        assert process.wait(SECONDS) == 0
+        assert process.wait(PATIENCE) == 0
 
 
 def test_the_device_flow_shows_a_code_and_waits(folder: Path) -> None:
@@ -659,4 +659,4 @@ def test_watch_notices_a_login_in_another_terminal(folder: Path) -> None:
         assert toolbus("login", "linear", folder=folder, env=browser(folder)).returncode == 0
         assert any("-> ready" in line for line in shown)
         os.kill(process.pid, signal.SIGTERM)
-        assert process.wait(SECONDS) == 143
+        assert process.wait(PATIENCE) == 143

@@ -7,7 +7,6 @@ import pytest
 
 from tests.cli.running import Done, scripted, together, toolbus, write_config
 
-pytestmark = pytest.mark.timeout(180)
 COMMANDS = {
     "tools": ["tools"],
     "check": ["check"],

@@ -15,8 +15,6 @@ from tests.cli.running import Fifo, living_at, scripted, together, toolbus, writ
 from tests.cli.terminal import Terminal, terminal
 from tests.conftest import sampled
 
-pytestmark = pytest.mark.timeout(120)
-
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
 DATE = "Date (required, a date, such as 2026-01-31): "
 SEATS = "Seats (a whole number, 1 to 8) [2]: "

@@ -11,8 +11,6 @@ from tests.cli.running import Done, scripted, together, toolbus, write_config
 from tests.cli.terminal import terminal
 from tests.servers.everyday import PNG, WAV
 
-pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
-
 
 def coded(data: bytes) -> str:
     return base64.b64encode(data).decode()

@@ -10,8 +10,6 @@ from tests import warm
 from tests.cli.running import Done, together, toolbus, write_config
 from tests.cli.terminal import terminal
 
-pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
-
 ASKING = str(Path(__file__).parents[1] / "servers" / "asking.py")
 DATE = "Date (required, a date, such as 2026-01-31): "
 FIELDS = [

@@ -14,8 +14,8 @@ import pytest
 from tests import warm
 from tests.cli.running import TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
 from tests.cli.terminal import terminal
+from tests.patience import PATIENCE
 
-SECONDS = 50
 HELLO: dict[str, Any] = {
     "protocolVersion": "2025-11-25",
     "capabilities": {"elicitation": {}},
@@ -69,7 +69,7 @@ class Client:
 
     def left(self) -> tuple[int, str]:
         """Close stdin; the exit code, and what went to stderr."""
-        _, err = self.process.communicate(timeout=SECONDS)
+        _, err = self.process.communicate(timeout=PATIENCE)
         return self.process.returncode, err
 
 
@@ -162,7 +162,7 @@ def test_a_call_in_flight_ends_before_the_command_does(folder: Path, sign: signa
             editor.process.send_signal(sign)
             control.say("go")
             walked = editor.until(walking)["result"]
-            code = editor.process.wait(SECONDS)  # its stdin is still open
+            code = editor.process.wait(PATIENCE)  # its stdin is still open
             _, err = editor.left()
 
     assert walked["content"][0]["text"] == '{"n": 1}'
@@ -180,7 +180,7 @@ def test_a_second_signal_ends_it_at_once(folder: Path) -> None:
             assert [marker.line(), marker.line()] == ["started", "called"]
             editor.process.send_signal(signal.SIGTERM)
             editor.process.send_signal(signal.SIGINT)
-            code = editor.process.wait(SECONDS)
+            code = editor.process.wait(PATIENCE)
 
     assert code in (130, 143)
     assert living_at(folder.parent) == set()
@@ -194,7 +194,7 @@ def test_a_call_that_does_not_end_is_left_after_the_drain(folder: Path) -> None:
             editor.send("tools/call", name="own_hang", arguments={})
             assert [marker.line(), marker.line()] == ["started", "called"]
             editor.process.send_signal(signal.SIGTERM)
-            code = editor.process.wait(SECONDS)
+            code = editor.process.wait(PATIENCE)
 
     assert code == 0
     assert living_at(folder.parent) == set()
@@ -238,7 +238,7 @@ def test_a_required_server_that_is_down_ends_it(folder: Path) -> None:
     write_config(folder, {"attic": {"command": "no-such-program", "required": True}})
 
     with started(folder) as process:
-        code = process.wait(SECONDS)  # its stdin is still open
+        code = process.wait(PATIENCE)  # its stdin is still open
         out, err = process.communicate()
 
     assert (code, out) == (1, "")

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import warm
-from tests.cli.running import SECONDS, TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
+from tests.cli.running import TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
+from tests.patience import PATIENCE
 
 META: dict[str, Any] = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -71,7 +72,7 @@ class Served(NamedTuple):
         self, method: str, path: str, body: str | None, headers: dict[str, str]
     ) -> Generator[HTTPResponse]:
         address = urlsplit(self.url)
-        with closing(HTTPConnection(address.hostname or "", address.port, timeout=SECONDS)) as connection:
+        with closing(HTTPConnection(address.hostname or "", address.port, timeout=PATIENCE)) as connection:
             connection.request(method, path, body, headers)
             with connection.getresponse() as response:
                 yield response
@@ -117,7 +118,7 @@ def test_it_reports_where_it_listens_and_serves_there(folder: Path) -> None:
         ready = gateway.get("/readyz")
         health, metrics = gateway.get("/healthz"), gateway.get("/metrics")
         gateway.process.send_signal(signal.SIGTERM)
-        code = gateway.process.wait(SECONDS)
+        code = gateway.process.wait(PATIENCE)
 
     port = urlsplit(gateway.url).port
     facts: dict[str, Any] = {
@@ -154,7 +155,7 @@ def test_a_person_reads_it_in_one_line_and_where_the_console_is_in_another(folde
         assert process.stderr is not None
         line, console = process.stderr.readline(), process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=SECONDS)
+        out, err = process.communicate(timeout=PATIENCE)
 
     url, _, facts = line.removeprefix("serving ").partition(": ")
     assert url.startswith("http://127.0.0.1:")
@@ -177,7 +178,7 @@ def test_a_call_in_flight_ends_before_it_does(folder: Path) -> None:
                 assert "for 1 request in flight; a second signal ends it" in _noted(gateway, "serve")
                 control.say("go")
                 rest = response.read()
-            code = gateway.process.wait(SECONDS)
+            code = gateway.process.wait(PATIENCE)
 
     result = json.loads(rest.partition(b"data: ")[2].partition(b"\n")[0])["result"]
     assert result["content"][0]["text"] == '{"n": 1}'
@@ -199,7 +200,7 @@ def test_a_key_is_needed_where_the_config_says_so_and_gives_its_view(folder: Pat
         names = gateway.tools(key=key)
         other = gateway.post("tools/list", "/all", key)
         gateway.process.send_signal(signal.SIGTERM)
-        _, err = gateway.process.communicate(timeout=SECONDS)
+        _, err = gateway.process.communicate(timeout=PATIENCE)
 
     assert gateway.serving["auth"] == ["keys"]
     assert (refused[0], wrong[0], names, other[0]) == (401, 401, ["post_read"], 403)

@@ -12,8 +12,6 @@ from tests.cli.tab import Shell, printed, shell
 from tests.conftest import sampled
 from toolbus.cli.completion.shells import rejoined_words
 
-pytestmark = pytest.mark.timeout(300)
-
 QUOTES = ["", "'", '"']
 LINES = {
     "toolbus tools ": "post",

@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import SECONDS, TOOLBUS, environment
+from tests.cli.running import TOOLBUS, environment
 from tests.conftest import sampled
+from tests.patience import PATIENCE
 from tests.timing import fastest
 
 AT_MOST = 0.35
@@ -25,7 +26,7 @@ LOADED = (
 
 def seconds(home: Path, *command: str) -> float:
     began = time.perf_counter()
-    subprocess.run(command, env=environment(home), capture_output=True, timeout=SECONDS, check=True)
+    subprocess.run(command, env=environment(home), capture_output=True, timeout=PATIENCE, check=True)
     return time.perf_counter() - began
 
 
@@ -49,7 +50,7 @@ def loaded(home: Path, *words: str, code: int | None = None, **variables: str) -
         env=environment(home) | variables,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=True,
     )
     assert code is None or f"exit code: {code}\n" in run.stdout, run.stderr

@@ -9,7 +9,6 @@ import pytest
 
 from tests.cli.running import Done, scripted, together, toolbus, write_config
 
-pytestmark = pytest.mark.timeout(180)  # the first test waits for all commands
 LONG = "word " * 100
 SEND = {
     "name": "send",

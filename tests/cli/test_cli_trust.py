@@ -16,8 +16,6 @@ from tests.cli.terminal import terminal
 from tests.conftest import sampled
 from toolbus import Pending
 
-pytestmark = pytest.mark.timeout(120)
-
 USING = {
     "tools": ["tools"],
     "cost": ["tools", "--cost"],

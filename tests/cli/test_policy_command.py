@@ -13,8 +13,6 @@ from toolbus.config import load_config
 from toolbus.lock.definitions import definition_digest
 from toolbus.policy.answers import AnswerKey, StoredAnswers, rule_digest
 
-pytestmark = pytest.mark.timeout(180)
-
 PATH: dict[str, Any] = {
     "type": "object",
     "properties": {"path": {"type": "string"}, "text": {"type": "string"}, "lines": {"type": "integer"}},

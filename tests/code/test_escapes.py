@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.code.sandbox import Sandbox
 
@@ -76,11 +77,11 @@ async def test_no_escape_succeeds(name: str, tmp_path: Path, monkeypatch: pytest
 async def test_a_cancelled_script_leaves_no_process() -> None:
     async with Toolbus({"servers": {}, "code": {"time": 600}}) as bus:
         running = asyncio.create_task(bus.scripts.run("while True:\n    pass"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while not workers():  # noqa: ASYNC110  # nothing reports that a process has started
                 await asyncio.sleep(0.01)
         running.cancel()
-        await asyncio.wait([running], timeout=60)
+        await asyncio.wait([running], timeout=PATIENCE)
     assert running.cancelled()
     assert workers() == []
 
@@ -92,7 +93,7 @@ async def test_a_script_that_is_cancelled_while_its_process_starts_leaves_none(
 
     def slowly(box: Sandbox, stubs: str) -> None:
         starting.set()
-        assert goes_on.wait(60)
+        assert goes_on.wait(PATIENCE)
         opened(box, stubs)
 
     monkeypatch.setattr(Sandbox, "_open", slowly)
@@ -103,6 +104,6 @@ async def test_a_script_that_is_cancelled_while_its_process_starts_leaves_none(
         for _ in range(10):
             await asyncio.sleep(0)  # it is cancelled, and has no process to end yet
         goes_on.set()
-        await asyncio.wait([running], timeout=60)
+        await asyncio.wait([running], timeout=PATIENCE)
     assert running.cancelled()
     assert workers() == []

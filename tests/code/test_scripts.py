@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.code.support import config, written
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.core.records import ToolResult
 
@@ -146,7 +147,7 @@ async def test_inputs_are_variables_of_the_script(tmp_path: Path) -> None:
 async def test_a_tool_of_a_server_that_is_down_is_lacking_with_the_reason(tmp_path: Path) -> None:
     servers = {**config(tmp_path)["servers"], "weather": {"command": "no-such-program"}}
     async with Toolbus({"servers": servers}) as bus:
-        await bus.wait_ready(timeout=60)
+        await bus.wait_ready(timeout=PATIENCE)
         result = await bus.scripts.run('await weather_now(place="Rome")')
     assert result.is_error
     assert "no-such-program" in result.text

@@ -13,10 +13,9 @@ from keyring.backend import KeyringBackend
 from keyring.backends import fail, null
 
 from tests.cli.running import toolbus
+from tests.patience import PATIENCE
 from toolbus.config import Resolved, Secrets, load_server, resolved
 from toolbus.errors import ConfigError, SecretMissing
-
-PATIENCE = 30
 
 
 class FileKeyring(KeyringBackend):

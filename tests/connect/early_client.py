@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from tests.patience import PATIENCE
 from tests.processes import alive
 from toolbus import Toolbus
 from toolbus.sync import SyncToolbus
@@ -45,7 +46,7 @@ class Gate(importlib.abc.MetaPathFinder):
         if WHAT == "interrupt":
             os.kill(os.getpid(), signal.SIGINT)
         if WHAT in ("stop", "interrupt"):
-            assert stopped.wait(60)
+            assert stopped.wait(PATIENCE)
 
 
 def left() -> dict[str, Any]:

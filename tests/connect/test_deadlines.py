@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.virtual_time import VIRTUAL_TIME
 from toolbus.connect.deadlines import Deadlines
 
@@ -46,7 +47,7 @@ async def test_an_expired_request_ends_although_an_answer_is_in_progress() -> No
     await asyncio.sleep(0)
     with deadlines.paused():
         deadlines.expire(0.05)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             assert await waiting == "too late"
 
 

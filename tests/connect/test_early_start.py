@@ -10,12 +10,12 @@ import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from tests.conftest import plain
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.connect.transports.process import SAFE_VARIABLES
 
 CLIENT = Path(__file__).with_name("early_client.py")
 ROOT = CLIENT.parents[2]
-SECONDS = 120
 NOTHING: dict[str, Any] = {"server": False, "threads": [], "collector": [True, 0]}
 
 
@@ -28,7 +28,7 @@ def outcome(what: str, folder: Path) -> Any:
         cwd=ROOT,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=False,
     )
     assert run.stderr == ""
@@ -76,7 +76,7 @@ def reported(config: dict[str, Any]) -> Any:
         [sys.executable, "-W", "error", "-c", REPORTED, json.dumps(config)],
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=True,
     )
     assert run.stderr == ""

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.patience import PATIENCE
 from tests.servers.raw_http import RawServer, Request, raw_server, response, send_plain
 from toolbus import LinkLost, Toolbus
 from toolbus.connect.http import connection as http_connection
@@ -185,7 +186,7 @@ async def test_a_stream_that_goes_on_after_the_answer_is_hung_up(
     async with bus_with(server) as bus:
         server.send = send
         assert (await bus.call("a_look")).text == "seen"
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await server.hung_up.wait()
 
 
@@ -225,7 +226,7 @@ async def test_a_cancelled_call_hangs_up(server: RawServer) -> None:
         await arrived.wait()
         assert not server.hung_up.is_set()
         call.cancel()
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await server.hung_up.wait()
 
 

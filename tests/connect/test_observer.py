@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import plain
+from tests.patience import PATIENCE
 from tests.servers.recording import recording
 from toolbus.config import load_server
 from toolbus.connect.auth.identity import Identity
@@ -42,7 +43,7 @@ class FailingOnce(Discovery):
 async def linked(entry: dict[str, Any], observer: Discovery):
     link = Link(load_server(entry, alias="a"), Identity(), observer, lambda event: None)
     try:
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await link.open()
             yield link
     finally:

@@ -14,10 +14,10 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
 
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus import events as heard
 
-PATIENCE = 10.0
 Context = ServerRequestContext[Any, Any]
 
 

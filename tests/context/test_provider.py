@@ -10,7 +10,8 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
-from tests.context.shelf import PATIENCE, Shelf
+from tests.context.shelf import Shelf
+from tests.patience import PATIENCE
 from toolbus import ConfigError, Embedded, Toolbus
 from toolbus.context import ContextProvider
 from toolbus.events import Warned
@@ -133,7 +134,7 @@ async def test_what_cannot_be_read_is_left_out_with_one_warning_each(
         with caplog.at_level(logging.WARNING, "toolbus"):
             assert await provider.text() == framed(TEA, "Green.")
             told = warnings_of(caplog)
-            async with asyncio.timeout(60):  # nobody waits for the dead one twice
+            async with asyncio.timeout(PATIENCE):  # nobody waits for the dead one twice
                 assert await provider.text() == framed(TEA, "Green.")
     assert warnings_of(caplog) == told
     assert len(heard) == len(told) == 5
@@ -188,7 +189,7 @@ async def test_a_server_that_was_away_is_asked_again(era: str) -> None:
     program = [str(SERVERS / "asking.py"), "stdio"]
     asking = {"command": warm.python(), "args": program, "era": era, "timeouts": {"call": 8}}
     wanted = {"servers": {"asking": asking}, "context": [{"server": "asking", "uri": "board://now"}]}
-    async with Toolbus(wanted) as bus, ContextProvider(bus) as provider, asyncio.timeout(30):
+    async with Toolbus(wanted) as bus, ContextProvider(bus) as provider, asyncio.timeout(PATIENCE):
         await bus.call("asking_write", {"text": "Buy tea."})
         assert "Buy tea." in await provider.text()
         with pytest.raises(Exception, match="the connection was lost"):

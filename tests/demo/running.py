@@ -11,9 +11,8 @@ from typing import Any, Literal
 import pytest
 
 from tests import warm
+from tests.patience import PATIENCE
 
-STARTING = 30.0
-ENDING = 10.0
 PLACES = [("stdio", "modern"), ("stdio", "legacy"), ("http", "modern"), ("http", "legacy")]
 HELLO = {
     "protocolVersion": "2025-11-25",
@@ -45,7 +44,7 @@ def started(name: str, *more: str) -> Generator[subprocess.Popen[str]]:
 def said(process: subprocess.Popen[str]) -> str:
     """The next line of its standard output."""
     assert process.stdout is not None
-    ready, _, _ = select.select([process.stdout], [], [], STARTING)
+    ready, _, _ = select.select([process.stdout], [], [], PATIENCE)
     assert ready, "the server says nothing"
     return process.stdout.readline()
 
@@ -66,7 +65,7 @@ def told(process: subprocess.Popen[str], method: str, params: dict[str, Any]) ->
 
 def last_words(process: subprocess.Popen[str]) -> tuple[int, str | None, str]:
     """Close its standard input; its exit code, and what it still wrote to standard output and error."""
-    out, error = process.communicate(timeout=ENDING)
+    out, error = process.communicate(timeout=PATIENCE)
     return process.returncode, out, error
 
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests import warm
 from tests.demo.running import Servers, arguments, in_every_place, in_two_places
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.demo.notes import notes_server, open_notes
 from toolbus.events import CatalogChanged
@@ -54,7 +55,7 @@ async def test_notes_are_kept_found_and_forgotten(servers: Servers) -> None:
 
 @in_every_place
 async def test_opening_the_archive_makes_a_tool_appear(servers: Servers) -> None:
-    async with Toolbus({"servers": {"notes": servers.entry("notes")}}) as bus, asyncio.timeout(20):
+    async with Toolbus({"servers": {"notes": servers.entry("notes")}}) as bus, asyncio.timeout(PATIENCE):
         before = bus.catalog.names
         events = bus.events()
         await bus.call("notes_add", {"text": "old", "tags": ["x"]})
@@ -87,7 +88,7 @@ async def test_notes_in_a_file_survive_a_restart(tmp_path: Path) -> None:
 
 
 async def test_only_notes_made_before_the_date_are_archived() -> None:
-    async with bus_in_memory() as bus, asyncio.timeout(60):
+    async with bus_in_memory() as bus, asyncio.timeout(PATIENCE):
         await bus.call("notes_add", {"text": "new"})
         events = bus.events()
         await bus.call("notes_open_archive")

@@ -11,6 +11,7 @@ import pytest
 
 from tests import warm
 from tests.demo.running import address, arguments, greeted, last_words, said, started, told
+from tests.patience import PATIENCE
 from toolbus.demo.serve import command_line
 
 NAMES = ["notes", "files", "worker", "pictures"]
@@ -48,7 +49,7 @@ def test_over_stdio_every_server_leaves_without_a_word(number: signal.Signals | 
         for process in processes.values():
             if number is not None:
                 process.send_signal(number)
-                process.wait(10)  # while its standard input is still open
+                process.wait(PATIENCE)  # while its standard input is still open
         ends = {name: last_words(process) for name, process in processes.items()}
     assert names == NAMES
     assert ends == dict.fromkeys(NAMES, SILENCE)
@@ -109,7 +110,7 @@ def test_a_server_imports_the_sdk_and_nothing_else_that_is_slow() -> None:
         "print(*[name for name in new if name.split('.')[0] not in sys.stdlib_module_names])"
     )
     done = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.split() == [
         "toolbus",

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.demo.running import Servers, in_every_place
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.demo.worker import worker_server
 from toolbus.events import Logged, Progressed
@@ -27,7 +28,7 @@ async def test_counting_reports_its_progress_in_order(servers: Servers) -> None:
             done.set()
 
     text = "a b c d e " * 8
-    async with Toolbus({"servers": {"worker": servers.entry("worker")}}) as bus, asyncio.timeout(20):
+    async with Toolbus({"servers": {"worker": servers.entry("worker")}}) as bus, asyncio.timeout(PATIENCE):
         call = {"text": text, "seconds": 0.2}
         result = await bus.call("worker_count_words", call, on_progress=note)
         await done.wait()
@@ -79,7 +80,7 @@ async def test_cancelling_stops_the_count_and_the_worker_goes_on() -> None:
     async def note(progress: float, total: float | None, message: str | None) -> None:
         begun.set()
 
-    async with bus_in_memory() as bus, asyncio.timeout(60):
+    async with bus_in_memory() as bus, asyncio.timeout(PATIENCE):
         count = asyncio.create_task(bus.call("worker_count_words", {"seconds": 60}, on_progress=note))
         await begun.wait()
         count.cancel()

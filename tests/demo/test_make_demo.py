@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.running import SECONDS, toolbus
+from tests.cli.running import toolbus
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 # Stands for the Python of the machine, and for the one of the environment that it makes.
@@ -36,7 +37,7 @@ def make(folder: Path, *targets: str, **env: str) -> subprocess.CompletedProcess
         env={name: value for name, value in os.environ.items() if "MAKE" not in name} | env,
         capture_output=True,
         text=True,
-        timeout=SECONDS,
+        timeout=PATIENCE,
         check=False,
     )
 

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import tomllib
 import venv
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager, suppress
@@ -19,9 +20,11 @@ import httpx2
 import pytest
 import yaml
 
+from tests import warm
 from tests.cli.running import TOOLBUS, environment
-from tests.gateway.front import WITHIN, modern_request
-from tests.gateway.serving import _end  # pyright: ignore[reportPrivateUsage]
+from tests.gateway.front import modern_request
+from tests.gateway.serving import end, wait_until
+from tests.patience import PATIENCE
 from toolbus.config import BusConfig, load_config
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
@@ -51,6 +54,8 @@ def test_the_compose_file_has_all_parts() -> None:
         assert services[name]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     for name in ("worker1", "worker2"):
         assert services[name]["command"][0] == "worker"
+        assert services[name]["profiles"] == ["agents"]  # without a model they would end again and again
+    for name in (*GATEWAYS, "worker1", "worker2"):
         assert services[name]["environment"]["TOOLBUS_RUNS"].endswith("@postgres/toolbus")
     assert all(":" in one["image"] for one in services.values() if "build" not in one)
     assert services["haproxy"]["ports"] == ["127.0.0.1:8080:8080"]  # nothing else is open, and only here
@@ -72,6 +77,24 @@ def test_every_file_and_variable_that_compose_names_is_there() -> None:
     referred = set(re.findall(r"\$\{(\w+)", (DEPLOY / "toolbus.yaml").read_text()))
     given = compose()["x-toolbus"]["environment"]
     assert referred <= given.keys()
+
+
+def test_the_gateways_trust_the_network_of_the_balancer() -> None:
+    [network] = compose()["networks"]["default"]["ipam"]["config"]
+    assert own_config()["serve"]["trusted_proxies"] == [network["subnet"]]
+
+
+@pytest.mark.parametrize("name", ["toolbus.yaml", "one-machine.yaml"])
+def test_no_server_is_given_the_folder_of_the_config_and_its_secrets(name: str) -> None:
+    assert "/etc/" not in json.dumps(yaml.safe_load((DEPLOY / name).read_text()))
+
+
+def test_an_image_is_built_without_secrets_and_without_what_is_large() -> None:
+    ignored = (DEPLOY.parent / ".dockerignore").read_text().splitlines()
+    assert {".git", "**/.env", "**/.venv", "**/.interop"} <= set(ignored)
+    project = tomllib.loads((DEPLOY.parent / "pyproject.toml").read_text())["project"]
+    needed = {"pyproject.toml", "src", project["readme"]}
+    assert not needed & set(ignored)
 
 
 def test_calls_have_time_to_end() -> None:
@@ -121,7 +144,13 @@ def test_the_unit_starts_a_command_that_exists() -> None:
     assert found is not None
     command, *options = shlex.split(found[1])
     done = subprocess.run([TOOLBUS, command, "--help"], capture_output=True, text=True, check=True)
-    assert all(option in done.stdout for option in options if option.startswith("--w"))
+    assert all(option in done.stdout for option in options if option.startswith("--"))
+    assert "HOME=/var/lib/toolbus" in unit  # a dynamic user has none
+    config = load_config(DEPLOY / "one-machine.yaml")
+    assert config.serve is not None
+    assert (config.store, config.serve.workers) == (None, 4)
+    folder = config.servers["files"].args[-1]
+    assert folder.removeprefix("/var/lib/") in re.findall(r"StateDirectory=(.*)", unit)[0].split()
 
 
 def test_the_container_file_installs_extras_that_exist() -> None:
@@ -145,16 +174,18 @@ def gateway(folder: Path, config: Path) -> Generator[int]:
     log = folder / f"{port}.log"
     with log.open("wb") as output:
         process = subprocess.Popen(
-            [TOOLBUS, "serve", "--config", str(config), "--http", f"0.0.0.0:{port}"],
+            [warm.toolbus(), "serve", "--config", str(config), "--http", f"0.0.0.0:{port}"],
             env=environment(folder),
             stdin=DEVNULL,
             stdout=output,
             stderr=output,
         )
     try:
+        # HAProxy takes one that is not ready when it starts out of service for seconds.
+        wait_until(lambda: "serving http" in log.read_text(), process, "toolbus serve", log)
         yield port
     finally:
-        _end(process)
+        end(process)
 
 
 def _free_port() -> int:
@@ -175,12 +206,12 @@ def balancer(folder: Path, ports: list[int]) -> Generator[str]:
     try:
         yield f"http://localhost:{own}"
     finally:
-        _end(process)
+        end(process)
 
 
 def added_key(config: Path) -> dict[str, str]:
     """The header of a client of the gateways with that config."""
-    words = [TOOLBUS, "key", "add", "ann", "--json", "--config", str(config)]
+    words = [warm.toolbus(), "key", "add", "ann", "--json", "--config", str(config)]
     made = subprocess.run(words, env=environment(config.parent), capture_output=True, check=True)
     return {"authorization": f"Bearer {json.loads(made.stdout)['key']}"}
 
@@ -201,18 +232,19 @@ async def test_three_gateways_serve_behind_the_balancer(tmp_path: Path) -> None:
     with ExitStack() as stack:
         ports = [stack.enter_context(gateway(tmp_path, config)) for _ in GATEWAYS]
         url = stack.enter_context(balancer(tmp_path, ports))
-        async with httpx2.AsyncClient(timeout=WITHIN) as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
             await _until_served(http, f"{url}/mcp", content, {**headers, **key})
             for _ in range(6):
                 found = await http.post(f"{url}/mcp", content=content, headers={**headers, **key})
                 assert (found.status_code, "postgres:17" in found.text) == (200, True), found.text
             assert (await http.post(f"{url}/mcp", content=content, headers=headers)).status_code == 401
-            assert (await http.get(f"{url}/metrics", headers=key)).status_code == 404
+            for hidden in ("/metrics", "/console", "/console/servers"):
+                assert (await http.get(f"{url}{hidden}", headers=key)).status_code == 404
 
 
 async def _until_served(http: httpx2.AsyncClient, url: str, content: bytes, headers: dict[str, str]) -> None:
     """Wait until the balancer has found a gateway that is ready."""
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while True:
             with suppress(httpx2.ConnectError):
                 if (await http.post(url, content=content, headers=headers)).status_code == 200:

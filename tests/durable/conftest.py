@@ -3,12 +3,12 @@
 from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
-from uuid import uuid4
 
-import psycopg
 import pytest
 
-from tests.durable.postgres import Server, postgres
+from tests.conftest import sampled
+from tests.postgres import Server
+from tests.postgres import postgres_server as started
 from tests.processes import keeping
 
 
@@ -17,20 +17,17 @@ def postgres_server() -> Generator[Server]:
     """One server for all tests of this process."""
     with ExitStack() as stack:
         with keeping():
-            server = stack.enter_context(postgres())
+            server = stack.enter_context(started())
         yield server
 
 
 @pytest.fixture
 def postgres_url(postgres_server: Server) -> str:
     """A new database."""
-    name = f"test_{uuid4().hex[:12]}"
-    with psycopg.connect(postgres_server.url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name}".encode())
-    return postgres_server.url_of(name)
+    return postgres_server.database()
 
 
-@pytest.fixture(params=["sqlite", "postgres"])
+@pytest.fixture(params=sampled(["sqlite", "postgres"], "postgres"))
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     """A store of each kind."""
     if request.param == "sqlite":

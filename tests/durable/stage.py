@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 import mcp_types as types
 from mcp.server.mcpserver import MCPServer
 
-from toolbus.agent.durable import Durable, DurableRun, RunInfo, Runs
+from tests.patience import PATIENCE
+from toolbus.agent.durable import Durable, DurableRun, RunInfo, RunNotFound, Runs
 
 T = TypeVar("T")
-PATIENCE = 60.0
 
 
 def settings(folder: Path, **more: Any) -> Durable:
@@ -23,12 +24,13 @@ def settings(folder: Path, **more: Any) -> Durable:
 class Ledger:
     """A server with a write, a read, and a write that waits until it may end."""
 
-    def __init__(self, about: str = "Write a line.") -> None:
-        """`about` is the description of the write: another one is another definition."""
+    def __init__(self, about: str = "Write a line.", *, hold: str = "Write a line, and wait.") -> None:
+        """`about` and `hold` are the descriptions of the writes: another one is another definition."""
         self.lines: list[str] = []
         self.reached = asyncio.Event()
         self.may_end = asyncio.Event()
         self._about = about
+        self._hold = hold
 
     def server(self) -> MCPServer:
         """The server, in this process."""
@@ -39,9 +41,8 @@ class Ledger:
             self.lines.append(line)
             return f"wrote {line}"
 
-        @built.tool(structured_output=False)
+        @built.tool(structured_output=False, description=self._hold)
         async def hold(line: str) -> str:
-            """Write a line, and wait."""
             self.lines.append(line)
             self.reached.set()
             await self.may_end.wait()
@@ -62,11 +63,13 @@ async def ended(run: DurableRun) -> str:
 
 
 async def until(runs: Runs, run: str, is_so: Callable[[RunInfo], bool]) -> RunInfo:
-    """A run once something holds of it."""
+    """A run once it is recorded, and something holds of it."""
     async with asyncio.timeout(PATIENCE):
-        while not is_so(info := await runs.get(run)):  # noqa: ASYNC110  another process may change it
+        while True:
+            with suppress(RunNotFound):
+                if is_so(info := await runs.get(run)):
+                    return info
             await asyncio.sleep(0.05)
-    return info
 
 
 def is_waiting(info: RunInfo) -> bool:

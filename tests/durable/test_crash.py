@@ -3,20 +3,20 @@
 import asyncio
 import os
 import signal
-import subprocess
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.durable.crash.rig import ROOT, STARTING, crash
-from tests.durable.stage import PATIENCE, settings, until
+from tests import warm
+from tests.durable.crash.rig import ROOT, crash
+from tests.durable.stage import settings, until
+from tests.patience import PATIENCE
 from toolbus.agent.durable import RunInfo, Runs
 
 pytestmark = pytest.mark.anyio
-DEADLINE = 300.0
+DEADLINE = 3 * PATIENCE
 
 
 async def test_a_killed_worker_repeats_no_unsafe_write_and_loses_nothing(store: str, tmp_path: Path) -> None:
@@ -65,14 +65,13 @@ async def _joined_again(runs: Runs, pid: int, info: RunInfo) -> str:
 
 
 @contextmanager
-def _worker(store: str, folder: Path) -> "Generator[subprocess.Popen[bytes]]":
+def _worker(store: str, folder: Path) -> Generator[warm.Running]:
     folder.mkdir()
-    command = [sys.executable, "-m", "tests.durable.paused_worker", store, str(folder)]
-    with (folder / "log").open("wb") as log:
-        worker = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, stderr=log)
-        try:
-            yield worker
-        finally:
-            worker.send_signal(signal.SIGCONT)
-            worker.terminate()
-            worker.wait(STARTING)
+    words = ["-m", "tests.durable.paused_worker", store, str(folder)]
+    worker = warm.start("python", words, ROOT, os.environ, folder / "log")
+    try:
+        yield worker
+    finally:
+        worker.send_signal(signal.SIGCONT)
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(PATIENCE)

@@ -1,7 +1,10 @@
 """A store that cannot be reached, a full disk, a clock that is set back, another version: nothing is lost."""
 
 import asyncio
+import base64
 import logging
+import pickle
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -9,14 +12,15 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from tests.durable.postgres import Server
-from tests.durable.stage import PATIENCE, Ledger, ended, settings
+from tests.durable.stage import Ledger, ended, settings, until
+from tests.patience import PATIENCE
+from tests.postgres import Server
 from tests.servers.asking import TASK_STORE, asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import Runs, RunStoreError, repeatable, runs
 from toolbus.agent.durable.settings import JOURNAL_VERSION
 from toolbus.agent.durable.worker import Worker
-from toolbus.testing import ScriptedModel, ToolCall
+from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio
 
@@ -140,7 +144,8 @@ async def test_a_function_is_called_again_only_if_it_is_marked(tmp_path: Path) -
     is_second = False
     calls = [ToolCall("safe", {"name": "a"}), ToolCall("stuck", {"name": "b"})]
     own = settings(tmp_path, drain=0.01)  # calls in flight are given up: their outcome is unknown then
-    async with Agent(ScriptedModel([calls]), tools=[safe, stuck], durable=own) as agent:
+    turns: list[Turn] = [calls, lambda results: "\n".join(results)]
+    async with Agent(ScriptedModel(turns), tools=[safe, stuck], durable=own) as agent:
         agent.start("Go.", key="k")
         async with asyncio.timeout(PATIENCE):
             await reached.wait()
@@ -150,8 +155,7 @@ async def test_a_function_is_called_again_only_if_it_is_marked(tmp_path: Path) -
         agent.join("k")
         async with asyncio.timeout(PATIENCE):
             await reached.wait()
-    model = ScriptedModel([lambda results: "\n".join(results)])
-    async with Agent(model, tools=[safe, stuck], durable=own) as agent:
+    async with Agent(ScriptedModel(turns), tools=[safe, stuck], durable=own) as agent:
         output = await ended(agent.join("k"))
         steps = await agent.runs.steps("k")
     assert output.splitlines()[0] == "a again"
@@ -165,7 +169,7 @@ async def test_a_function_is_called_again_only_if_it_is_marked(tmp_path: Path) -
 
 async def test_a_task_of_a_server_is_followed_by_the_next_worker(tmp_path: Path) -> None:
     inn = asking()
-    model = ScriptedModel([ToolCall("inn_dig", {"depth": 10_000})])
+    model = ScriptedModel([ToolCall("inn_dig", {"depth": 10_000}), lambda results: results[-1]])
     own = settings(tmp_path, drain=0.01)
     async with Agent(model, mcp_servers={"inn": {"server": inn}}, durable=own) as agent:
         agent.start("Go.", key="k")
@@ -176,7 +180,35 @@ async def test_a_task_of_a_server_is_followed_by_the_next_worker(tmp_path: Path)
     tasks = len(TASK_STORE)
     assert not task.cancelled, "it goes on without us"
     task.depth = 0
-    model = ScriptedModel([lambda results: results[-1]])
     async with Agent(model, mcp_servers={"inn": {"server": inn}}, durable=own) as agent:
         assert await ended(agent.join("k")) == "dug 0 as a task"
     assert len(TASK_STORE) == tasks, "it is not begun again"
+
+
+class _Touch:
+    """Creates a file when it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self._path,)
+
+
+async def test_a_pickle_in_the_store_is_not_read(tmp_path: Path) -> None:
+    """Whoever can write to the store starts runs and answers for people, but runs no code in the workers."""
+    touched, own = tmp_path / "touched", settings(tmp_path)
+    pickled = base64.b64encode(pickle.dumps(_Touch(touched))).decode()
+    reading = Runs(own)
+    await reading.start("Go.", key="bad")
+    with sqlite3.connect(own.store) as database:
+        for change in ("workflow_input SET inputs = ?", "workflow_status SET serialization = ?"):
+            value = pickled if "inputs" in change else "py_pickle"
+            changed = database.execute(f"UPDATE {change} WHERE workflow_uuid = 'bad'", (value,))
+            assert changed.rowcount == 1
+    async with Agent(ScriptedModel(["Done."]), durable=own) as agent:
+        assert await ended(agent.start("Go.", key="good")) == "Done."
+        bad = await until(agent.runs, "bad", lambda info: not info.is_open)
+    await reading.close()
+    assert (bad.status, bad.error) == ("failed", "its record in the store was not written by toolbus")
+    assert not touched.exists()

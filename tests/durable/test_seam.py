@@ -6,6 +6,7 @@ import inspect
 
 from dbos import DBOSClient
 from dbos._dbos import DBOS
+from dbos._schemas.system_database import SystemSchema
 from dbos._sys_db import SystemDatabase
 from dbos._utils import GlobalParams
 
@@ -34,3 +35,8 @@ def test_the_queues_and_the_id_of_a_worker_are_read_at_each_turn() -> None:
 def test_there_is_one_instance_in_a_process() -> None:
     assert not seam.is_used()
     assert "_listening_queues" in inspect.getsource(DBOS.__init__)
+
+
+def test_an_answer_is_found_by_its_idempotency_key() -> None:
+    assert 'f"{m.idempotency_key}::{dest}"' in inspect.getsource(SystemDatabase._send_bulk_txn)
+    assert {"message", "message_uuid"} <= set(SystemSchema.notifications.c.keys())

@@ -13,6 +13,7 @@ from agents.tool_context import ToolContext
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.patience import PATIENCE
 from toolbus.extension import McpBridgeExtension
 
 
@@ -80,6 +81,6 @@ async def invoked(tool: FunctionTool, /, **arguments: Any) -> Any:
 
 async def until(true: Callable[[], bool]) -> None:
     """Wait for something that no event tells, such as a file of another process; bounded."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0)

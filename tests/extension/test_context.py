@@ -10,6 +10,7 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS
 from tests.extension.hosts import Context, run
+from tests.patience import PATIENCE
 from toolbus import Answer, Elicitation, Interactions
 from toolbus.extension import McpBridgeExtension
 
@@ -45,7 +46,7 @@ async def test_the_context_follows_the_resource(era: str) -> None:
     async with started(era, context=[BOARD]) as extension:
         assert await extension.get_context() == framed("empty")
         await run(extension, "mcp_asking_write", text="Buy tea.")
-        async with asyncio.timeout(60):  # the notice may come after the result
+        async with asyncio.timeout(PATIENCE):  # the notice may come after the result
             while await extension.get_context() != framed("Buy tea."):  # each look lets others run
                 pass
 

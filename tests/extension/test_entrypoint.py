@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.extension.hosts import Context, desk, manifest
+from tests.patience import PATIENCE
 from toolbus import ConfigError
 from toolbus.extension import Extension, McpBridgeExtension, load_extension
 
@@ -111,7 +112,7 @@ except ImportError as error:
 
 def test_only_the_extension_itself_needs_the_framework_and_says_what_to_install() -> None:
     done = subprocess.run(
-        [sys.executable, "-c", WITHOUT_AGENTS], capture_output=True, text=True, timeout=30, check=True
+        [sys.executable, "-c", WITHOUT_AGENTS], capture_output=True, text=True, timeout=PATIENCE, check=True
     )
     assert done.stdout.endswith('pip install "toolbus[openai-agents]"\n')
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.conftest import web_server
 from tests.extension.hosts import broken, desk, initialized, run
+from tests.patience import PATIENCE
 from toolbus.extension import McpBridgeExtension
 
 pytestmark = pytest.mark.anyio
@@ -60,6 +61,6 @@ async def test_a_server_that_never_came_up_makes_it_unhealthy() -> None:
 
 
 async def healthy(extension: McpBridgeExtension) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not await extension.health_check():
             pass

@@ -11,6 +11,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, plain
+from tests.patience import PATIENCE
 from toolbus import (
     ConfigError,
     ConnectFailed,
@@ -195,7 +196,7 @@ async def test_a_registered_server_is_followed_through_the_same_transform(web_po
         await discover_and_register(bus, registry, aidk("desk"), transform=marked)
         events = bus.events()
         await bus.call("desk_grow", {"name": "fresh"})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             async for event in events:
                 if isinstance(event, CatalogChanged):
                     break

@@ -19,12 +19,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mcp.server.mcpserver import MCPServer
 
 from tests.conftest import SERVERS
+from tests.patience import PATIENCE
 from tests.processes import children
 from toolbus import BusClosed, LinkLost, Toolbus, ToolNotFound
 
 ALIASES = ("a", "b", "c")
-BOUND = 60.0
-"""Seconds that no step takes, on however busy a machine."""
 KINDS = st.sampled_from(["process", "memory", "lazy", "broken"])
 CONFIGS = st.dictionaries(st.sampled_from(ALIASES), KINDS, max_size=3)
 UP = {"process": {"ready"}, "memory": {"ready"}, "lazy": {"idle", "ready"}, "broken": {"failed"}}
@@ -82,7 +81,7 @@ class AnyOrder(RuleBasedStateMachine):
         return {"servers": {alias: entry(kind) for alias, kind in kinds.items()}}
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
-        return self.runner.run(asyncio.wait_for(work, BOUND))
+        return self.runner.run(asyncio.wait_for(work, PATIENCE))
 
     @property
     def running(self) -> bool:
@@ -244,7 +243,6 @@ async def _tasks() -> set[asyncio.Task[Any]]:
     return {task for task in asyncio.all_tasks() if task is not asyncio.current_task()}
 
 
-@pytest.mark.timeout(600)
 def test_in_any_order(request: pytest.FixtureRequest) -> None:
     many = request.config.getoption("--full")
     AnyOrder.TestCase.settings = settings(

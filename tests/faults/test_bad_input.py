@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SERVERS, plain, sampled
+from tests.patience import PATIENCE
 from toolbus import (
     ArgumentsError,
     AuthRequired,
@@ -147,7 +148,7 @@ async def test_a_server_that_exits_at_once_shows_its_exit_code_and_last_words() 
 
 async def test_a_server_that_never_answers_is_given_up_in_time_and_its_process_is_gone() -> None:
     silent = plain("never_answer", "stay", timeouts={"connect": 0.5})
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         error = await failure(silent)
     assert isinstance(error, ConnectFailed)
     assert "timed out after 0.5 s" in str(error)

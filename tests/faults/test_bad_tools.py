@@ -13,6 +13,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, plain
+from tests.patience import PATIENCE
 from toolbus import ShaperFailed, Toolbus, ToolSpec
 from toolbus.adapters.tool_list import ToolList
 from toolbus.events import CatalogChanged, Event, Warned
@@ -116,7 +117,7 @@ async def go_on(bus: Toolbus, wanted: Callable[[Event], bool]) -> None:
     """Have the server go to its next stage, and wait for an event."""
     listening = bus.events()
     await bus.call("odd_next")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         async for event in listening:
             if wanted(event):
                 return
@@ -141,7 +142,7 @@ def shown(tool: dict[str, Any]) -> str:
 async def test_a_tool_that_is_too_deep_for_any_reader_costs_itself_alone(era: str, tmp_path: Path) -> None:
     tools = [GOOD, bad(inputSchema="DEEP")]
     server = staged(tmp_path, {"tools": tools}, era=era) | {"timeouts": {"list": 600}}
-    async with asyncio.timeout(60), beside(server) as (bus, events):
+    async with asyncio.timeout(PATIENCE), beside(server) as (bus, events):
         assert bus.catalog.names == ("odd_good", "odd_next", "fine_echo")
         assert bus.inventories["odd"].notes == ()
         await assert_fine(bus)

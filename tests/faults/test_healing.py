@@ -14,6 +14,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, plain, sampled, web_server
+from tests.patience import PATIENCE
 from tests.processes import alive
 from tests.servers.recording import recording
 from toolbus import CallRejected, LinkLost, ServerDown, Toolbus
@@ -31,7 +32,7 @@ def stdio(era: str, **more: Any) -> dict[str, Any]:
 
 async def reached(events: EventStream, state: str, server: str = "a") -> None:
     """Wait until the link has entered a state."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         async for event in events:
             if isinstance(event, StateChanged) and (event.server, event.state) == (server, state):
                 return
@@ -40,7 +41,7 @@ async def reached(events: EventStream, state: str, server: str = "a") -> None:
 
 async def until(true: Callable[[], bool]) -> None:
     """Wait for something that no event tells, such as a file of another process."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0)
 
@@ -113,7 +114,7 @@ async def test_a_web_server_that_is_restarted_is_found_again_and_listed_anew(
         second = web_server(kind, tmp_path, port)
         await asyncio.to_thread(second.__enter__)
         stack.callback(second.__exit__, None, None, None)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             assert (await call).text == "back"
         assert (await changed(events)).removed == ("a_before",)
         assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 1)
@@ -121,7 +122,7 @@ async def test_a_web_server_that_is_restarted_is_found_again_and_listed_anew(
 
 
 async def changed(events: EventStream) -> CatalogChanged:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         async for event in events:
             if isinstance(event, CatalogChanged):
                 return event
@@ -195,7 +196,7 @@ async def test_refused_credentials_are_not_tried_in_a_loop_but_when_needed() -> 
                 await bus.call("a_look")
             assert len(record.requests) <= asked + 2
             record.statuses.clear()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(PATIENCE):
                 while bus.servers["a"].state != "ready":  # not asked again at once
                     await bus.wait_ready()
             assert (await bus.call("a_look")).text == "seen"
@@ -265,7 +266,7 @@ async def test_the_others_can_be_used_while_one_is_silent(
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
         config: dict[str, Any] = plain("never_answer") if silent == "stdio" else {"url": url}
         config["timeouts"] = {"connect": 600}
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             async with Toolbus({"servers": {"silent": config, "good": plain()}}) as bus:
                 assert (await bus.call("good_echo", {"text": "fine"})).text == "fine"
                 assert bus.servers["silent"].state == "connecting"

@@ -8,6 +8,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.patience import PATIENCE
 from toolbus import CallRejected, Toolbus
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +51,7 @@ async def test_a_call_that_is_given_up_cancels_its_task() -> None:
     begun = asyncio.Event()
     async with bus_of(tasks=[task("working", statusMessage="on it")]) as bus:
         call = asyncio.create_task(bus.call("a_act", on_progress=lambda done, total, message: begun.set()))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await begun.wait()
         call.cancel()
         await asyncio.wait({call})

@@ -15,6 +15,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.patience import PATIENCE
 from tests.servers.recording import recording
 from toolbus import Toolbus
 from toolbus.connect.http.proxy import Proxy
@@ -43,12 +44,12 @@ def serving(era: str, folder: Path, port: int = 0) -> Generator[tuple[subprocess
         yield process, int(port_file.read_text())
     finally:
         process.kill()
-        process.wait(10)
+        process.wait(PATIENCE)
         port_file.unlink()
 
 
 async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 

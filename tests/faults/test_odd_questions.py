@@ -9,6 +9,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, Place, sampled
+from tests.patience import PATIENCE
 from toolbus import (
     Answer,
     CallRejected,
@@ -207,7 +208,7 @@ async def test_a_task_that_never_ends_is_given_up_in_the_time_of_a_call_and_canc
     async with bus_of("modern", config=limited, call=[STARTED], task=[task()]) as bus:
         with pytest.raises(CallTimeout, match="timed out after 1 s"):
             await bus.call("odd_act")
-        assert "tasks/cancel" in (await bus.call("odd_log", timeout=60)).text
+        assert "tasks/cancel" in (await bus.call("odd_log", timeout=PATIENCE)).text
 
 
 async def test_the_messages_of_a_task_extend_its_time_up_to_the_longest() -> None:
@@ -244,7 +245,7 @@ async def test_a_question_of_a_task_is_asked_once_though_the_link_sleeps() -> No
 
 
 async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(PATIENCE):
         while not condition():  # noqa: ASYNC110  # what is waited for happens in other people's code
             await asyncio.sleep(0.01)
 
@@ -329,7 +330,10 @@ async def test_the_bus_stops_and_the_link_is_lost_while_someone_thinks(asking_po
             thinks.clear()
             gave_up.clear()
             config = {"servers": {"ask": Place("stdio", era, asking_ports, "asking.py").config()}}
-            async with asyncio.timeout(20), Toolbus(config, interactions=Interactions(elicit=elicit)) as bus:
+            async with (
+                asyncio.timeout(PATIENCE),
+                Toolbus(config, interactions=Interactions(elicit=elicit)) as bus,
+            ):
                 call = asyncio.create_task(bus.call("ask_book", {"guest": "Ann"}))
                 await thinks.wait()
                 await (bus.stop() if end == "stop" else bus.remove_server("ask"))

@@ -10,6 +10,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, plain
+from tests.patience import PATIENCE
 from toolbus import CallRejected, Image, Text, Toolbus
 from toolbus.events import Event, Warned
 
@@ -81,7 +82,7 @@ async def test_a_request_of_the_server_is_answered_in_the_middle_of_a_call(seen:
 
 async def test_a_flood_on_stderr_blocks_nothing(seen: Seen) -> None:
     bus, _ = await seen("stderr_flood")
-    async with bus, asyncio.timeout(60):
+    async with bus, asyncio.timeout(PATIENCE):
         assert (await bus.call("a_echo", {"text": "dry"})).text == "dry"
 
 
@@ -227,7 +228,7 @@ async def test_a_modern_tool_whose_header_annotations_are_invalid_is_left_out() 
 
 async def test_answers_out_of_order_twice_and_to_unknown_requests_find_their_calls(seen: Seen) -> None:
     bus, _ = await seen("reorder", "answer_twice")
-    async with bus, asyncio.timeout(60):
+    async with bus, asyncio.timeout(PATIENCE):
         results = await asyncio.gather(*(bus.call("a_echo", {"text": str(n)}) for n in range(4)))
     assert [result.text for result in results] == ["0", "1", "2", "3"]
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.servers.recording import Recording, recording
 from toolbus import Toolbus
 from toolbus.discover import watch
@@ -37,13 +38,13 @@ def count(record: Recording, method: str) -> int:
 
 async def until(true: Callable[[], bool]) -> None:
     """Wait for something that no event tells."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
 
 async def added(events: EventStream) -> tuple[str, ...]:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         async for event in events:
             if isinstance(event, CatalogChanged):
                 return event.added
@@ -83,7 +84,7 @@ async def test_a_stream_of_notices_that_is_refused_for_a_moment_is_opened_later(
 ) -> None:
     monkeypatch.setattr(watch, "LISTEN_TIMEOUT", 600)  # a start does not wait for it
     record.statuses["subscriptions/listen"] = 503
-    async with asyncio.timeout(60), Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
+    async with asyncio.timeout(PATIENCE), Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
         events = bus.events()
         record.results["tools/list"] = tools("look", "find")
         record.statuses.clear()

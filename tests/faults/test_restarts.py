@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SERVERS, web_server
+from tests.patience import PATIENCE
 from tests.servers.recording import recording
 from toolbus import ServerDown, ServerNotFound, Toolbus
 from toolbus.connect import backoff
@@ -129,7 +130,6 @@ SCENARIOS: dict[str, Callable[[Place, Toolbus, float], Awaitable[None]]] = {
 }
 
 
-@pytest.mark.timeout(600)
 async def test_servers_that_are_away_for_seconds_are_survived_again_and_again(
     tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -185,7 +185,7 @@ async def test_of_many_calls_at_the_moment_of_a_loss_none_fails_that_was_not_sen
 async def test_a_call_waits_no_longer_than_its_own_timeout(tmp_path: Path) -> None:
     place = process_place(tmp_path)
     config = {"servers": {"a": place.config | {"timeouts": {"recover": 600}}}}
-    async with asyncio.timeout(60), Toolbus(config) as bus, away(place, bus):
+    async with asyncio.timeout(PATIENCE), Toolbus(config) as bus, away(place, bus):
         with pytest.raises(ServerDown) as caught:
             await bus.call("a_echo", {"text": "x"}, timeout=0.05)
     assert caught.value.state == "retrying"
@@ -255,7 +255,7 @@ async def test_a_server_whose_command_or_secret_is_gone_fails_its_calls_at_once(
         lost.go()
         kept.go()
         await until(lambda: all(status.state != "ready" for status in bus.servers.values()))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             with pytest.raises(ServerDown, match=r"spawn failed: command .* not found"):
                 await bus.call("command_echo", {"text": "x"})
             with pytest.raises(ServerDown, match="secret 'TOKEN' is not set"):
@@ -268,7 +268,7 @@ async def test_a_server_that_refuses_our_credentials_after_a_restart_fails_calls
             for method in ("tools/call", "initialize", "server/discover"):
                 record.statuses[method] = 401
             await bus.health()
-            async with asyncio.timeout(60):
+            async with asyncio.timeout(PATIENCE):
                 for _ in range(2):
                     with pytest.raises(Exception, match="401"):
                         await bus.call("a_look")
@@ -301,8 +301,10 @@ async def test_wait_ready_returns_when_all_are_ready_or_cannot_be(tmp_path: Path
         "broken": {"command": "no-such-program"},
     }
     async with Toolbus({"servers": servers}) as bus:
-        async with asyncio.timeout(60):
-            states = {alias: status.state for alias, status in (await bus.wait_ready(timeout=600)).items()}
+        async with asyncio.timeout(PATIENCE):
+            states = {
+                alias: status.state for alias, status in (await bus.wait_ready(timeout=PATIENCE)).items()
+            }
             assert states == {"good": "ready", "lazy": "idle", "broken": "failed"}
             assert (await bus.wait_ready("lazy"))["lazy"].state == "ready"
             assert list(await bus.wait_ready(["good", "lazy"])) == ["good", "lazy"]
@@ -317,7 +319,7 @@ async def test_wait_ready_does_not_raise_when_its_time_is_over_and_waits_for_a_s
     async with Toolbus({"servers": {"a": place.config}}) as bus:
         async with away(place, bus):
             assert (await bus.wait_ready(timeout=0.2))["a"].state in ("retrying", "failed")
-            waiting = asyncio.create_task(bus.wait_ready(timeout=600))
+            waiting = asyncio.create_task(bus.wait_ready(timeout=PATIENCE))
         assert (await waiting)["a"].state == "ready"
 
 

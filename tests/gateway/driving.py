@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Literal, Protocol
 
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.config.serve import Serve
 from toolbus.core.interactions import Interactions
@@ -18,7 +19,6 @@ from toolbus.gateway.sessions import Session
 from toolbus.gateway.settings import Settings
 from toolbus.state.seal import Seal
 
-WITHIN = 60.0
 VERSION = "2026-07-28"
 TASKS = "io.modelcontextprotocol/tasks"
 FORWARDS = Interactions(forwards=True)
@@ -56,7 +56,7 @@ class Heard:
 
     async def wait_for(self, method: str, times: int = 1) -> list[JSON]:
         """Wait until so many notifications of a method have come."""
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             while len(self.of(method)) < times:
                 self._came.clear()
                 await self._came.wait()
@@ -107,7 +107,7 @@ class ModernClient:
             meta=meta,
             log_level=meta.get("io.modelcontextprotocol/logLevel"),
         )
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             return dict(await self.gateway.answer(exchange, method, params))
 
     async def request(self, method: str, params: JSON | None = None, meta: JSON | None = None) -> JSON:
@@ -177,7 +177,7 @@ class LegacyClient:
             meta=meta or {},
             session=self.session,
         )
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             return dict(await self.gateway.answer(exchange, method, params))
 
 

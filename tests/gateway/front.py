@@ -14,6 +14,7 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import Field
 
 from tests.gateway.driving import JSON, VERSION, gateway_over
+from tests.patience import PATIENCE
 from toolbus.config.serve import Serve
 from toolbus.gateway.access.admission import Access
 from toolbus.gateway.gateway import Gateway
@@ -23,7 +24,8 @@ from toolbus.gateway.http.run import HttpServer, listening_socket, tls_context
 from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.settings import Settings
 
-WITHIN = 60.0
+OLDER = "2025-06-18"
+"""Clients before 2025-11-25 get what is answered within 15 s as JSON; later ones a stream after 0.05 s."""
 PREFIX = "io.modelcontextprotocol/"
 BOTH = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 META: JSON = {
@@ -125,7 +127,7 @@ class Front:
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         try:
             writer.write(data)
-            async with asyncio.timeout(WITHIN):
+            async with asyncio.timeout(PATIENCE):
                 return await reader.read()
         finally:
             writer.close()
@@ -185,7 +187,7 @@ def modern_bytes(port: int, method: str, params: JSON | None = None, **headers: 
 
 async def until(true: Callable[[], bool]) -> None:
     """Wait for something that has no event."""
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.01)
 
@@ -199,7 +201,7 @@ class Events:
     async def next(self) -> dict[str, str]:
         """The fields of the next event; comments are `comment`. Empty at the end of the stream."""
         fields: dict[str, str] = {}
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             async for line in self._lines:
                 if not line:
                     return fields
@@ -245,7 +247,7 @@ async def front(
         scheme = "https" if certificate else "http"
         verify = ssl.create_default_context(cafile=certificate) if certificate else False
         try:
-            async with httpx2.AsyncClient(timeout=WITHIN, verify=verify) as http:
+            async with httpx2.AsyncClient(timeout=PATIENCE, verify=verify) as http:
                 yield Front(f"{scheme}://127.0.0.1:{port}/mcp", port, app, server, gateway, gates, http)
         finally:
             await server.close()

@@ -11,16 +11,16 @@ from typing import Any
 
 from tests import warm
 from tests.cli.running import environment
-from tests.conftest import STARTING
 from tests.interop.servers import INTEROP
+from tests.patience import PATIENCE
 
 HERE = Path(__file__).parent
 URL = re.compile(r"https?://[\w.:\[\]-]+/\S*\w")
 LEGACY_PYTHON = INTEROP / "legacy" / "bin" / "python"
-ENDING = 30.0
-"""Seconds that a process may take to end on a busy machine."""
 
 Config = dict[str, Any]
+
+Process = subprocess.Popen[bytes] | warm.Running
 
 
 @contextmanager
@@ -29,10 +29,10 @@ def web_everything(folder: Path, script: str = "everything.py") -> Generator[str
     port_file = folder / f"{script}.port"
     process = subprocess.Popen([warm.python(), str(HERE / script), "http", str(port_file)])
     try:
-        _wait_until(port_file.exists, process, script)
+        wait_until(port_file.exists, process, script)
         yield f"http://127.0.0.1:{port_file.read_text()}/mcp"
     finally:
-        _end(process)
+        end(process)
         port_file.unlink(missing_ok=True)
 
 
@@ -86,16 +86,16 @@ def gateway(config: Path) -> Generator[str]:
             stderr=stderr,
         )
     try:
-        _wait_until(lambda: URL.search(log.read_text()) is not None, process, "toolbus serve", log)
+        wait_until(lambda: URL.search(log.read_text()) is not None, process, "toolbus serve", log)
         found = URL.search(log.read_text())
         assert found
         yield found[0]
     finally:
-        _end(process)
+        end(process)
 
 
-def _wait_until(ready: Any, process: subprocess.Popen[bytes], name: str, log: Path | None = None) -> None:
-    deadline = time.monotonic() + STARTING
+def wait_until(ready: Any, process: Process, name: str, log: Path | None = None) -> None:
+    deadline = time.monotonic() + PATIENCE
     while not ready():
         with suppress(subprocess.TimeoutExpired):
             process.wait(0.02)
@@ -104,11 +104,11 @@ def _wait_until(ready: Any, process: subprocess.Popen[bytes], name: str, log: Pa
         assert time.monotonic() < deadline, f"{name} did not start: {said}"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def end(process: Process) -> None:
     process.terminate()
     try:
-        process.wait(ENDING)
+        process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(ENDING)
+        process.wait(PATIENCE)
         raise

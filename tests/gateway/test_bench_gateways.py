@@ -1,16 +1,20 @@
 """The benchmark of the gateway makes the calls that it says; its figures are for `make bench`."""
 
+from collections.abc import Callable
 from contextlib import AsyncExitStack
+from typing import Any
 
 import pytest
 
 from bench.gateway import gateway, http_behind, many_in_flight, one_in_flight, sessions
 from bench.gateways import OTHERS, calls_round, open_others
 from bench.sides import STDIO, http_server
+from tests.conftest import sampled
 
 pytestmark = pytest.mark.anyio
 
 
+@pytest.mark.full
 async def test_every_other_gateway_answers_calls() -> None:
     async with AsyncExitStack() as stack:
         rounds, left_out = await open_others(stack, 2, 4)
@@ -28,9 +32,17 @@ async def test_a_gateway_wants_its_key() -> None:
             await calls_round(served.url, [without], 1)()
 
 
-async def test_each_line_measures_both_sides() -> None:
+LINES: dict[str, Callable[[str], Any]] = {
+    "one call": lambda _: one_in_flight(),
+    "many calls": lambda _: many_in_flight(),
+    "http": http_behind,
+    "sessions": lambda _: sessions(2),
+}
+
+
+@pytest.mark.parametrize("line", sampled(list(LINES), "http"))
+async def test_each_line_measures_both_sides(line: str) -> None:
     with http_server() as url:
-        for opening in (one_in_flight(), many_in_flight(), http_behind(url), sessions(2)):
-            async with opening() as sides:
-                assert not sides.left_out
-                assert min(*await sides.raw(), *await sides.toolbus()) > 0
+        async with LINES[line](url)() as sides:
+            assert not sides.left_out
+            assert min(*await sides.raw(), *await sides.toolbus()) > 0

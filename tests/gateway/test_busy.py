@@ -12,8 +12,12 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
 from tests.gateway.driving import JSON, LegacyClient, ModernClient, gateway_over, text_of
-from tests.gateway.front import WITHIN, Front, Gates, front, gated, until
+from tests.gateway.front import OLDER, Front, Gates, front, gated, until
 from tests.gateway.test_http_legacy import Names
+from tests.patience import PATIENCE
+from toolbus import Toolbus
+from toolbus.connect.busy import BUSY, wait_for_room
+from toolbus.core.errors import INTERNAL_ERROR, CallRejected
 from toolbus.gateway.call_queue import CallLimits
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.principal import Principal
@@ -86,7 +90,7 @@ async def test_a_refused_call_says_when_to_try_again() -> None:
     """With 429 in the modern era; as an error of the protocol in the legacy one, which knows no other."""
     gates = Gates()
     async with busy({"noting": noting([], gates)}, per_server=1, waiting=1) as served:
-        session = await served.opened()
+        session = await served.opened(OLDER)
         running, waiting = [called(served, "note", "ann", who="ann") for _ in range(2)]
         await until(lambda: len(served.gateway.queue) == 1)
         refused = await called(served, "note", "bob", who="bob")
@@ -94,8 +98,12 @@ async def test_a_refused_call_says_when_to_try_again() -> None:
         assert refused.status_code == 429
         assert refused.json()["id"] == 1
         error = refused.json()["error"]
-        assert (error["code"], error["data"]) == (-32029, {"retryAfter": seconds})
-        assert error["message"].startswith("server 'noting' is busy: too many calls are waiting")
+        assert error["code"] == -32029
+        assert error["data"] == {"retryAfter": seconds, "limit": "max_per_server"}
+        assert error["message"] == (
+            "server 'noting' has 1 call in flight, the most at a time (max_per_server), and too many wait "
+            f"(max_waiting); the call was not made, try again in {seconds} s"
+        )
         legacy = await session.call("note", who="carl")
         assert (legacy.status_code, legacy.json()["error"]["code"]) == (200, -32029)
         assert int(legacy.headers["retry-after"]) == legacy.json()["error"]["data"]["retryAfter"]
@@ -104,14 +112,41 @@ async def test_a_refused_call_says_when_to_try_again() -> None:
         assert (await session.call("note", who="carl")).json()["result"]["content"][0]["text"] == "carl"
 
 
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_our_own_client_tries_again(era: str) -> None:
+    """The call was refused before it was made; the client waits as long as the gateway wants."""
+    gates, order = Gates(), list[str]()
+    async with busy({"noting": noting(order, gates)}, per_server=1, waiting=0) as served:
+        entry = {"url": served.url, "prefix": "", "era": era, "headers": {"authorization": "bob"}}
+        async with Toolbus({"servers": {"gateway": entry}}) as bus:
+            running = called(served, "note", "ann", who="ann")
+            async with asyncio.timeout(PATIENCE):
+                await gates.entered.wait()
+            call = asyncio.create_task(bus.call("note", {"who": "bob"}, timeout=PATIENCE))
+            await until(lambda: dict(served.gateway.queue)["noting"].refused["full"] > 0)
+            gates.opened.set()
+            assert (await call).text == "bob"
+            assert (await running).status_code == 200
+    assert order == ["ann", "bob"]
+
+
+async def test_our_own_client_waits_only_as_long_as_the_call_may_take() -> None:
+    refused = CallRejected("gateway", "tool 'note'", BUSY, "busy", data={"retryAfter": 2})
+    other = CallRejected("gateway", "tool 'note'", INTERNAL_ERROR, "broken", data={"retryAfter": 0.001})
+    for error, seconds in ((refused, 1), (other, PATIENCE)):
+        with pytest.raises(CallRejected) as raised:
+            await wait_for_room(error, asyncio.get_running_loop().time() + seconds)
+        assert raised.value is error
+
+
 async def test_a_call_that_waits_for_too_long() -> None:
     gates = Gates()
     async with busy({"noting": noting([], gates)}, per_server=1, wait_seconds=0.05) as served:
         running = called(served, "note", "ann", who="ann")
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await gates.entered.wait()
         late = await called(served, "note", "bob", who="bob")
-        assert (late.status_code, "waited for too long" in late.text) == (429, True)
+        assert (late.status_code, "waited too long (max_wait)" in late.text) == (429, True)
         gates.opened.set()
         assert (await running).status_code == 200
 
@@ -150,7 +185,11 @@ async def test_one_user_leaves_room_for_the_requests_of_others() -> None:
     statuses = [response.status_code for response in found]
     assert (statuses.count(200), statuses.count(429)) == (20, 40)
     [error] = {response.text for response in found if response.status_code == 429}
-    assert json.loads(error)["error"]["code"] == -32029
+    assert json.loads(error)["error"] == {
+        "code": -32029,
+        "message": "you have too many requests in flight (max_in_flight)",
+        "data": {"retryAfter": 1, "limit": "max_in_flight"},
+    }
 
 
 async def test_a_server_takes_no_more_than_its_own_limit_and_users_take_turns_there() -> None:

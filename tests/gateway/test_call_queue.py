@@ -5,7 +5,7 @@ import random
 
 import pytest
 
-from tests.gateway.driving import WITHIN
+from tests.patience import PATIENCE
 from toolbus.gateway.call_queue import Busy, CallLimits, CallQueue, Slot
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def ends(*tasks: asyncio.Task[Slot]) -> None:
     """Each call ends as soon as it was made."""
     for task in tasks:
         task.add_done_callback(lambda done: done.result().release())
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         await asyncio.gather(*tasks)
     await asyncio.sleep(0)
 
@@ -108,6 +108,28 @@ async def test_a_call_that_waits_for_too_long_is_refused() -> None:
     await ends(*await line.start("bob"))
 
 
+async def test_a_refusal_names_the_limit(caplog: pytest.LogCaptureFixture) -> None:
+    """The user's own, the gateway's for each server, or the server's; and it is logged, but not each."""
+    line = Line(per_user=2, per_server=3, waiting=0)
+    slots = [await line.enter("ann"), await line.enter("ann", "b")]
+    found: list[tuple[str, str]] = []
+    for user, server, most in (("ann", "c", None), ("bob", "a", 1), ("bob", "a", 1)):
+        with pytest.raises(Busy) as refused:
+            await line.enter(user, server, most)
+        found.append((refused.value.limit, refused.value.message.partition(",")[0]))
+    own = ("max_per_user", "you have 2 calls in flight")
+    server = ("max_concurrency", "server 'a' has 1 call in flight")
+    assert found == [own, server, server]
+    slots += [await line.enter(user) for user in ("bob", "carl")]
+    with pytest.raises(Busy, match="server 'a' has 3 calls in flight, the most at a time"):
+        await line.enter("dora")
+    [logged] = caplog.messages
+    assert logged == "a call of 'ann' to server 'c' was refused: max_per_user and max_waiting are reached"
+    for slot in slots:
+        slot.release()
+    assert is_empty(line.queue)
+
+
 async def test_clients_that_leave_give_their_turn_to_others() -> None:
     """Before their turn, and in the moment in which it comes."""
     line = Line(per_server=1)
@@ -117,7 +139,7 @@ async def test_clients_that_leave_give_their_turn_to_others() -> None:
     await asyncio.sleep(0)
     running.result().release()  # it is the turn of carl
     late.cancel()
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         (await stays).release()
     assert line.order == ["ann/a", "dora/a"]
     assert is_empty(line.queue)
@@ -130,7 +152,7 @@ async def test_two_clients_that_leave_at_once() -> None:
     [gone], [stays] = await line.start("bob"), await line.start("carl")
     gone.cancel()
     running.result().release()
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         (await stays).release()
     assert is_empty(line.queue)
 
@@ -197,7 +219,7 @@ async def test_whatever_happens_the_limits_hold_and_no_room_is_lost(seed: int) -
             await asyncio.sleep(0)
         if chance.random() < 0.2:
             chance.choice(tasks).cancel()
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         found = await asyncio.gather(*tasks, return_exceptions=True)
     assert {type(one) for one in found} <= {type(None), asyncio.CancelledError}
     assert ended > 100

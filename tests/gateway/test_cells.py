@@ -8,7 +8,6 @@ import pytest
 from tests.gateway.driving import (
     MODERN_CAPABILITIES,
     TASKS,
-    WITHIN,
     Era,
     LegacyClient,
     ModernClient,
@@ -16,6 +15,7 @@ from tests.gateway.driving import (
     gateway_over,
     text_of,
 )
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.sessions import RequestCancelled
@@ -158,7 +158,7 @@ async def test_a_cancelled_call_is_cancelled_at_the_server(client_era: Era, conf
         if isinstance(client, LegacyClient):
             gateway.notified(client.session, "notifications/cancelled", {"requestId": 77})
             with pytest.raises(RequestCancelled):
-                await asyncio.wait_for(call, WITHIN)
+                await asyncio.wait_for(call, PATIENCE)
         else:
             call.cancel()
             with pytest.raises(asyncio.CancelledError):

@@ -11,16 +11,8 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
-from tests.gateway.driving import (
-    FORWARDS,
-    WITHIN,
-    Era,
-    LegacyClient,
-    ModernClient,
-    client_of,
-    gateway_over,
-    text_of,
-)
+from tests.gateway.driving import FORWARDS, Era, LegacyClient, ModernClient, client_of, gateway_over, text_of
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
@@ -120,7 +112,7 @@ async def test_trouble_with_a_connection_of_a_session_is_reported() -> None:
         client = await LegacyClient.opened(gateway)
         pid = text_of(await client.request("tools/call", {"name": "day_process", "arguments": {}}))
         os.kill(int(pid), signal.SIGKILL)
-        await asyncio.wait_for(lost.wait(), WITHIN)
+        await asyncio.wait_for(lost.wait(), PATIENCE)
         await gateway.close()
     assert not any(isinstance(event, StateChanged) and event.error for event in of_bus)
 
@@ -164,5 +156,5 @@ async def test_a_session_that_ends_while_its_client_is_asked() -> None:
         )
         await client.heard.wait_for("elicitation/create")
         gateway.sessions.close(client.session.id)
-        await asyncio.wait({call}, timeout=WITHIN)
+        await asyncio.wait({call}, timeout=PATIENCE)
         assert call.exception() is not None

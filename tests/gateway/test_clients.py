@@ -14,6 +14,7 @@ from tests.conftest import sampled
 from tests.gateway.everything_tools import TOOLS
 from tests.gateway.serving import LEGACY_PYTHON, behind, gateway, stdio_command, written_config
 from tests.interop.servers import INTEROP, require_installed
+from tests.patience import PATIENCE
 from tests.processes import keeping
 
 require_installed("clients", "legacy")
@@ -22,7 +23,6 @@ CLIENTS = Path(__file__).parent / "clients"
 MODULES = INTEROP / "clients" / "node_modules"
 NODE = str(MODULES / "node" / "bin" / "node")
 INSPECTOR = MODULES / "@modelcontextprotocol" / "inspector" / "clients" / "launcher" / "build" / "index.js"
-PATIENCE = 120.0
 LEGACY, MODERN = "2025-11-25", "2026-07-28"
 
 PROGRAMS = {

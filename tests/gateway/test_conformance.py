@@ -53,6 +53,7 @@ def checks(reasons: dict[str, dict[str, str]]) -> dict[str, set[str]]:
     return {name: set(by_check) for name, by_check in reasons.items()}
 
 
+@pytest.mark.full  # what is behind the gateway in the tests that follow
 @pytest.mark.parametrize(("version", "count"), [(MODERN, 40), (LEGACY, 33)])
 def test_the_server_itself_passes_every_scenario(version: str, count: int, tmp_path: Path) -> None:
     with web_everything(tmp_path) as url:
@@ -72,7 +73,7 @@ def test_the_gateway_passes_every_scenario_that_the_server_behind_it_can_serve(
     assert len(outcomes) == (40 if front == MODERN else 33)
 
 
-@pytest.mark.parametrize("through", ["nothing", "gateway"])
+@pytest.mark.parametrize("through", sampled(["nothing", "gateway"], "gateway"))
 def test_tasks_pass_every_scenario_that_the_suite_has_written(through: str, tmp_path: Path) -> None:
     with web_everything(tmp_path, "tasks_server.py") as url:
         if through == "nothing":

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.gateway.driving import JSON
-from tests.gateway.front import BOTH, WITHIN, Events, Front, LegacySession, front, tool_call
+from tests.gateway.front import BOTH, OLDER, Events, Front, LegacySession, front, tool_call
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.gateway.access.admission import Refusal, RequestFacts
 from toolbus.gateway.http.limits import Limits
@@ -41,7 +42,7 @@ class Names:
 
 async def test_a_session_from_its_opening_to_its_end() -> None:
     async with front() as served:
-        session = await served.opened()
+        session = await served.opened(OLDER)
         assert len(session.id) >= 32
         assert (await session.post({"method": "notifications/initialized"})).status_code == 202
         response = await session.call("add", a=1, b=2)
@@ -67,7 +68,7 @@ async def test_a_request_without_a_session_or_with_an_unknown_one() -> None:
 async def test_the_session_of_another_user() -> None:
     """Another principal, or another view, is told that there is no such session."""
     async with front(access=Names()) as served:
-        session = await served.opened()
+        session = await served.opened(OLDER)
         message: JSON = {"jsonrpc": "2.0", "id": 1, "method": "tools/list"}
         foreign = {**session.headers, "authorization": "Bearer mallory"}
         for url, headers in ((served.url, foreign), (f"{served.url}/other", session.headers)):
@@ -106,7 +107,7 @@ async def test_progress_comes_on_the_stream_of_its_request() -> None:
 
 async def test_an_older_client_gets_no_empty_event() -> None:
     async with front() as served:
-        session = await served.opened("2025-06-18")
+        session = await served.opened(OLDER)
         response = await session.post(tool_call("steps", token="t"))
         assert response.headers["content-type"] == "text/event-stream"
         assert response.text.startswith("event: message\r\nid: 1-1\r\ndata: {")
@@ -118,7 +119,7 @@ async def lost_stream(served: Front, session: LegacySession, message: JSON) -> l
     async with served.http.stream("POST", served.url, content=content, headers=session.headers) as response:
         events = Events(response)
         ids = [(await events.next())["id"]]
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await served.gates.entered.wait()
         if message["params"]["name"] == "steps":
             ids.append((await events.next())["id"])
@@ -235,12 +236,12 @@ async def test_a_client_cancels_a_request() -> None:
     async with front() as served:
         session = await served.opened()
         call = asyncio.create_task(session.call("wait"))
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await served.gates.entered.wait()
         params = {"requestId": 1, "reason": "enough"}
         cancelled = await session.post({"method": "notifications/cancelled", "params": params})
         assert cancelled.status_code == 202
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await served.gates.cancelled.wait()
             assert '"code":-32800' in (await call).text
 

@@ -9,7 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.gateway.driving import JSON
-from tests.gateway.front import BOTH, WITHIN, Front, front, modern_bytes, modern_request, until
+from tests.gateway.front import BOTH, Front, front, modern_bytes, modern_request, until
+from tests.patience import PATIENCE
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.metrics import Metrics
 
@@ -154,7 +155,7 @@ async def test_a_stream_that_is_not_read(caplog: pytest.LogCaptureFixture) -> No
 
 async def _until_closed(served: Front) -> None:
     await until(lambda: bool(served.app.metrics.refused))
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         await served.app.idle()
 
 
@@ -189,7 +190,7 @@ async def test_more_requests_at_once_than_one_may_have(
     """Further ones are refused with 429, or with 503 if all have too many."""
     async with attacked(limits, caplog, "in_flight") as served:
         call = asyncio.create_task(served.modern("tools/call", {"name": "wait"}))
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await served.gates.entered.wait()
         refused = await served.modern("tools/call", ADD)
         assert (refused.status_code, refused.headers["retry-after"]) == (status, "1")
@@ -202,7 +203,7 @@ async def test_calls_of_connections_that_are_gone() -> None:
     async with front(Limits(requests_per_principal=1)) as served:
         session = await served.opened()
         call = asyncio.create_task(session.call("wait"))
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await served.gates.entered.wait()
         call.cancel()
         await until(lambda: call.done() and served.app.connections() <= 1)

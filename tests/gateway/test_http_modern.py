@@ -6,7 +6,8 @@ import json
 import pytest
 
 from tests.gateway.driving import JSON, VERSION
-from tests.gateway.front import BOTH, META, PREFIX, WITHIN, Events, front, modern_bytes, modern_request
+from tests.gateway.front import BOTH, META, PREFIX, Events, front, modern_bytes, modern_request
+from tests.patience import PATIENCE
 from toolbus.gateway.http.limits import Limits
 
 pytestmark = pytest.mark.anyio
@@ -51,7 +52,7 @@ async def test_a_client_that_closes_the_connection_cancels_its_request() -> None
     async with front() as served:
         _, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(modern_bytes(served.port, "tools/call", {"name": "wait"}))
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await served.gates.entered.wait()
             writer.close()
             await served.gates.cancelled.wait()
@@ -187,8 +188,8 @@ async def test_list_changes_are_a_stream_that_ends_when_the_gateway_stops() -> N
             events = Events(response)
             first = await events.message()
             assert first["method"] == "notifications/subscriptions/acknowledged"
-            async with asyncio.timeout(WITHIN):
-                await served.server.drain(WITHIN)
+            async with asyncio.timeout(PATIENCE):
+                await served.server.drain(PATIENCE)
             assert await events.rest() == []
 
 
@@ -217,7 +218,7 @@ async def test_requests_that_are_sent_in_one_go_are_answered_in_order() -> None:
 async def test_a_client_that_leaves_after_a_long_body_cancels_its_request() -> None:
     """The body is longer than what is read before somebody takes it."""
     params: JSON = {"name": "wait", "_meta": {"long": "x" * 300_000}}
-    async with front() as served, asyncio.timeout(WITHIN):
+    async with front() as served, asyncio.timeout(PATIENCE):
         _, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(modern_bytes(served.port, "tools/call", params))
         await served.gates.entered.wait()
@@ -231,7 +232,7 @@ async def test_a_client_that_asks_whether_to_send_the_body() -> None:
         head, _, body = modern_bytes(
             served.port, "tools/call", ADD, expect="100-continue", connection="close"
         ).partition(b"\r\n\r\n")
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             writer.write(head + b"\r\n\r\n")
             assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
             writer.write(body)

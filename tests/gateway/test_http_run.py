@@ -13,7 +13,8 @@ import httpx2
 import pytest
 
 from tests import warm
-from tests.gateway.front import WITHIN, Events, front, modern_request, until
+from tests.gateway.front import Events, front, modern_request, until
+from tests.patience import PATIENCE
 from tests.servers.certificates import self_signed
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import CannotListen, listening_socket
@@ -42,8 +43,11 @@ async def _call(http: httpx2.AsyncClient, url: str, file: Path) -> httpx2.Respon
 
 async def test_sigterm_lets_running_calls_end(tmp_path: Path) -> None:
     file = tmp_path / "go"
-    with gateway_process(drain=WITHIN) as (process, url):
-        async with httpx2.AsyncClient(timeout=WITHIN) as http, httpx2.AsyncClient(timeout=WITHIN) as other:
+    with gateway_process(drain=PATIENCE) as (process, url):
+        async with (
+            httpx2.AsyncClient(timeout=PATIENCE) as http,
+            httpx2.AsyncClient(timeout=PATIENCE) as other,
+        ):
             assert (await other.get(f"{url}/readyz")).status_code == 200
             call = asyncio.create_task(_call(http, url, file))
             await until(Path(f"{file}.entered").exists)
@@ -69,13 +73,13 @@ def _is_open(port: int) -> bool:
         return client.connect_ex(("127.0.0.1", port)) == 0
 
 
-@pytest.mark.parametrize(("drain", "signals"), [(0.1, 1), (WITHIN, 2)])
+@pytest.mark.parametrize(("drain", "signals"), [(0.1, 1), (PATIENCE, 2)])
 async def test_a_call_that_does_not_end_in_time_is_cancelled(
     drain: float, signals: int, tmp_path: Path
 ) -> None:
     """So is every call if there is a second signal."""
     with gateway_process(drain) as (process, url):
-        async with httpx2.AsyncClient(timeout=WITHIN) as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
             call = asyncio.create_task(_call(http, url, tmp_path / "never"))
             await until((tmp_path / "never.entered").exists)
             port = int(url.rpartition(":")[2])
@@ -95,14 +99,14 @@ async def test_a_question_can_be_answered_while_the_gateway_stops() -> None:
         ping = {"id": 1, "method": "ping"}
         await asyncio.gather(session.post(ping), session.post(ping))  # leaves two connections open
         call = asyncio.create_task(session.call("wait"))
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await served.gates.entered.wait()
-        draining = asyncio.create_task(served.server.drain(WITHIN))
+        draining = asyncio.create_task(served.server.drain(PATIENCE))
         await until(lambda: served.app.is_draining)
         answer = await session.post({"id": "toolbus-1", "result": {}})
         assert (answer.status_code, len(live)) == (202, 1)
         served.gates.opened.set()
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             assert '"done"' in (await call).text
             await draining
 
@@ -113,8 +117,8 @@ async def test_streams_without_end_do_not_keep_it_from_ending() -> None:
         async with served.http.stream("GET", served.url, headers=session.headers) as stream:
             events = Events(stream)
             await events.next()
-            async with asyncio.timeout(WITHIN):
-                await served.server.drain(WITHIN)
+            async with asyncio.timeout(PATIENCE):
+                await served.server.drain(PATIENCE)
             assert await events.rest() == []
 
 

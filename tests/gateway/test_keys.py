@@ -165,12 +165,12 @@ def test_a_file_of_keys_that_cannot_be_trusted(
     assert [record.message.partition(":")[0] for record in caplog.records] == ["no key is accepted"]
 
 
-async def test_the_last_use_is_known_to_the_hour(gateway: Gateway) -> None:
+async def test_the_last_use_is_known_to_the_hour_and_not_before_the_key_was_made(gateway: Gateway) -> None:
     key, made = gateway.stored.add("ann")
     assert gateway.stored.used() == {}
     gateway.keys.identity(key)
     await gateway.keys.recorded()
-    assert gateway.stored.used() == {made.digest: hour_of(gateway.now())}
+    assert gateway.stored.used() == {made.digest: made.created}
     gateway.now.pass_(7200)
     gateway.keys.identity(key)
     await gateway.keys.recorded()

@@ -10,7 +10,6 @@ import pytest
 from tests.gateway.driving import (
     MODERN_CAPABILITIES,
     TASKS,
-    WITHIN,
     LegacyClient,
     ModernClient,
     gateway_over,
@@ -18,6 +17,7 @@ from tests.gateway.driving import (
 )
 from tests.gateway.serving import behind
 from tests.interop.servers import require_installed
+from tests.patience import PATIENCE
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.protocol_error import ProtocolError
 
@@ -37,7 +37,7 @@ async def gateway(tmp_path: Path) -> AsyncIterator[Gateway]:
 
 async def ended(client: ModernClient | LegacyClient, name: str) -> dict[str, Any]:
     """The state of a task once it is not working any more."""
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         state = await client.request("tasks/get", {"taskId": name})
         while state["status"] == "working":
             await asyncio.sleep(0.01)  # clients poll

@@ -15,12 +15,12 @@ from tests.conftest import SERVERS
 from tests.gateway.driving import (
     MODERN_CAPABILITIES,
     TASKS,
-    WITHIN,
     LegacyClient,
     ModernClient,
     gateway_over,
     text_of,
 )
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.principal import Principal
@@ -54,7 +54,7 @@ async def scripted(**script: Any) -> AsyncGenerator[Gateway]:
 
 async def settled(client: ModernClient | LegacyClient, name: str, *known: str) -> dict[str, Any]:
     """The state of a task, once it is none of the known ones."""
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while (state := await client.request("tasks/get", {"taskId": name}))["status"] in known:  # noqa: ASYNC110 - clients poll
             await asyncio.sleep(0.01)
     return state
@@ -62,7 +62,7 @@ async def settled(client: ModernClient | LegacyClient, name: str, *known: str) -
 
 async def logged(client: ModernClient, method: str) -> None:
     """Wait until the server was sent a request of that method."""
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while method not in text_of(await client.request("tools/call", {"name": "log"})):
             pass
 

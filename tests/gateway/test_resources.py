@@ -7,15 +7,8 @@ import mcp_types as types
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
 
-from tests.gateway.driving import (
-    WITHIN,
-    Era,
-    Heard,
-    LegacyClient,
-    ModernClient,
-    client_of,
-    gateway_over,
-)
+from tests.gateway.driving import Era, Heard, LegacyClient, ModernClient, client_of, gateway_over
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus.gateway.naming import Located, Uris, fits_template
@@ -206,7 +199,7 @@ async def test_a_stream_has_only_what_was_asked_for(behind: str) -> None:
         streams[0].cancel()
         await asyncio.wait(streams[:1])
         await gateway.close()
-        ended = await asyncio.wait_for(streams[1], WITHIN)
+        ended = await asyncio.wait_for(streams[1], PATIENCE)
         assert (ended["resultType"], ended["_meta"][SUBSCRIPTION]) == ("complete", 8)
 
 

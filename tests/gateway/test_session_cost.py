@@ -20,7 +20,14 @@ def _servers(**more: Any) -> dict[str, Any]:
     return {f"day{number}": {"server": everyday(), **more} for number in range(SERVERS)}
 
 
-@pytest.mark.parametrize(("per_session", "include"), [(False, None), (True, None), (False, "day*")])
+@pytest.mark.parametrize(
+    ("per_session", "include"),
+    [
+        (True, None),
+        pytest.param(False, None, marks=pytest.mark.full),
+        pytest.param(False, "day*", marks=pytest.mark.full),
+    ],
+)
 async def test_a_thousand_idle_sessions(per_session: bool, include: str | None) -> None:
     """A session that has called nothing of its own takes less than 20 KB."""
     async with Toolbus({"servers": _servers(per_session=per_session)}) as bus:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.gateway.driving import FORWARDS, LEGACY_CAPABILITIES, MODERN_CAPABILITIES, WITHIN, text_of
+from tests.gateway.driving import FORWARDS, LEGACY_CAPABILITIES, MODERN_CAPABILITIES, text_of
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
@@ -54,7 +55,7 @@ class Wire:
         return number
 
     async def next(self) -> dict[str, Any]:
-        line = await asyncio.wait_for(self._reader.readline(), WITHIN)
+        line = await asyncio.wait_for(self._reader.readline(), PATIENCE)
         assert line, "the gateway closed its stdout"
         return json.loads(line)
 
@@ -90,7 +91,7 @@ async def served() -> AsyncGenerator[tuple[Wire, "asyncio.Task[None]", Any]]:
                     yield Wire(reader, stdin.write), serving, stdin
                 finally:
                     stdin.close()
-                    await asyncio.wait_for(serving, WITHIN)
+                    await asyncio.wait_for(serving, PATIENCE)
     finally:
         transport.close()
 
@@ -186,7 +187,7 @@ async def test_calls_in_flight_get_a_moment_when_stdin_ends() -> None:
             pass
         stdin.close()
         assert text_of((await wire.response(call))["result"]) == "bye"
-        await asyncio.wait_for(serving, WITHIN)
+        await asyncio.wait_for(serving, PATIENCE)
         assert listening
 
 
@@ -233,6 +234,6 @@ async def test_a_process_prints_nothing_but_the_protocol() -> None:
     result = await wire.request("tools/call", params, modern=True)
     assert result["result"]["structuredContent"] == {"result": 3}
     process.stdin.close()
-    assert await asyncio.wait_for(process.wait(), WITHIN) == 0
+    assert await asyncio.wait_for(process.wait(), PATIENCE) == 0
     assert await process.stdout.read() == b""
     assert b"a stray line" in await process.stderr.read()

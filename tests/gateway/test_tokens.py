@@ -26,7 +26,7 @@ from toolbus.gateway.access.tokens import REMEMBER_OPAQUE, Tokens
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.principal import Principal
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.anyio
 
 RESOURCE = "https://tools.example.com/mcp"
 METADATA = "https://tools.example.com/.well-known/oauth-protected-resource/mcp"

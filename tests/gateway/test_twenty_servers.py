@@ -15,13 +15,13 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS
 from tests.gateway.serving import gateway
+from tests.patience import PATIENCE
 from tests.processes import alive
 from toolbus import LinkLost, Toolbus, View
 from toolbus.core.records import ServerStatus
 from toolbus.events import Event, StateChanged
 
 pytestmark = pytest.mark.anyio
-PATIENCE = 120.0
 MODERN, LEGACY = 9, 8
 HEALTHY = MODERN + LEGACY
 CALLS = 20

@@ -19,10 +19,13 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.cli.running import TOOLBUS, environment
+from tests import warm
+from tests.cli.running import environment
 from tests.gateway.driving import JSON
-from tests.gateway.front import BOTH, META, PREFIX, WITHIN, Events, modern_request, tool_call, until
-from tests.gateway.serving import URL, _end, _wait_until  # pyright: ignore[reportPrivateUsage]
+from tests.gateway.front import BOTH, META, PREFIX, Events, modern_request, tool_call, until
+from tests.gateway.serving import URL, end, wait_until
+from tests.patience import PATIENCE
+from toolbus.cli.workers import crowding
 
 pytestmark = [
     pytest.mark.anyio,
@@ -39,7 +42,7 @@ RED: JSON = {"action": "accept", "content": {"color": "red"}}
 class Served:
     """A gateway with several workers."""
 
-    process: subprocess.Popen[bytes]
+    process: warm.Running
     url: str
     log: Path
 
@@ -50,7 +53,7 @@ class Served:
 
     async def send(self, message: JSON, headers: dict[str, str] | None = None) -> httpx2.Response:
         """Send a message on a connection of its own, which any of the workers may take."""
-        async with httpx2.AsyncClient(timeout=WITHIN) as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
             return await http.post(
                 self.url, json={"jsonrpc": "2.0", **message}, headers={**BOTH, **(headers or {})}
             )
@@ -60,11 +63,11 @@ class Served:
         content, headers = modern_request(
             "tools/call", {"name": tool, "arguments": arguments, **(params or {})}
         )
-        async with httpx2.AsyncClient(timeout=WITHIN) as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
             return await http.post(self.url, content=content, headers=headers)
 
     async def page(self, path: str) -> httpx2.Response:
-        async with httpx2.AsyncClient(timeout=WITHIN) as http:
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
             return await http.get(self.url.replace("/mcp", path))
 
 
@@ -112,22 +115,16 @@ def serving(
     config, log = folder / "toolbus.json", folder / "log"
     given = {"servers": {"worker": entry}, "serve": serve or {}, **({"store": store} if store else {})}
     config.write_text(json.dumps(given))
-    command = [TOOLBUS, "serve", "--http", ":0", "--config", str(config), "--workers", str(WORKERS), *words]
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            command,
-            env=environment(folder, TOOLBUS_TRUST="1", **variables),
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=output,
-        )
+    options = ["serve", "--http", ":0", "--config", str(config), "--workers", str(WORKERS), *words]
+    env = environment(folder, TOOLBUS_TRUST="1", **variables)
+    process = warm.start("toolbus", options, folder, env, log)
     try:
-        _wait_until(lambda: URL.search(log.read_text()) is not None, process, "toolbus serve", log)
+        wait_until(lambda: URL.search(log.read_text()) is not None, process, "toolbus serve", log)
         found = URL.search(log.read_text())
         assert found is not None
         yield Served(process, found[0], log)
     finally:
-        _end(process)
+        end(process)
 
 
 @pytest.fixture(scope="module")
@@ -192,7 +189,7 @@ def _text(message: JSON) -> str:
 async def test_all_workers_serve(shared: Served) -> None:
     """Each has its own connection to the server, and the gateway says so once, when all are ready."""
     answered: Counter[str] = Counter()
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while len(answered) < WORKERS:
             found = await asyncio.gather(*(shared.call("pid") for _ in range(10)))
             answered.update(_text(response.json()) for response in found)
@@ -204,8 +201,8 @@ async def test_a_session_is_found_from_every_worker(shared: Served) -> None:
     session = await opened(shared)
     found = [await session.call(number, "pid") for number in range(1, 21)]
     assert len({_text(message) for message in found}) == 1
-    assert (await session.post({"id": 99, "method": "ping"})).json()["result"] == {}
-    async with httpx2.AsyncClient(timeout=WITHIN) as http:
+    assert _message(await session.post({"id": 99, "method": "ping"}), 99)["result"] == {}
+    async with httpx2.AsyncClient(timeout=PATIENCE) as http:
         assert (await http.delete(shared.url, headers=session.headers)).status_code == 200
     assert {(await session.post({"id": 1, "method": "ping"})).status_code for _ in range(6)} == {404}
 
@@ -214,7 +211,7 @@ async def test_the_stream_of_a_session_is_found_from_every_worker(shared: Served
     session = await opened(shared)
     for _ in range(6):
         async with (
-            httpx2.AsyncClient(timeout=WITHIN) as http,
+            httpx2.AsyncClient(timeout=PATIENCE) as http,
             http.stream("GET", shared.url, headers={**BOTH, **session.headers}) as stream,
         ):
             assert stream.status_code == 200
@@ -228,7 +225,7 @@ async def test_a_legacy_client_is_asked_whoever_takes_its_answer(shared: Served)
     for number in range(1, 9):
         message = {"jsonrpc": "2.0", **tool_call("ask", number)}
         async with (
-            httpx2.AsyncClient(timeout=WITHIN) as http,
+            httpx2.AsyncClient(timeout=PATIENCE) as http,
             http.stream("POST", shared.url, json=message, headers={**BOTH, **session.headers}) as stream,
         ):
             events = Events(stream)
@@ -269,16 +266,16 @@ async def test_the_console_is_reached_through_every_worker(tmp_path: Path) -> No
     with serving(tmp_path, serve={"console": True}) as served:
         assert {(await served.page("/console/servers")).status_code for _ in range(10)} == {401}
         for _ in range(6):
-            command = [TOOLBUS, "console", "--print", "--config", str(tmp_path / "toolbus.json")]
+            command = [warm.toolbus(), "console", "--print", "--config", str(tmp_path / "toolbus.json")]
             entry = await asyncio.to_thread(
                 subprocess.run, command, env=environment(tmp_path), capture_output=True, check=True
             )
-            async with httpx2.AsyncClient(timeout=WITHIN) as http:
+            async with httpx2.AsyncClient(timeout=PATIENCE) as http:
                 entered = await http.get(entry.stdout.decode().strip())
             assert entered.status_code == 303, entered.text
             cookie = {"cookie": entered.headers["set-cookie"].partition(";")[0]}
             for _ in range(4):
-                async with httpx2.AsyncClient(timeout=WITHIN) as http:
+                async with httpx2.AsyncClient(timeout=PATIENCE) as http:
                     page = await http.get(served.url.replace("/mcp", "/console/servers"), headers=cookie)
                     head = await http.head(served.url.replace("/mcp", "/console/servers"), headers=cookie)
                 assert page.status_code == head.status_code == 200
@@ -302,7 +299,7 @@ async def test_a_worker_that_dies_is_started_again_and_its_sessions_go_on(tmp_pa
         assert await sessions[other].owner() == other
         await until(lambda: len(served.workers) == WORKERS)
         [fresh] = set(served.workers) - set(before)
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             while await (await opened(served)).owner() != fresh:
                 pass
         assert _up((await served.page("/metrics")).text) == WORKERS
@@ -315,7 +312,7 @@ async def test_what_workers_share_goes_with_them(tmp_path: Path) -> None:
         [store] = folder.glob("toolbus-*/store.db")
         assert store.parent.stat().st_mode & 0o77 == 0
         served.process.send_signal(signal.SIGTERM)
-        assert await asyncio.to_thread(served.process.wait, WITHIN) == 0
+        assert await asyncio.to_thread(served.process.wait, PATIENCE) == 0
     assert not list(folder.glob("toolbus-*"))
 
 
@@ -346,14 +343,14 @@ async def test_calls_in_flight_end_when_it_stops(tmp_path: Path) -> None:
         for file in files:
             file.touch()
         assert [_text((await call).json()) for call in calls] == ["done"] * len(files)
-        assert await asyncio.to_thread(served.process.wait, WITHIN) == 0
+        assert await asyncio.to_thread(served.process.wait, PATIENCE) == 0
         await _until_gone(workers)
 
 
 def _is_open(url: str) -> bool:
     host, _, port = url.removeprefix("http://").removesuffix("/mcp").partition(":")
     try:
-        socket.create_connection((host, int(port)), WITHIN).close()
+        socket.create_connection((host, int(port)), PATIENCE).close()
     except ConnectionRefusedError:
         return False
     return True
@@ -368,7 +365,7 @@ async def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
         await until(lambda: not _is_open(served.url))
         assert served.process.poll() is None
         served.process.send_signal(signal.SIGINT)
-        assert await asyncio.to_thread(served.process.wait, WITHIN) == 128 + signal.SIGINT
+        assert await asyncio.to_thread(served.process.wait, PATIENCE) == 128 + signal.SIGINT
         with pytest.raises(httpx2.HTTPError):
             await call
         await _until_gone(workers)
@@ -379,6 +376,13 @@ async def test_workers_do_not_outlive_their_parent(tmp_path: Path) -> None:
         workers = served.workers
         served.process.kill()
         await _until_gone(workers)
+
+
+def test_more_workers_than_the_cores_can_use_are_reported() -> None:
+    assert crowding(8, 2) is None
+    warning = crowding(1000, 2)
+    assert warning is not None
+    assert warning.startswith("1000 workers on 2 cores: more than one for each core is no faster")
 
 
 def test_a_required_server_that_fails(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests import warm
 from tests.hostile.answers import LIMITS, REFUSED, TAKEN, answer
+from tests.patience import PATIENCE
 from tests.servers.raw_http import Request, raw_server, response
 from toolbus import Toolbus, ToolbusError
 
@@ -58,7 +59,7 @@ async def test_an_answer_that_cannot_be_taken(name: str, transport: str) -> None
     async with hostile(transport, name) as bus:
         for _ in range(2):
             with pytest.raises(ToolbusError) as caught:
-                await bus.call(*called(transport, "look"), timeout=60)
+                await bus.call(*called(transport, "look"), timeout=PATIENCE)
             assert REFUSED[name][1] in str(caught.value)
             assert (await bus.call(*called(transport, "plain"))).text == "seen"
         assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 0)
@@ -69,7 +70,7 @@ async def test_an_answer_that_cannot_be_taken(name: str, transport: str) -> None
 async def test_an_odd_answer(name: str, transport: str) -> None:
     """It is a result all the same."""
     async with hostile(transport, name) as bus:
-        result = await bus.call(*called(transport, "look"), timeout=60)
+        result = await bus.call(*called(transport, "look"), timeout=PATIENCE)
         assert result.text == "seen" or result.structured
         assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 0)
 

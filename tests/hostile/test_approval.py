@@ -12,6 +12,7 @@ import pytest
 from tests.cli.running import write_config
 from tests.cli.terminal import terminal
 from tests.hostile.liar import liar
+from tests.patience import PATIENCE
 from tests.wire import Provider, ToolCall, Turn
 from toolbus import Toolbus
 from toolbus.adapters import openai_agents
@@ -45,7 +46,7 @@ async def asked_about(entry: Mapping[str, JSON]) -> list[str]:
         calls = [Scripted(name, {}) for name in sorted(spec.name for spec in bus.catalog.specs)]
         run = Agent(ScriptedModel([*calls, "Done."]), tools=[bus], approve="writes").send("Go.")
         asked: list[str] = []
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             async for event in run:
                 if isinstance(event, ApprovalAsked):
                     asked.append(event.name)
@@ -163,7 +164,6 @@ def test_a_tool_that_changes_one_part_of_its_definition(change: dict[str, Any]) 
     assert definition_digest(replace(spec, meta={"seen": 2})) == definition_digest(spec)
 
 
-@pytest.mark.timeout(120)
 def test_a_tool_that_changes_after_it_was_always_allowed(tmp_path: Path) -> None:
     """The user is asked again."""
     folder = tmp_path / "work"

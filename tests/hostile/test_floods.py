@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.budget import BUDGET, measured
 from tests.conftest import SERVERS
-from tests.hostile.test_latency import SECONDS, measured
 from tests.hostile.wires import hostile_http, modern
+from tests.patience import PATIENCE
 from tests.servers.flooding import LINES
 from toolbus import CallRejected, Toolbus, ToolSpec
 from toolbus.core.events import BACKLOG, CatalogChanged, Event, EventStream, Logged, StateChanged, Warned
@@ -72,7 +73,7 @@ async def test_a_flood_of_requests_during_a_call(flooding: list[str]) -> None:
     """They are answered up to the limit, and the call ends."""
     # More requests than the limit arrive in one piece; some are answered, and later ones again.
     entry = {"command": sys.executable, "args": [*flooding, "1", "50"], "limits": {"requests": 10}}
-    async with asyncio.timeout(60), Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
+    async with asyncio.timeout(PATIENCE), Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
         assert (await bus.call("a_t0")).text == "50"
         assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 0)
 
@@ -81,7 +82,10 @@ async def test_a_flood_of_requests_during_a_call(flooding: list[str]) -> None:
 async def test_messages_without_end(kind: str) -> None:
     """The connection is closed, the reason is visible, and the other servers go on."""
     flood = {**_plain("flooding.py", kind), "limits": {"unasked": 2_000}, "lazy": True}
-    async with asyncio.timeout(120), Toolbus({"servers": {"a": flood, "b": _plain("counting.py")}}) as bus:
+    async with (
+        asyncio.timeout(PATIENCE),
+        Toolbus({"servers": {"a": flood, "b": _plain("counting.py")}}) as bus,
+    ):
         lost: asyncio.Future[StateChanged] = asyncio.get_running_loop().create_future()
 
         def look(event: object) -> None:
@@ -101,7 +105,10 @@ async def test_messages_without_end(kind: str) -> None:
 async def test_progress_that_was_asked_for() -> None:
     """Any amount of it is reported, and the connection stays."""
     day = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
-    async with asyncio.timeout(60), Toolbus({"servers": {"day": {**day, "limits": {"unasked": 10}}}}) as bus:
+    async with (
+        asyncio.timeout(PATIENCE),
+        Toolbus({"servers": {"day": {**day, "limits": {"unasked": 10}}}}) as bus,
+    ):
         seen: list[float] = []
         result = await bus.call(
             "day/steps", {"count": 200}, on_progress=lambda progress, total, message: seen.append(progress)
@@ -146,7 +153,7 @@ async def test_more_tasks_than_the_limit() -> None:
     """The calls beyond it fail, and the others go on."""
     state: dict[str, object] = {"taskId": "t", "status": "working", "pollIntervalMs": 50}
     done = {"content": [{"type": "text", "text": "done"}]}
-    async with asyncio.timeout(60), hostile_http("post") as server:
+    async with asyncio.timeout(PATIENCE), hostile_http("post") as server:
         server.results = modern(server.results)
         server.results["tools/call"] = {"resultType": "task", **state}
         server.results["tasks/get"] = {"resultType": "complete", **state}
@@ -190,7 +197,7 @@ async def test_a_list_of_invalid_tools_that_changes() -> None:
         server.results["initialize"] |= {"capabilities": {"tools": {"listChanged": True}}}
         server.results["tools/list"] = {"tools": tools(0)}
         config = {"servers": {"a": {"url": server.url, "era": "legacy"}}}
-        async with asyncio.timeout(60), Toolbus(config, on_event=events.append) as bus:
+        async with asyncio.timeout(PATIENCE), Toolbus(config, on_event=events.append) as bus:
             server.results["tools/list"] = {"tools": [*tools(4_500), {"name": "odd", "inputSchema": {}}]}
             await server.streaming.wait()
             with measured() as steps:
@@ -199,7 +206,7 @@ async def test_a_list_of_invalid_tools_that_changes() -> None:
                 async for event in changed:
                     if isinstance(event, CatalogChanged):
                         break
-    assert steps.longest < SECONDS, steps.callback
+    assert steps.longest < BUDGET, steps.callback
     warned = [event.message for event in events if isinstance(event, Warned)]
     assert len(warned) < 300
     assert "4,400 more of its definitions were left out" in warned

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import plain, sampled
+from tests.patience import PATIENCE
 
 PROGRAM = Path(__file__).with_name("forking.py")
 FORKED = (
@@ -24,7 +25,7 @@ def printed(how: str, entry: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
     # Later versions of Python warn of a fork beside threads, which is the point here.
     warnings = ["-W", "error::ResourceWarning", "-W", "ignore::DeprecationWarning"]
     words = [sys.executable, *warnings, str(PROGRAM), how, config]
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=300)
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=PATIENCE)
     assert (done.returncode, done.stderr) == (0, "")
     fork, parent = map(json.loads, done.stdout.splitlines())
     return fork, parent

@@ -1,56 +1,23 @@
 """How long the loop is kept busy by servers that try to, all at once."""
 
 import asyncio
-import gc
 import threading
-import time
-from collections.abc import Generator
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import warm
+from tests.budget import BUDGET, measured
 from tests.hostile.storms import STORMS
 from tests.hostile.wires import hostile_http, response
+from tests.patience import PATIENCE
 from toolbus import Toolbus, ToolbusError
 
 OVER_STDIO, OVER_HTTP = list(STORMS)[::2], list(STORMS)[1::2]
 """Without --full, a storm comes over one of them."""
 ROOT = str(Path(__file__).parents[2])
-SECONDS = 0.2
-"""CPU time of one step of the loop: the budget is 50 ms; a busy machine takes longer for the same work."""
-
-
-class Steps:
-    """The CPU time of each step of the loop in this thread."""
-
-    def __init__(self) -> None:
-        self.longest = 0.0
-        self.callback = ""
-
-
-@contextmanager
-def measured() -> Generator[Steps]:
-    steps, thread, run = Steps(), threading.get_ident(), asyncio.Handle._run  # pyright: ignore[reportPrivateUsage]  # the only place that every step passes
-
-    def timed(self: asyncio.Handle) -> None:
-        if threading.get_ident() != thread:
-            run(self)
-            return
-        began = time.thread_time()
-        run(self)
-        if (took := time.thread_time() - began) > steps.longest:
-            steps.longest, steps.callback = took, repr(self)
-
-    asyncio.Handle._run = timed  # pyright: ignore[reportPrivateUsage]  # likewise
-    gc.collect(1)
-    gc.freeze()  # a collection during a step must not search what the tests before have left
-    try:
-        yield steps
-    finally:
-        asyncio.Handle._run = run  # pyright: ignore[reportPrivateUsage]  # likewise
 
 
 class HttpServers(threading.Thread):
@@ -67,7 +34,7 @@ class HttpServers(threading.Thread):
 
     def __enter__(self) -> dict[str, str]:
         self.start()
-        assert self._ready.wait(60)
+        assert self._ready.wait(PATIENCE)
         return self._urls
 
     def __exit__(self, *raised: object) -> None:
@@ -101,14 +68,14 @@ def as_event(line: bytes) -> bytes:
 
 async def storm(bus: Toolbus, tool: str) -> None:
     with suppress(ToolbusError):
-        await bus.call(tool, timeout=60)
+        await bus.call(tool, timeout=PATIENCE)
 
 
 async def answers(bus: Toolbus, tool: str, until: asyncio.Future[Any]) -> int:
     """Call a good server until the storms are over; returns how often it answered."""
     count = 0
     while not until.done():
-        assert (await bus.call(tool, timeout=60)).text == "over"
+        assert (await bus.call(tool, timeout=PATIENCE)).text == "over"
         count += 1
     return count
 
@@ -123,7 +90,7 @@ async def test_every_hostile_server_at_once(request: pytest.FixtureRequest) -> N
     with HttpServers(every=every) as urls, measured() as steps:
         entries = {**programs, **{name: {"url": url, "era": "legacy"} for name, url in urls.items()}}
         servers = {f"s{number}": entry for number, entry in enumerate(entries.values())}
-        async with asyncio.timeout(300), Toolbus({"servers": servers}) as bus:
+        async with asyncio.timeout(PATIENCE), Toolbus({"servers": servers}) as bus:
             assert {server.state for server in bus.servers.values()} == {"ready"}
             storms = asyncio.gather(
                 *(
@@ -132,4 +99,4 @@ async def test_every_hostile_server_at_once(request: pytest.FixtureRequest) -> N
                 )
             )
             assert await answers(bus, "s0/storm", storms)
-    assert steps.longest < SECONDS, steps.callback
+    assert steps.longest < BUDGET, steps.callback

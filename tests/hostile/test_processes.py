@@ -14,12 +14,11 @@ import pytest
 
 from tests.conftest import plain, sampled
 from tests.hostile.daemon import DAEMONS
+from tests.patience import PATIENCE
 from tests.processes import alive
 from toolbus import Toolbus
 
 HERE = Path(__file__).parent
-PATIENCE = 60.0
-"""Seconds for what a busy machine takes its time for; it is over at once on another."""
 
 
 def processes_of(folder: Path) -> set[int]:

@@ -19,7 +19,6 @@ from tests.hostile.shouting import ALIAS, EVIL, MARKUP
 
 HERE = Path(__file__).parent
 ANSWERS, SHOUTING = str(HERE / "answers.py"), str(HERE / "shouting.py")
-pytestmark = pytest.mark.timeout(300)  # the first test of a table waits for all of its commands
 
 
 def refuse(constant: str) -> Any:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import plain, sampled
 from tests.hostile.test_processes import processes_of, wait_until
+from tests.patience import PATIENCE
 from tests.processes import alive
 from tests.servers.raw_http import Request, raw_server, response
 from toolbus import BusClosed, CallTimeout, LinkLost, Toolbus, ToolbusError
@@ -21,7 +22,6 @@ from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
 HERE = Path(__file__).parent
-PATIENCE = 120.0
 CLOSE = {"close": 0.5}
 REFERENCE = {"KEY": "${SECRET}"}
 URL = "http://127.0.0.1:9/mcp"

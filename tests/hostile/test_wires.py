@@ -14,6 +14,7 @@ from tests.conftest import sampled
 from tests.hostile.strategies import EVENTS, RESPONSES, WRITTEN
 from tests.hostile.wire_cases import HTTP, TEXTS
 from tests.hostile.wires import HostileHttp, Kind, hostile_http, modern, nothing_unhandled, response
+from tests.patience import PATIENCE
 from tests.properties import modest
 from toolbus import Toolbus, ToolbusError, ToolResult
 
@@ -47,13 +48,13 @@ async def survives(bus: Toolbus, **arguments: str) -> ToolResult | ToolbusError:
         outcome: ToolResult | ToolbusError = await bus.call("a_look", arguments, timeout=TIMEOUT)
     except ToolbusError as error:
         outcome = error
-    assert (await bus.call("a_plain", timeout=60)).text == "seen"
+    assert (await bus.call("a_plain", timeout=PATIENCE)).text == "seen"
     return outcome
 
 
 async def attack(kind: Kind, data: bytes) -> None:
     with nothing_unhandled():
-        async with asyncio.timeout(90), attacked(kind) as (server, bus):
+        async with asyncio.timeout(PATIENCE), attacked(kind) as (server, bus):
             server.attack = data
             await survives(bus)
 
@@ -84,7 +85,7 @@ def test_a_message_over_http_with(wire: str, name: str, runner: asyncio.Runner) 
 
 async def attack_modern(data: bytes) -> None:
     with nothing_unhandled():
-        async with asyncio.timeout(90), hostile_http("post") as server:
+        async with asyncio.timeout(PATIENCE), hostile_http("post") as server:
             server.results = modern(server.results)
             async with Toolbus({"servers": {"a": {"url": server.url, "era": "modern"}}}) as bus:
                 server.attack = data
@@ -100,12 +101,12 @@ def test_a_response_in_the_modern_era_with(name: str, runner: asyncio.Runner) ->
 async def attack_start(method: str, data: bytes) -> None:
     entry = {"era": "auto" if method == "server/discover" else "legacy", "timeouts": {"recover": 2}}
     with nothing_unhandled():
-        async with asyncio.timeout(90), hostile_http("session") as server:
+        async with asyncio.timeout(PATIENCE), hostile_http("session") as server:
             server.odd, server.attack, server.kind = method, data, "post"
             async with Toolbus({"servers": {"a": {"url": server.url, **entry}}}) as bus:
                 server.odd = ""
                 try:
-                    assert (await bus.call("a_plain", timeout=TIMEOUT)).text == "seen"
+                    assert (await bus.call("a_plain", timeout=PATIENCE)).text == "seen"
                 except ToolbusError:
                     assert bus.servers["a"].state != "ready" or not bus.catalog.names
 

@@ -6,6 +6,7 @@ Safe to run again: what is there already is left alone. Uses the standard librar
 because `make` may run it with any Python. What to start is in `servers.py`, beside this file.
 """
 
+import platform
 import shutil
 import subprocess
 import sys
@@ -15,6 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 INTEROP = Path(__file__).resolve().parents[2] / ".interop"
+UNPACK = "tests/auth/unpack.mjs"
 
 # One environment each: some of these servers still need version 1 of the SDK.
 PYPI = {
@@ -92,6 +94,15 @@ def install_from_npm(folder: Path, pins: list[str]) -> None:
         raise FileNotFoundError("npm is not on the PATH; install node, or skip: make test ARGS=tests")
     folder.mkdir(parents=True)
     run(npm, "install", "--prefix", folder, "--no-audit", "--no-fund", "--no-package-lock", *pins)
+    if any("chromium" in pin for pin in pins) and platform.machine() == "x86_64":
+        unpack_browser(folder)
+
+
+def unpack_browser(folder: Path) -> None:
+    """Now, because tests that start it for the first time at once would be in each other's way."""
+    unpacked, modules = folder / "browser", folder / "node_modules"
+    unpacked.mkdir()
+    run("env", f"TMPDIR={unpacked}", modules / ".bin" / "node", INTEROP.parent / UNPACK, modules)
 
 
 def install(name: str) -> str | None:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.conftest import sampled
 from tests.interop.servers import INTEROP, SERVERS, require_installed
+from tests.patience import PATIENCE
 from toolbus import (
     Answer,
     ArgumentsError,
@@ -39,7 +40,6 @@ pytestmark = pytest.mark.anyio
 PATHS = {"streamableHttp": "/mcp", "sse": "/sse"}
 TRANSPORTS = ["stdio", *PATHS]
 PNG = b"\x89PNG\r\n\x1a\n"
-STOPPING = 10.0
 
 
 def free_port() -> int:
@@ -64,7 +64,7 @@ def listening(kind: str) -> Generator[str]:
             yield f"http://127.0.0.1:{port}{PATHS[kind]}"
         finally:
             process.terminate()
-            process.wait(STOPPING)
+            process.wait(PATIENCE)
 
 
 # What it answers does not depend on the transport; `each` has all of them without --full, too.
@@ -330,13 +330,13 @@ async def test_it_completes_arguments_and_fills_in_templates(entry: dict[str, An
 
 async def test_progress_of_a_long_call_extends_its_time(entry: dict[str, Any]) -> None:
     steps: list[tuple[float, float | None]] = []
-    call = ("all/trigger-long-running-operation", {"duration": 2, "steps": 5})
+    call = ("all/trigger-long-running-operation", {"duration": 6, "steps": 6})
     async with bus_of(entry) as bus:
         result = await bus.call(
-            *call, timeout=1.5, longest=20, on_progress=lambda done, total, _: steps.append((done, total))
+            *call, timeout=5, longest=PATIENCE, on_progress=lambda done, total, _: steps.append((done, total))
         )
     assert "completed" in result.text
-    assert steps[-1] == (5, 5)
+    assert steps[-1] == (6, 6)
 
 
 async def test_a_changed_resource_and_the_log_are_events(entry: dict[str, Any]) -> None:
@@ -353,7 +353,7 @@ async def test_a_changed_resource_and_the_log_are_events(entry: dict[str, Any]) 
         bus.on_event(hear)
         await bus.subscribe("all", uri)
         await bus.call("all/toggle-subscriber-updates")  # one every five seconds
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             await logged.wait()
             await changed.wait()
         await bus.unsubscribe("all", uri)

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.conftest import PLACES, Place
+from tests.patience import PATIENCE
 from tests.servers.everyday import PNG, WAV
 from toolbus import (
     Audio,
@@ -76,7 +77,7 @@ async def test_arguments_of_a_wrong_type_are_a_failed_result(place: Place) -> No
 
 
 async def test_two_calls_on_one_link_run_at_the_same_time(place: Place) -> None:
-    async with Toolbus({"servers": {"day": place.config()}}) as bus, asyncio.timeout(60):
+    async with Toolbus({"servers": {"day": place.config()}}) as bus, asyncio.timeout(PATIENCE):
         results = await asyncio.gather(
             bus.call("day_meet", {"mine": place.era + "a", "other": place.era + "b"}),
             bus.call("day_meet", {"mine": place.era + "b", "other": place.era + "a"}),
@@ -99,7 +100,7 @@ async def test_cancelling_the_caller_reaches_the_server_and_the_link_goes_on(pla
     async with Toolbus({"servers": {"day": place.config()}}) as bus:
         begun, cancelled = map(int, (await bus.call("day_hangs")).text.split())
         task = asyncio.create_task(bus.call("day_hang"))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             while (await bus.call("day_hangs")).text.split()[0] == str(begun):
                 pass
         task.cancel()
@@ -111,7 +112,7 @@ async def test_cancelling_the_caller_reaches_the_server_and_the_link_goes_on(pla
 
 async def _cancellations(bus: Toolbus, wanted: int) -> tuple[int, int]:
     """What `hangs` says once the server has noticed as many cancellations."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while True:
             begun, cancelled = map(int, (await bus.call("day_hangs")).text.split())
             if cancelled >= wanted:
@@ -128,7 +129,7 @@ async def test_progress_reaches_the_caller_in_order(place: Place) -> None:
         if progress == total:
             done.set()
 
-    async with Toolbus({"servers": {"day": place.config()}}) as bus, asyncio.timeout(60):
+    async with Toolbus({"servers": {"day": place.config()}}) as bus, asyncio.timeout(PATIENCE):
         await bus.call("day_steps", {"count": 3}, on_progress=note)
         await done.wait()
     assert seen == [(1, 3, "step 1"), (2, 3, "step 2"), (3, 3, "step 3")]

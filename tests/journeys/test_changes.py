@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.conftest import Place
+from tests.patience import PATIENCE
 from toolbus import Tool, Toolbus, ToolNotFound
 from toolbus.events import CallEnded, CallStarted, CatalogChanged, Event, StateChanged
 
@@ -12,7 +13,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def _changed(events: object) -> CatalogChanged:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         async for event in events:  # type: ignore[attr-defined]
             if isinstance(event, CatalogChanged):
                 return event

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Place, web_server
+from tests.patience import PATIENCE
 from tests.servers.everyday import PNG, everyday
 from toolbus import (
     ArgumentsError,
@@ -174,13 +175,13 @@ async def test_a_subscription_outlives_its_connection(era: str, asking_ports: di
         # Told once, because nobody knows what changed meanwhile.
         assert await updates.heard(20) == ["board://now"]
         await bus.call("ask_tell", {"text": "up again"})
-        async with asyncio.timeout(20):  # the new stream may be agreed on a moment later
+        async with asyncio.timeout(PATIENCE):  # the new stream may be agreed on a moment later
             while await updates.after_writing("after", 0.5) != ["board://now"]:
                 pass
 
 
 async def _idle(events: EventStream, server: str) -> None:
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         async for event in events:
             if isinstance(event, StateChanged) and (event.server, event.state) == (server, "idle"):
                 return

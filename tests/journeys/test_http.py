@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
+from tests.patience import PATIENCE
 from tests.servers.certificates import self_signed
 from tests.servers.recording import Recording, recording
 from toolbus import (
@@ -105,7 +106,7 @@ async def test_a_modern_server_that_refuses_to_send_notices_is_fine_and_asked_on
     record.results["tools/list"] = {**record.results["tools/list"], **FRESH}
     record.statuses["subscriptions/listen"] = status
 
-    async with asyncio.timeout(60), connect_mcp(record.url) as mcp:
+    async with asyncio.timeout(PATIENCE), connect_mcp(record.url) as mcp:
         assert (await mcp.call_tool("look")).text == "seen"
         assert mcp.bus.servers["mcp"].era == "modern"
     assert [method for *_, method in record.requests].count("subscriptions/listen") == 1

@@ -11,6 +11,7 @@ from mcp.server.mcpserver import Context
 
 from tests import warm
 from tests.conftest import PLACES, SERVERS, Place, sampled
+from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from toolbus import (
     Answer,
@@ -89,7 +90,7 @@ async def test_two_calls_that_ask_at_once_get_their_own_answers(asker: Place) ->
         return question.accept({"date": "2026-01-01" if "Ann" in question.message else "2026-02-02"})
 
     async with asking_bus(asker, Interactions(elicit=elicit)) as bus:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(PATIENCE):
             ann, bob = await asyncio.gather(
                 bus.call("ask_book", {"guest": "Ann"}), bus.call("ask_book", {"guest": "Bob"})
             )

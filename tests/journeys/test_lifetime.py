@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from tests.conftest import Place, plain
+from tests.patience import PATIENCE
 from tests.processes import alive, children
 from toolbus import BusClosed, LinkLost, McpConnection, Toolbus, ToolResult, connect_mcp
 from toolbus.sync import SyncToolbus
@@ -53,7 +54,7 @@ async def test_closing_fails_the_calls_under_way_at_once_with_a_typed_error(plac
         await asyncio.sleep(0)
         assert not call.done()
     closing = asyncio.create_task(bus.stop())
-    done, waiting = await asyncio.wait(calls, timeout=60)
+    done, waiting = await asyncio.wait(calls, timeout=PATIENCE)
     assert (len(done), len(waiting)) == (3, 0)
     assert {type(call.exception()) for call in done} == {LinkLost}
     await closing
@@ -162,7 +163,7 @@ async def test_a_stop_in_the_middle_of_a_start_ends_both() -> None:
     starting = asyncio.create_task(bus.start())
     await asyncio.sleep(0)
     await bus.stop()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         await starting
     assert {status.state for status in bus.servers.values()} == {"closed"}
 

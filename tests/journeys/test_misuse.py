@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Place, plain
+from tests.patience import PATIENCE
 from toolbus import ArgumentsError, ConnectFailed, ShaperFailed, Tool, Toolbus, ToolNotFound, ToolResult
 from toolbus.call import Call, Next
 from toolbus.events import Event, Warned
@@ -94,7 +95,7 @@ async def test_a_program_that_is_no_server_is_given_up_in_the_time_for_connectin
 ) -> None:
     config = {"command": command[0], "args": command[1:], "timeouts": {"connect": 1}}
 
-    async with asyncio.timeout(60), Toolbus({"servers": {"a": config}}) as bus:
+    async with asyncio.timeout(PATIENCE), Toolbus({"servers": {"a": config}}) as bus:
         assert bus.servers["a"].state == "failed"
         assert re.search(reason, str(bus.servers["a"].error))
 
@@ -103,7 +104,7 @@ async def test_events_of_a_stopped_bus_are_over() -> None:
     bus = Toolbus({"servers": {"a": plain()}})
     await bus.start()
     await bus.stop()
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert [event async for event in bus.events()] == []
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from tests import warm
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.config import load_config
 from toolbus.core.records import Inventory, Prompt, PromptArgument, ResourceTemplate, ToolSpec
@@ -18,7 +19,6 @@ from toolbus.lock.snapshot import snapshot
 
 Definition = dict[str, Any]
 Offer = dict[str, Any]
-PATIENCE = 60.0
 OFFERING = str(Path(__file__).with_name("offering.py"))
 
 READ: Definition = {

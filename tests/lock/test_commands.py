@@ -14,6 +14,7 @@ from tests.cli.running import Done, environment, toolbus
 from tests.cli.terminal import terminal
 from tests.conftest import sampled
 from tests.lock.place import OFFER, Offer, Place
+from tests.patience import PATIENCE
 from toolbus.lock.file import read_lock
 
 LAUNCH_HELD = "its launch line changed since toolbus.lock was written"
@@ -371,7 +372,7 @@ def test_a_lockfile_that_cannot_be_written_stays_as_it_was(words: tuple[str, ...
         capture_output=True,
         text=True,
         check=False,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"toolbus: {drifted.lock}: cannot be written: File too large\n"

@@ -13,6 +13,7 @@ import pytest
 from tests.cli.running import environment, toolbus
 from tests.lock.place import OFFER, Place, names, until
 from tests.lock.test_mutations import MUTATIONS, mutated
+from tests.patience import PATIENCE
 from tests.processes import children
 from toolbus import Toolbus
 from toolbus.adapters.openai import tools as openai_tools
@@ -102,7 +103,7 @@ async def test_servers_are_started_in_the_background(tmp_path: Path) -> None:
         if isinstance(event, StateChanged) and event.state == "ready":
             ready.set()
 
-    async with asyncio.timeout(60), Toolbus(place.config, on_event=on_event) as bus:
+    async with asyncio.timeout(PATIENCE), Toolbus(place.config, on_event=on_event) as bus:
         await ready.wait()
         assert (bus.servers["files"].state, place.starts) == ("ready", 1)
 
@@ -166,7 +167,7 @@ async def test_a_stop_right_after_the_start_leaves_nothing(when: str, tmp_path: 
     bus = Toolbus(place.config)
     await bus.start()
     if when != "at once":
-        await bus.wait_ready(timeout=60 if when == "when ready" else 0.01)
+        await bus.wait_ready(timeout=PATIENCE if when == "when ready" else 0.01)
     await bus.stop()
     assert asyncio.all_tasks() == tasks
     assert children() == before
@@ -320,7 +321,12 @@ def test_a_program_that_prints_the_catalog_does_not_import_the_sdk(tmp_path: Pat
     place = Place(tmp_path)
     place.approve()
     done = subprocess.run(
-        [sys.executable, "-c", PRINT], cwd=tmp_path, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", PRINT],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
     )
     assert done.stdout.splitlines() == ["files_read files_stat files_write", ""]
     assert place.starts == 0
@@ -344,7 +350,7 @@ def test_toolbus_tools_does_not_import_the_sdk(tmp_path: Path) -> None:
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stdout.splitlines()[-1] == ""
     assert done.stdout.startswith("files  locked  3 tools\n")

@@ -34,7 +34,6 @@ from toolbus.testing import ScriptedModel, ToolCall
 
 Answer: TypeAlias = Literal["once", "no"] | None
 """What a person answers; None if nobody can be asked."""
-PATIENCE = 60.0
 OWN = ("seq", "time", "id", "run", "face", "by", "ms", "bytes", "prev", "hash")
 """What differs from one face to the next, or from one run to the next."""
 POLICY: list[dict[str, Any]] = [

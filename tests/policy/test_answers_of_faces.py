@@ -20,6 +20,7 @@ from pydantic_ai.models.openai import OpenAIChatModel
 
 from tests.extension.hosts import invoked
 from tests.hostile.liar import liar
+from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from tests.wire import Provider
 from tests.wire import ToolCall as WireCall
@@ -36,7 +37,6 @@ pytestmark = [
     # Frameworks keep their HTTP clients open for the next run, which a test never has.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
-PATIENCE = 60.0
 ASK = [{"tools": "desk/echo", "do": "ask", "reason": "read it first"}]
 ECHO = ToolCall("desk_echo", {"text": "tea"})
 REFUSED = "tool 'desk_echo' was refused: "

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from tests.policy.faces import FACES, PATIENCE, Answer, case
+from tests.patience import PATIENCE
+from tests.policy.faces import FACES, Answer, case
 
 pytestmark = [
     pytest.mark.anyio,
-    pytest.mark.timeout(180),
     # Frameworks keep their HTTP clients open for the next run, which a test never has.
     pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::pytest.PytestUnraisableExceptionWarning"),
 ]

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.policy.people import Person, decisions, lines
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
@@ -379,7 +380,7 @@ def test_the_time_of_a_call_begins_after_its_approval() -> None:
     async def main() -> str:
         slow = {"servers": {"ask": {"server": asking()}}, "policy": [{"do": "ask"}]}
         async with Toolbus(slow, interactions=Interactions(approve=approve)) as bus:
-            return (await bus.call("ask_tick", {"times": 1, "seconds": 50}, timeout=100)).text
+            return (await bus.call("ask_tick", {"times": 1, "seconds": 50}, timeout=PATIENCE)).text
 
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         assert runner.run(main()) == "done"
@@ -455,7 +456,7 @@ async def relisted(bus: Toolbus) -> None:
     """Return when the bus has seen what changed; the server reports it with a new tool."""
     changes = bus.events()
     await bus.call("day_grow", {"name": "sign"})
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(PATIENCE):
         async for event in changes:
             if isinstance(event, CatalogChanged) and "day_sign" in event.added:
                 return

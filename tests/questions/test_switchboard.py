@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from tests.gateway.driving import client_of, text_of
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus import Answer, Caller, CallRefused, Elicitation, Interactions, Toolbus
 from toolbus.core.approval import ApprovalRequest
@@ -13,7 +14,6 @@ from toolbus.gateway.gateway import Gateway
 
 pytestmark = pytest.mark.anyio
 ERAS = ("modern", "legacy")
-WITHIN = 60.0
 GUEST = {"guest": "Ann"}
 
 
@@ -34,7 +34,7 @@ async def _book(bus: Toolbus, session: str) -> str:
 
 
 async def _waiting(board: Switchboard, count: int = 1) -> None:
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         came = asyncio.Event()
         end = board.watch(came.set)
         while len(board.waiting) != count:

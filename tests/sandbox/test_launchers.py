@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.sandbox.place import attack, require_sandbox
 from tests.sandbox.registry import PACKAGE, Registry, serving
 from toolbus import Toolbus, ToolbusError
@@ -136,7 +137,7 @@ async def test_an_installation_is_ended_with_the_bus(registry: Registry) -> None
     registry.answers.clear()
     async with Toolbus(entry("uvx", PACKAGE, lazy=True)) as bus:
         call = asyncio.ensure_future(bus.call("probe/attack", {}))
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await asyncio.to_thread(registry.was_asked.wait)
     with pytest.raises(ToolbusError):
         await call

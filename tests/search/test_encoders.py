@@ -12,6 +12,7 @@ from typing import Any
 import numpy
 import pytest
 
+from tests.patience import PATIENCE
 from tests.search import encoders
 from tests.search.test_search import SPECS
 from toolbus import ConfigError, Toolbus
@@ -94,12 +95,12 @@ def test_words_answer_while_vectors_are_made() -> None:
 
     def slow(texts: list[str]) -> list[list[float]]:
         started.set()
-        assert go.wait(60)
+        assert go.wait(PATIENCE)
         return Topics()(texts)
 
     finder = _finder(slow)
     assert _first(finder, "rename a directory") == ("files_move_file", "words: renam, directory")
-    assert started.wait(60)
+    assert started.wait(PATIENCE)
     assert finder.state.encoded == 0
     assert finder.search(CATALOG, "weather", 3)[0].reason == "words: weather"
     go.set()

@@ -119,7 +119,7 @@ class _Handler(BaseHTTPRequestHandler):
         elif "id" not in message:
             self.reply(202)
         elif method == "tools/call" and self.record.gate is not None:
-            self.record.gate.wait(60)
+            self.record.gate.wait(300)
             self.respond(message["id"], self.record.results["tools/call"], {})
         elif method == "tools/call" and self.record.closes:
             self.record.called = message["id"]

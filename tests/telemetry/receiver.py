@@ -13,7 +13,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-WITHIN = 30.0
+from tests.patience import PATIENCE
 
 
 @dataclass
@@ -55,7 +55,7 @@ class Receiver:
     def of(self, name: str, count: int) -> list[Received]:
         """The spans of that name, once there are so many."""
         with self.changed:
-            arrived = self.changed.wait_for(lambda: len(self._named(name)) >= count, WITHIN)
+            arrived = self.changed.wait_for(lambda: len(self._named(name)) >= count, PATIENCE)
             assert arrived, f"{len(self._named(name))} of {count} spans {name!r}"
             return self._named(name)
 

@@ -2,9 +2,10 @@
 
 import subprocess
 import sys
-from time import thread_time
 
+from tests.budget import pieces_of
 from tests.conftest import SERVERS
+from tests.patience import PATIENCE
 from toolbus.config import load_config
 from toolbus.config.telemetry import Telemetry
 from toolbus.core.operation import Operation
@@ -13,8 +14,8 @@ from toolbus.telemetry.observer import BusTelemetry
 from toolbus.telemetry.serving import Inbound, ServerTelemetry
 
 CALLS, ROUNDS = 20_000, 5
-MOST = 3e-6
-"""Seconds of a CPU for each call."""
+MOST = 3 / 1.25e3 * CALLS
+"""Pieces for all calls: 3 us for each, on a machine on which a piece takes 1.25 ms."""
 PROGRAM = """
 import asyncio, sys
 from toolbus import Toolbus
@@ -31,7 +32,7 @@ print(*(name for name in names if name in sys.modules))
 
 def test_nothing_is_imported_for_a_program_without_a_provider() -> None:
     command = [sys.executable, "-c", PROGRAM, str(SERVERS / "plain.py")]
-    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=PATIENCE)
     assert done.stdout.split("\n") == ["hello", "", ""]
 
 
@@ -39,22 +40,20 @@ def test_a_call_without_a_provider_costs_at_most_3_us() -> None:
     telemetry = BusTelemetry(load_config({"servers": {"a": {"command": "a"}}}))
     operation = Operation(spec=ToolSpec(name="a_b", origin=Origin("a", "b")), arguments={})
     assert telemetry.start(operation) is None
-    taken: list[float] = []
-    for _ in range(ROUNDS):
-        began = thread_time()
+
+    def calls() -> None:
         for _ in range(CALLS):
             telemetry.start(operation)
-        taken.append((thread_time() - began) / CALLS)
-    assert min(taken) <= MOST
+
+    assert min(pieces_of(calls) for _ in range(ROUNDS)) <= MOST
 
 
 def test_a_request_of_a_client_without_a_provider_costs_at_most_3_us() -> None:
     telemetry = ServerTelemetry(Telemetry())
-    taken: list[float] = []
-    for _ in range(ROUNDS):
-        began = thread_time()
+
+    def requests() -> None:
         for _ in range(CALLS):
             with telemetry.request("tools/call", {"name": "a"}, Inbound(request_id=1)) as span:
                 span.answered({})
-        taken.append((thread_time() - began) / CALLS)
-    assert min(taken) <= MOST
+
+    assert min(pieces_of(requests) for _ in range(ROUNDS)) <= MOST

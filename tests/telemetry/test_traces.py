@@ -12,7 +12,7 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 
 from tests import warm
-from tests.conftest import STARTING
+from tests.patience import PATIENCE
 from tests.telemetry.collected import Collected, id_of
 from tests.telemetry.receiver import Receiver, receiving
 from toolbus import Toolbus
@@ -31,7 +31,7 @@ def served(transport: str, receiver: Receiver, folder: Path) -> Generator[dict[s
     port_file = folder / "port"
     process = subprocess.Popen([warm.python(), SERVER, receiver.url, "http", str(port_file)])
     try:
-        deadline = time.monotonic() + STARTING
+        deadline = time.monotonic() + PATIENCE
         while not port_file.exists():
             assert process.poll() is None, "the server ended at once"
             assert time.monotonic() < deadline, "the server did not start"
@@ -39,7 +39,7 @@ def served(transport: str, receiver: Receiver, folder: Path) -> Generator[dict[s
         yield {"url": f"http://127.0.0.1:{port_file.read_text()}/mcp"}
     finally:
         process.terminate()
-        process.wait(10)
+        process.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])

@@ -8,8 +8,6 @@ from tests.conftest import SERVERS
 from toolbus import Toolbus
 from toolbus.bus.view import View
 
-PATIENCE = 60.0
-
 
 def counting(starts: Path | None = None, **more: Any) -> dict[str, Any]:
     """The entry of a server with a connection for each session."""

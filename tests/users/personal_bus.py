@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.bus.view import View
 
 T = TypeVar("T")
-PATIENCE = 60.0
 
 
 def token_of(name: str, user: str) -> str:

@@ -8,7 +8,8 @@ import pytest
 
 from tests.lock.place import Place
 from tests.lock.test_mutations import MUTATIONS, mutated
-from tests.users.counting_bus import PATIENCE, bus_of, counting, text_of
+from tests.patience import PATIENCE
+from tests.users.counting_bus import bus_of, counting, text_of
 from tests.users.personal_bus import event_of, heard
 from toolbus import (
     Answer,

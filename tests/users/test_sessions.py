@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from tests.patience import PATIENCE
 from tests.processes import alive, children
 from tests.servers.everyday import everyday
-from tests.users.counting_bus import PATIENCE, bus_of, counting, pid_of, started, text_of
+from tests.users.counting_bus import bus_of, counting, pid_of, started, text_of
 from toolbus import BusClosed, LinkLost, ServerDown, Toolbus, ToolNotFound, TooManySessions
 from toolbus.bus import users
 

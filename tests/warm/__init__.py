@@ -112,11 +112,32 @@ class Running:
             self._connection.close()
         return self.returncode
 
-    def kill(self) -> None:
-        """End it, if it has not ended by itself."""
+    def poll(self) -> int | None:
+        """The exit code, if it has ended."""
+        with suppress(TimeoutExpired):
+            self.wait(0.001)
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        """Send it a signal, if it has not ended."""
         if self.returncode is None:
             with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
+                os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        """Ask it to end."""
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End it, if it has not ended by itself."""
+        self.send_signal(signal.SIGKILL)
+
+
+def start(program: str, words: Sequence[str], cwd: Path, env: Mapping[str, str], log: Path) -> Running:
+    """A program that goes on, without input; all that it prints is in the log."""
+    with log.open("wb") as output, open(os.devnull, "rb") as nothing:
+        streams = nothing.fileno(), output.fileno(), output.fileno()
+        return Running(program, words, cwd, env, streams)
 
 
 def run(

@@ -10,7 +10,8 @@ import uvicorn
 from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-STARTING = 10.0
+from tests.patience import PATIENCE
+
 STOPPING = 1.0
 
 
@@ -44,7 +45,7 @@ class ThreadedServer:
             target=self._server.run, args=([self._socket],), name="scripted provider", daemon=True
         )
         self._thread.start()
-        assert self._server.ready.wait(STARTING), "the server did not start"
+        assert self._server.ready.wait(PATIENCE), "the server did not start"
         return self
 
     def __exit__(

@@ -11,6 +11,7 @@ import openai
 import pytest
 from google import genai
 
+from tests.patience import PATIENCE
 from tests.wire import Asked, Fault, Given, Provider, Say, ToolCall, Turn
 from tests.wire.asked import Wire
 from tests.wire.clients import CLIENTS, MODEL, PROMPT, Question, Reply
@@ -29,7 +30,7 @@ TEXT = "Two words,\n and  some ünïcode. "
 
 async def replied(way: Spoken, provider: Provider, **fields: Any) -> Reply:
     reply = Reply()
-    with anyio.fail_after(20):
+    with anyio.fail_after(PATIENCE):
         await CLIENTS[way](Question(url=provider.url, fields=fields), reply)
     return reply
 
@@ -143,7 +144,7 @@ async def test_a_break_comes_after_the_text_of_a_stream_and_instead_of_a_plain_a
     reply = Reply()
     lost = (openai.APIConnectionError, anthropic.APIConnectionError, httpx2.RemoteProtocolError)
     with Provider([Fault(breaks=True, text="so far so")]) as provider:
-        with anyio.fail_after(20), pytest.raises(lost):
+        with anyio.fail_after(PATIENCE), pytest.raises(lost):
             await CLIENTS[way](Question(url=provider.url), reply)
         assert len(provider.asked) == 1
     assert reply.text == ("so far so" if way[1] else "")
@@ -159,7 +160,7 @@ async def test_a_client_that_hangs_can_be_cancelled_and_the_next_one_is_served(w
         arrived.set()
         return Fault(hangs=True)
 
-    with Provider(script) as provider, anyio.fail_after(20):
+    with Provider(script) as provider, anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
             group.start_soon(replied, way, provider)
             assert await anyio.to_thread.run_sync(arrived.wait, 10)
@@ -178,7 +179,7 @@ async def test_leaving_the_block_does_not_wait_for_a_client_that_waits() -> None
         with pytest.raises(openai.APIConnectionError):
             await replied(("chat", False), provider)
 
-    with anyio.fail_after(60):
+    with anyio.fail_after(PATIENCE):
         async with anyio.create_task_group() as group:
             with Provider(script) as provider:
                 group.start_soon(ask, provider)

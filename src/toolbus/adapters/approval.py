@@ -64,6 +64,18 @@ def target_of(tool: Tool, arguments: Mapping[str, JSON]) -> tuple[Tool, Mapping[
     return (tool, arguments) if inner is None else (Tool(inner[0], view), inner[1])
 
 
+def request_of_call(
+    call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
+) -> ApprovalRequest:
+    """What a person is asked before a call; `tool` is None for a function of the user."""
+    if tool is None:
+        return ApprovalRequest(id=call, name=name, arguments=arguments, spec=None)
+    tool, arguments = target_of(tool, arguments)
+    return ApprovalRequest(
+        id=call, name=tool.name, arguments=arguments, spec=tool.spec, digest=tool_digest(tool)
+    )
+
+
 async def denial(request: ApprovalRequest, rule: ApprovalRule[Approver], ask: Approver) -> str | None:
     """Why the call is denied, for the model; None if it is allowed. A mode leaves the decision to `ask`."""
     if not callable(rule) and not _asks(rule, request.spec):

@@ -1,15 +1,12 @@
-"""A small agent with MCP tools and your own functions, for any model that Pydantic AI supports."""
+"""A small agent with MCP tools and your own functions, for any model that Pydantic AI supports.
 
-from toolbus.core.errors import ExtraMissing
+What needs Pydantic AI is imported on first use: who only looks at durable runs does not need it.
+"""
 
-try:
-    import pydantic_ai
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
 
-    del pydantic_ai  # only checks that it is installed, for a clear error
-except ImportError as error:
-    raise ExtraMissing("toolbus.agent", "agent", str(error)) from error
-
-from toolbus.agent.agent import Agent
 from toolbus.agent.events import (
     ApprovalAsked,
     RunEvent,
@@ -19,12 +16,32 @@ from toolbus.agent.events import (
     ToolProgressed,
     ToolReturned,
 )
-from toolbus.agent.failures import ModelFailed, NameClash
-from toolbus.agent.limits import LimitReached, Limits
-from toolbus.agent.oneshot import generate, stream
-from toolbus.agent.run import Run, RunResult
-from toolbus.agent.sampling import Sampler
 from toolbus.core.approval import ApprovalRequest as Request
+from toolbus.core.errors import ExtraMissing
+
+if find_spec("pydantic_ai") is None:
+    raise ExtraMissing("toolbus.agent", "agent", "No module named 'pydantic_ai'")
+
+if TYPE_CHECKING:
+    from toolbus.agent.agent import Agent
+    from toolbus.agent.failures import ModelFailed, NameClash
+    from toolbus.agent.limits import LimitReached, Limits
+    from toolbus.agent.oneshot import generate, stream
+    from toolbus.agent.run import Run, RunResult
+    from toolbus.agent.sampling import Sampler
+
+_MODULES = {
+    "Agent": "agent",
+    "LimitReached": "limits",
+    "Limits": "limits",
+    "ModelFailed": "failures",
+    "NameClash": "failures",
+    "Run": "run",
+    "RunResult": "run",
+    "Sampler": "sampling",
+    "generate": "oneshot",
+    "stream": "oneshot",
+}
 
 __all__ = [
     "Agent",
@@ -46,3 +63,19 @@ __all__ = [
     "generate",
     "stream",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'toolbus.agent' has no attribute {name!r}")
+    try:
+        import_module("pydantic_ai")
+    except ImportError as error:  # it is there, but does not work
+        raise ExtraMissing("toolbus.agent", "agent", str(error)) from error
+    value = getattr(import_module(f"toolbus.agent.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -17,8 +17,7 @@ from toolbus.adapters.approval import (
     decided,
     denial,
     is_allowed,
-    target_of,
-    tool_digest,
+    request_of_call,
 )
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
@@ -147,16 +146,7 @@ class Run(Generic[T]):
             return await self._answer_rule(replace(question, id=call, name=name))
         if self._approve == "writes" and tool is not None and is_allowed(tool, arguments):
             return None
-        if tool is not None:
-            tool, arguments = target_of(tool, arguments)
-            name = tool.name
-        request = ApprovalRequest(
-            id=call,
-            name=name,
-            arguments=arguments,
-            spec=None if tool is None else tool.spec,
-            digest=None if tool is None else tool_digest(tool),
-        )
+        request = request_of_call(call, name, arguments, tool)
         return await denial(request, self._approve, self._ask)
 
     async def _answer_rule(self, question: ApprovalRequest) -> Approval | str | None:

@@ -100,7 +100,7 @@ class RunCallbacks(Protocol):
         ...
 
     async def held(self, tools: Mapping[str, Tool]) -> Mapping[str, str]:
-        """Which of the tools are not offered, by name, with the reason."""
+        """The tools that are offered by name only, with what the model reads instead of their definitions."""
         ...
 
     def report_progress(
@@ -144,6 +144,7 @@ class Toolbox:
             if is_repeatable(tool)
         )
         """The functions that a durable run may call again if a crash hid their outcome."""
+        self._functions = [function.name for function in functions]
         named: dict[str, Tool | FunctionTool[Any]] = {}
         for tool in (*functions, *self.chosen):
             other = named.setdefault(tool.name, tool)
@@ -155,6 +156,12 @@ class Toolbox:
             FunctionToolset[Any](functions, max_retries=MAX_RETRIES),
             *(McpTools(source) for source in sources),
         ]
+
+    @property
+    def names(self) -> frozenset[str]:
+        """The functions and servers, which tell this agent from others."""
+        servers = [alias for bus in self.buses for alias in bus.servers]
+        return frozenset([*self._functions, *servers, *(tool.server for tool in self.chosen)])
 
     def for_run(self, callbacks: RunCallbacks) -> "RunTools":
         """The tools for one run; the run passes the callbacks as its `deps`."""
@@ -202,8 +209,6 @@ class RunTools(AbstractToolset[Any]):
         self._callbacks = callbacks
         self._buses = buses
         self._names: frozenset[str] = frozenset()
-        self._held_here: Mapping[str, str] = {}
-        """The tools that only this run holds, with the reason."""
         self._started = False
         self.servers: dict[str, str] = {}
         """The server of each tool name."""
@@ -229,8 +234,8 @@ class RunTools(AbstractToolset[Any]):
                 logger.warning("%s; the new one is skipped", clash)
         self._started = True
         tools = {name: tool.tool for name, tool in found.items() if isinstance(tool, BusTool)}
-        self._held_here = await self._callbacks.held(tools)
-        found = {name: tool for name, tool in found.items() if name not in self._held_here}
+        held = await self._callbacks.held(tools)
+        found |= {name: _by_name_only(found[name], text) for name, text in held.items()}
         self._names = frozenset(found)
         if any(tool.tool_def.defer_loading for tool in found.values()):
             self._names |= {ToolSearch.function_tool_name}
@@ -255,8 +260,6 @@ class RunTools(AbstractToolset[Any]):
             part.content = str(self._held(part.tool_name) or part.content)
 
     def _held(self, name: str) -> CallRefused | None:
-        if (reason := self._held_here.get(name)) is not None:
-            return CallRefused(f"tool {name!r}", reason)
         errors = (bus.missing(name, list(self._names)) for bus in self._buses)
         return next((error for error in errors if isinstance(error, CallRefused)), None)
 
@@ -302,6 +305,14 @@ def _from_tool_like(tool: ToolLike) -> FunctionTool[Any]:
     # If unset, the framework would rewrite the schema to make it strict for OpenAI.
     converted.strict = False
     return converted
+
+
+def _by_name_only(tool: ToolsetTool[Any], text: str) -> ToolsetTool[Any]:
+    schema: dict[str, Any] = {"type": "object", "additionalProperties": True}
+    shown = replace(
+        tool.tool_def, description=text, parameters_json_schema=schema, strict=False, metadata=None
+    )
+    return replace(tool, tool_def=shown)
 
 
 def _converted(value: Any) -> Any:

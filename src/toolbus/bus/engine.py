@@ -1,6 +1,7 @@
 """The parts of a bus that its views use: servers, catalog, results, call path."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
@@ -90,7 +91,7 @@ class Access(Protocol):
         ...
 
 
-class Engine:
+class Engine(ABC):
     """The parts that all views of one user share; a bus without users has one engine."""
 
     def __init__(
@@ -201,9 +202,9 @@ class Engine:
         return None if target is None else self.guard.denial(spec.name, target, scope.policies)
 
     @property
+    @abstractmethod
     def access(self) -> Access:
         """The way to the loop of the bus."""
-        raise NotImplementedError
 
     def catalog_changed(self) -> None:
         """A server of this engine offers something else now."""

@@ -1,6 +1,7 @@
 """What a view shows a model, and the search in it."""
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from toolbus.bus.calls import Calls
@@ -10,16 +11,16 @@ from toolbus.search.hit import Hit
 from toolbus.search.progress import SearchState
 
 
-class Searching:
+class Searching(ABC):
     """The part of a view that finds tools."""
 
     _engine: Engine
     calls: Calls
 
     @property
+    @abstractmethod
     def catalog(self) -> Catalog:
         """The tools that can be called now: an immutable snapshot."""
-        raise NotImplementedError
 
     @property
     def exposed(self) -> Catalog:

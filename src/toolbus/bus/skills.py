@@ -1,5 +1,6 @@
 """The skills of a view, and the same for synchronous code."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
@@ -34,14 +35,14 @@ class SkillAccess:
         return await self._resources.read_skill_file(skill, path)
 
 
-class SyncSkillAccess:
+class SyncSkillAccess(ABC):
     """`SkillAccess` with methods that wait."""
 
     _skilled: SkillAccess
 
+    @abstractmethod
     def run(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine of the bus and wait for it."""
-        raise NotImplementedError
 
     def skills(self, server: str | None = None) -> list[Skill]:
         """As `Toolbus.skills`."""

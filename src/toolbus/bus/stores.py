@@ -15,6 +15,8 @@ from toolbus.state.store.url import StoreUrl, parse_store_url
 from toolbus.state.tokens.shared import SharedLocks, SharedTokens
 from toolbus.state.tokens.tokens import Tokens, open_tokens
 
+_COMMAND_PATIENCE = 3.0
+
 
 def store_of(config: BusConfig, get_secret: GetSecret | None = None) -> Store | None:
     """The store of a config, which is opened when it is first used; None if it has none."""
@@ -22,6 +24,14 @@ def store_of(config: BusConfig, get_secret: GetSecret | None = None) -> Store | 
         return None
     secrets = Secrets(get_secret, config.folder, config.reviewed)
     return Store(partial(_located, config.store, secrets, config.folder))
+
+
+def store_for_command(config: BusConfig) -> Store | None:
+    """The same for a command, whose user waits: if the database does not respond, it fails soon."""
+    store = store_of(config)
+    if store is not None:
+        store.patience = _COMMAND_PATIENCE
+    return store
 
 
 def tokens_in(config: BusConfig, store: Store | None) -> Tokens:
@@ -33,7 +43,7 @@ def tokens_in(config: BusConfig, store: Store | None) -> Tokens:
 
 def answers_of(config: BusConfig) -> StoredAnswers | SharedAnswers | None:
     """The lasting answers of a config, for commands; None if it has no file to keep them for."""
-    store = store_of(config)
+    store = store_for_command(config)
     if store is not None:
         return SharedAnswers(store)
     return None if config.file is None else StoredAnswers(config.file)

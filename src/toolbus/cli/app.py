@@ -44,6 +44,7 @@ from toolbus.cli.parameters import (
 from toolbus.cli.run_commands import add_run_commands
 from toolbus.cli.search_commands import add_search_commands
 from toolbus.cli.skill_commands import add_skill_commands
+from toolbus.cli.store_commands import add_store_commands
 from toolbus.cli.streams import discard, discard_unwritable, prepare_streams
 
 app = typer.Typer(
@@ -325,6 +326,7 @@ add_edit_commands(app)
 add_login_commands(app)
 add_approval_commands(app)
 add_key_commands(app)
+add_store_commands(app)
 
 
 @app.command()

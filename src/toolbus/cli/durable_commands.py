@@ -34,6 +34,7 @@ def add_durable_commands(app: typer.Typer) -> None:
     runs.command("watch")(with_settings(_watch))
     runs.command("resume")(with_settings(_resume))
     runs.command("cancel")(with_settings(_cancel))
+    runs.command("delete")(with_settings(_delete))
     runs.command("start")(with_settings(_start))
     app.add_typer(runs, name="runs")
     app.command("worker")(with_settings(_worker))
@@ -62,7 +63,7 @@ def _show(settings: Settings, run: _Run, store: _Store = None) -> int:
 
 def _watch(settings: Settings, run: _Run, store: _Store = None) -> int:
     """Print the events of a run from the beginning until it ends; with --json, one document each."""
-    from toolbus.cli.commands.runs import watch
+    from toolbus.cli.commands.runs_watch import watch
 
     return watch(settings, store, run)
 
@@ -76,6 +77,15 @@ def _resume(
     ] = False,
     decline: Annotated[bool, typer.Option("--decline", help="Decline the request.")] = False,
     cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the question without answering.")] = False,
+    question: Annotated[
+        str | None,
+        typer.Option(
+            "--question",
+            metavar="ID",
+            help="Answer this question and no other; required to allow or refuse a call, unless asked on a "
+            "terminal. 'toolbus runs show' prints it.",
+        ),
+    ] = None,
     accept_changes: Annotated[
         bool, typer.Option("--accept-changes", help="Let it use the tools that changed since it began.")
     ] = False,
@@ -85,13 +95,14 @@ def _resume(
 
     \b
     toolbus runs resume order-17 seats=2
-    toolbus runs resume order-18 answer=once
+    toolbus runs resume order-18 --question q1 answer=once
     """
     from toolbus.cli.commands.resume import chosen_action
-    from toolbus.cli.commands.runs_resume import resume
+    from toolbus.cli.commands.runs_resume import Reply, resume
 
     action = chosen_action(accept=accept, decline=decline, cancel=cancel)
-    return resume(settings, store, run, pairs or [], action, accept_changes=accept_changes)
+    reply = Reply(words=pairs or [], action=action, question=question)
+    return resume(settings, store, run, reply, accept_changes=accept_changes)
 
 
 def _cancel(settings: Settings, run: _Run, store: _Store = None) -> int:
@@ -99,6 +110,13 @@ def _cancel(settings: Settings, run: _Run, store: _Store = None) -> int:
     from toolbus.cli.commands.runs import cancel
 
     return cancel(settings, store, run)
+
+
+def _delete(settings: Settings, run: _Run, store: _Store = None) -> int:
+    """Delete a run that has ended, with all that is recorded of it."""
+    from toolbus.cli.commands.runs import delete
+
+    return delete(settings, store, run)
 
 
 def _start(
@@ -130,15 +148,21 @@ def _worker(
     ] = None,
     model: Model = None,
     approve: Annotated[
-        Literal["never", "writes", "ask"],
-        typer.Option("--approve", help="Which calls wait for 'toolbus runs resume'."),
-    ] = "writes",
-    agent: _Name = "agent",
+        Literal["never", "writes", "ask"] | None,
+        typer.Option("--approve", help="Which calls wait for 'toolbus runs resume'; default: writes."),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent", metavar="NAME", help="Execute the runs of the agent of this name; default: agent."
+        ),
+    ] = None,
     store: _Store = None,
 ) -> int:
     """Execute durable runs until stopped; start as many as you need, on any machine.
 
-    The first Ctrl-C or SIGTERM lets calls in flight end; others continue its runs.
+    With MODULE:NAME, your program decides about the model, approvals, name and store. The first Ctrl-C or
+    SIGTERM lets calls in flight end; other workers continue its runs.
     """
     from toolbus.cli.commands.worker import WorkerOptions, run
 

@@ -30,6 +30,7 @@ from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
 from toolbus.gateway.replicas.front import ReplicaFront
+from toolbus.gateway.replicas.peers import Peers
 from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.seal import stored_key
 from toolbus.gateway.spent import stored_spent
@@ -80,6 +81,8 @@ class HttpFront:
         def use(views: Views) -> str:
             before, self._followed = self._followed, serve
             views.use(serve)
+            if self._replica is not None:
+                self._replica.replicas.peers.servers = tuple(sorted(config.servers))
             self._access.use(access)
             self._show_keys()
             names = {before.default_view, serve.default_view, *before.views, *serve.views}
@@ -111,8 +114,21 @@ class HttpFront:
         is_elsewhere = self._workers is not None and self._workers.number != FIRST
         if not self._serve.has_console or is_elsewhere:
             return None
-        base = self._serve.public_url or self.url.removesuffix(self._serve.path)
-        return f"{base.rstrip('/')}{CONSOLE}"
+        return f"{(self._console_serve.public_url or self._local_url).rstrip('/')}{CONSOLE}"
+
+    @property
+    def _console_serve(self) -> Serve:
+        """The console of a replica shows that process alone: it is not behind the public URL of all."""
+        is_one_of_several = self._config.store is not None
+        return self._serve.model_copy(update={"public_url": None}) if is_one_of_several else self._serve
+
+    @property
+    def _local_url(self) -> str:
+        """Where this machine reaches it."""
+        host, port = self._serve.address[0], self._socket.getsockname()[1]
+        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{local}]' if ':' in local else local}:{port}"
 
     @property
     def call_limits(self) -> CallLimits:
@@ -131,7 +147,7 @@ class HttpFront:
             return await self._run(gateway, stop, None)
         console = self._console = Console(gateway.bus, board)
         self._show_keys()
-        app = ConsoleApp(console, self._serve)
+        app = ConsoleApp(console, self._console_serve)
         try:
             async with console_runs(console, self._log):
                 with ExitStack() as stack:
@@ -153,11 +169,8 @@ class HttpFront:
 
     def _announce(self, stack: ExitStack, secret: str, url: str) -> None:
         """Let `toolbus console` find it."""
-        host, port = self._serve.address[0], self._socket.getsockname()[1]
-        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        scheme = "http" if self._tls is None else "https"
         announcement = Announcement(
-            url=f"{scheme}://{f'[{local}]' if ':' in local else local}:{port}{CONSOLE}",
+            url=f"{self._local_url}{CONSOLE}",
             public_url=url,
             secret=secret,
             config=self._config.file,
@@ -186,7 +199,7 @@ class HttpFront:
             stack.push_async_callback(server.close)
             if self._replica is not None:
                 await self._join(stack, app, self._replica)
-            await server.start(self._socket, self._tls, is_shared=workers is not None)
+            await server.start(self._socket, self._tls, workers)
             await stop.wait()
             known = None
             if self._replica is not None and not self._replica.replicas.end_together:
@@ -202,7 +215,7 @@ class HttpFront:
     async def _join(self, stack: AsyncExitStack, app: App, replica: Replica) -> None:
         """Let the other replicas reach this one, until the stack ends."""
         worker = 0 if self._workers is None else self._workers.number
-        listener, url = replica_socket(replica.setting, self._serve, worker)
+        listener, url = replica_socket(replica, self._serve, worker)
         server = HttpServer(ReplicaFront(app, replica.replicas))
         stack.callback(replica.replicas.keep_sessions_for_others)
         stack.callback(listener.close)
@@ -210,11 +223,21 @@ class HttpFront:
         await server.start(listener, self._tls)
         peers = replica.replicas.peers
         peers.on_return = lambda: replica.replicas.check_sessions(app.gateway.sessions)
+        peers.servers = tuple(sorted(self._config.servers))
         await peers.start(url)
         if not replica.replicas.end_together:  # else nobody needs to know
             others = counted(len(peers.others), "other replica")
             where = f"replica {peers.id} at {url}, with {others}, in {replica.store.place}"
             self._log.add_line("serve", where)
+            self._warn_of_other_configs(peers)
+
+    def _warn_of_other_configs(self, peers: Peers) -> None:
+        others = [peer for peer in peers.others if peer.servers not in ((), peers.servers)]
+        for peer in others[:1]:
+            has, own = ", ".join(peer.servers), ", ".join(peers.servers)
+            problem = f"replica {peer.id} on {peer.host} has other servers ({has}) than this one ({own})"
+            step = "one store belongs to one config: give another config another database"
+            self._log.add_line("serve", f"{problem}; {step}", "yellow")
 
     async def _leave(self, app: App, replica: Replica) -> asyncio.Task[None]:
         """Serve on until a balancer has noticed, and then leave what is new to the other replicas.

@@ -111,7 +111,7 @@ def _adapted(
         context.obj = settings
         repeat_config(settings.config)
         if is_group and context.invoked_subcommand is not None:
-            _refuse_misplaced(own, values, context.invoked_subcommand)
+            _pass_on(own, values, context)
             return None
         # No positional arguments: typer passes everything by name.
         return command(settings, **values)  # pyright: ignore[reportCallIssue]
@@ -124,12 +124,14 @@ def _adapted(
     return run
 
 
-def _refuse_misplaced(own: list[inspect.Parameter], values: dict[str, Any], command: str) -> None:
-    """Raise an error of the parser for an option of a group that is given before one of its commands."""
-    for parameter in own:
-        if values[parameter.name] != parameter.default:
-            option = f"--{parameter.name.replace('_', '-')}"
-            raise typer.BadParameter(f"{option} comes after {command!r}, if that takes it")
+def _pass_on(own: list[inspect.Parameter], values: dict[str, Any], context: Any) -> None:
+    """Make options of a group that are given before one of its commands options of that command."""
+    given = {one.name: values[one.name] for one in own if values[one.name] != one.default}
+    name = context.invoked_subcommand
+    taken = {parameter.name for parameter in context.command.get_command(context, name).params}
+    for unknown in given.keys() - taken:
+        raise typer.BadParameter(f"--{unknown.replace('_', '-')} is not an option of {name!r}")
+    context.default_map = {name: given}
 
 
 def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:

@@ -4,29 +4,39 @@ The workers of a gateway whose config has no store share one that their parent m
 elsewhere is found through it: keys, approvals and answers stay in the files of the user.
 """
 
+import asyncio
 import socket
 import ssl
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 
 from toolbus.bus.stores import store_of
 from toolbus.cli.workers import Inherited, Worker
 from toolbus.config import BusConfig
+from toolbus.config.auth import is_loopback
 from toolbus.config.serve import Serve
 from toolbus.config.serve_auth import Tls
 from toolbus.config.store import StoreSetting
+from toolbus.core.errors import ConfigError
 from toolbus.gateway.access.shared_keys import KIND as KEYS
 from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.http.run import listening_socket
 from toolbus.gateway.replicas.replicas import Replicas
+from toolbus.gateway.workers import FIRST
 from toolbus.state.store.cipher import Cipher
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.once import shared_seal
+from toolbus.state.store.rekey import report_keys
 from toolbus.state.store.store import Store
 from toolbus.state.store.url import StoreUrl
 
-_WILDCARDS = ("0.0.0.0", "::")
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Each with the address of this machine for itself."""
+_NO_ADDRESS = (
+    "the database is on another machine, and {} is not an address for replicas elsewhere; set store.address "
+    "to HOST:PORT at which they reach this one (127.0.0.1:0 if all of them are on this machine)"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,15 +44,23 @@ class Replica:
     """What a gateway has in its store."""
 
     setting: StoreSetting
+    host: str
+    """Where the others reach this one."""
     store: Store
     keys: SharedKeys | None
     """None if they are not in the store."""
     replicas: Replicas
     mirror: Mirror | None
+    checking: "asyncio.Task[None] | None"
+    """The look at the keys that the values need."""
 
     async def close(self) -> None:
         """Leave the other replicas, and release the store."""
         await self.replicas.close()
+        if self.checking is not None:
+            self.checking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.checking
         if self.mirror is not None:
             await self.mirror.close()
         await self.store.close()
@@ -71,6 +89,7 @@ async def _open(config: BusConfig, serve: Serve, worker: Worker | None) -> Repli
     keys = mirror = None
     try:
         await store.open()
+        host = announced_host(setting, serve, await store.local_address())
         if config.store is not None:
             mirror = Mirror(store, KEYS)
             await mirror.start()
@@ -87,7 +106,18 @@ async def _open(config: BusConfig, serve: Serve, worker: Worker | None) -> Repli
     except BaseException:
         await store.close()
         raise
-    return Replica(setting=setting, store=store, keys=keys, replicas=replicas, mirror=mirror)
+    checking = None
+    if config.store is not None and (worker is None or worker.number == FIRST):
+        checking = asyncio.create_task(report_keys(store), name="toolbus store keys")
+    return Replica(
+        setting=setting,
+        host=host,
+        store=store,
+        keys=keys,
+        replicas=replicas,
+        mirror=mirror,
+        checking=checking,
+    )
 
 
 def _private(inherited: Inherited) -> tuple[Store, StoreSetting]:
@@ -99,18 +129,45 @@ def _private(inherited: Inherited) -> tuple[Store, StoreSetting]:
     return Store(url, Cipher([inherited.store_key])), setting
 
 
-def replica_socket(setting: StoreSetting, serve: Serve, worker: int = 0) -> tuple[socket.socket, str]:
+def announced_host(setting: StoreSetting, serve: Serve, local: str | None) -> str:
+    """The host at which the other replicas reach this one; ConfigError if it has to be set.
+
+    `local` is the address of this machine that the database sees; None if no network is between them.
+    """
+    host = _listening(setting, serve)[0]
+    if host not in _WILDCARDS:
+        if setting.address is not None or local is None or is_loopback(local) or not is_loopback(host):
+            return host
+    elif local is None or is_loopback(local):
+        return _named_address(host)
+    elif (":" in host) == (":" in local) and "%" not in local:
+        return local
+    raise ConfigError(_NO_ADDRESS.format(host), key="store.address")
+
+
+def replica_socket(replica: Replica, serve: Serve, worker: int = 0) -> tuple[socket.socket, str]:
     """The socket for the other replicas, and the URL that they are told; each worker has its own port."""
-    host, port = serve.address[0], 0
-    if setting.address is not None:
-        given, _, number = setting.address.rpartition(":")
-        host, port = given.strip("[]"), int(number)
-        port += worker if port else 0
-    listener = listening_socket(host, port)
-    shown = socket.gethostbyname(socket.gethostname()) if host in _WILDCARDS else host
+    host, port = _listening(replica.setting, serve)
+    listener = listening_socket(host, port + worker if port else 0)
     scheme = "http" if serve.tls is None else "https"
-    bracketed = f"[{shown}]" if ":" in shown else shown
+    bracketed = f"[{replica.host}]" if ":" in replica.host else replica.host
     return listener, f"{scheme}://{bracketed}:{listener.getsockname()[1]}"
+
+
+def _listening(setting: StoreSetting, serve: Serve) -> tuple[str, int]:
+    if setting.address is None:
+        return serve.address[0], 0
+    host, _, port = setting.address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _named_address(wildcard: str) -> str:
+    """The address of the name of this machine, which in a container is that on its network."""
+    family = socket.AF_INET6 if ":" in wildcard else socket.AF_INET
+    try:
+        return str(socket.getaddrinfo(socket.gethostname(), None, family)[0][4][0])
+    except OSError:
+        return _WILDCARDS[wildcard]
 
 
 def _trusting(files: Tls) -> ssl.SSLContext:

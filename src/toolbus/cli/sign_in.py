@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from toolbus.bus.sign_in import sign_in as bus_sign_in
-from toolbus.bus.stores import store_of, tokens_in
+from toolbus.bus.stores import store_for_command, tokens_in
 from toolbus.cli.errors import NoSignIn
 from toolbus.cli.output.screen import short_path
 from toolbus.cli.terminal import client_terminal
@@ -70,7 +70,7 @@ def tokens_of(config: BusConfig) -> Tokens:
     """The token store of the config; in the background bus, the one that it uses."""
     if (client := client_terminal()) is not None:
         return client.bus.tokens
-    return tokens_in(config, store_of(config))
+    return tokens_in(config, store_for_command(config))
 
 
 def lasting_tokens(config: BusConfig) -> Tokens:

@@ -53,6 +53,10 @@ class ClientTerminal(Protocol):
         """Have the client read a line, with editing and history; EOFError, KeyboardInterrupt."""
         ...
 
+    def suspended(self) -> None:
+        """Let the client stop, after Ctrl-Z; whoever handles that signal must have stopped reading."""
+        ...
+
     def claim(self) -> "Future[None]":
         """Have the client come to the front: a program in the background is stopped before it may read."""
         ...

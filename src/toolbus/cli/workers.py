@@ -23,7 +23,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import TYPE_CHECKING
 
-from toolbus.gateway.workers import Workers
+from toolbus.core.display import counted
+from toolbus.gateway.workers import ConnectionCounts, Workers
 from toolbus.state.seal import KEY_BYTES
 
 if TYPE_CHECKING:
@@ -33,6 +34,8 @@ _STOP, _END_AT_ONCE, _ALL_READY, _READY = b"s", b"e", b"a", b"r"
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP) if sys.platform != "win32" else ()
 _PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 """Seconds before a worker that died is started again; longer each time, if it dies before it is ready."""
+_USEFUL = 4
+"""Workers for each core; with more, a gateway needs memory and processes for nothing."""
 _MARGIN = 30.0
 """Seconds that a worker may take to end, beyond those for calls in flight; then it is killed."""
 
@@ -45,6 +48,7 @@ class Inherited:
     """A name for all of them."""
     socket: socket.socket
     """Where they listen."""
+    connections: ConnectionCounts
     store: Path
     """A file for what they have to find out about each other; it goes with the parent."""
     store_key: bytes = field(repr=False)
@@ -61,7 +65,11 @@ class Worker:
         self._reports = reports
         self._all_ready = asyncio.Event()
         self.workers = Workers(
-            gateway=inherited.gateway, number=number, count=count, all_started=self._all_ready.is_set
+            gateway=inherited.gateway,
+            number=number,
+            count=count,
+            connections=inherited.connections,
+            all_started=self._all_ready.is_set,
         )
 
     @contextmanager
@@ -114,9 +122,15 @@ def start_workers(count: int, sock: socket.socket, ending: float, log: Callable[
     They share `sock`. When they are to stop, they have `ending` seconds for calls in flight and to leave the
     other replicas; `log` takes lines about workers.
     """
+    if (warning := crowding(count, os.cpu_count() or 1)) is not None:
+        log(warning)
     folder = Path(tempfile.mkdtemp(prefix="toolbus-"))
     inherited = Inherited(
-        gateway=token_hex(6), socket=sock, store=folder / "store.db", store_key=os.urandom(KEY_BYTES)
+        gateway=token_hex(6),
+        socket=sock,
+        connections=ConnectionCounts(count),
+        store=folder / "store.db",
+        store_key=os.urandom(KEY_BYTES),
     )
     parent = _Parent(count, inherited, ending, log)
     worker = None
@@ -126,6 +140,14 @@ def start_workers(count: int, sock: socket.socket, ending: float, log: Callable[
     finally:
         if not isinstance(worker, Worker):
             shutil.rmtree(folder, ignore_errors=True)
+
+
+def crowding(workers: int, cores: int) -> str | None:
+    """A warning about more workers than the cores can use; None if there is none."""
+    if workers <= cores * _USEFUL:
+        return None
+    each = "each is a process with its own connections and its own processes of servers over stdio"
+    return f"{workers} workers on {counted(cores, 'core')}: more than one for each core is no faster; {each}"
 
 
 class _Parent:
@@ -214,6 +236,7 @@ class _Parent:
                     one.order(_ALL_READY)
             return
         del self._children[child.reports]
+        self._inherited.connections.leave(child.number)
         os.close(child.reports)
         os.close(child.orders)
         code = os.waitstatus_to_exitcode(os.waitpid(child.pid, 0)[1])

@@ -27,6 +27,7 @@ from typing import TypeVar
 from toolbus.config import ServerConfig
 from toolbus.connect.auth.identity import Identity
 from toolbus.connect.backoff import Backoff
+from toolbus.connect.busy import wait_for_room
 from toolbus.connect.callbacks import Callbacks, SessionObserver
 from toolbus.connect.early import EarlyStart
 from toolbus.connect.establish import ConnectHints, open_session, root_cause
@@ -195,10 +196,9 @@ class Link:
         repeatable: bool,
         recover: float | None = None,
     ) -> T:
-        """Send through the live session, and through the next one if it is lost meanwhile.
+        """Send; again if it was not sent or found no room, and if it may have taken effect, if `repeatable`.
 
-        A request that was not sent is retried; one that may have taken effect only if `repeatable`. It waits
-        for a lost link up to `recover` seconds from the loss (default: the config's), within `timeout`.
+        It waits for a lost link up to `recover` seconds from the loss (default: the config's), in `timeout`.
         """
         loop = asyncio.get_running_loop()
         deadline, remaining, repeats = loop.time() + timeout, timeout, 0
@@ -216,6 +216,8 @@ class Link:
                 if self._closing or repeats > MAX_REPEATS or (lost.sent and not repeatable):
                     raise
                 add_event("toolbus.retry")
+            except ToolbusError as refused:
+                await wait_for_room(refused, deadline)
             remaining = max(0.001, deadline - loop.time())
 
     async def _wait_for_session(self, timeout: float, recover: float | None) -> Session:
@@ -337,8 +339,7 @@ class Link:
             self._session = None
 
     async def _run_session(self) -> ToolbusError | None:
-        error: ToolbusError | None = None
-        session: Session | None = None
+        error, session = None, None
         idle, loop = False, asyncio.get_running_loop()
         try:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
@@ -371,12 +372,11 @@ class Link:
             self._connects += 1
             self._attempts_finished = self._attempts_started
             self._enter("ready")
-            idle = await wait_until_over(session, self._observer, self.config.idle_timeout)
-            if idle:
+            if await wait_until_over(session, self._observer, self.config.idle_timeout):
                 self._enter("idle")
-            else:
-                self._lost_at = time.monotonic()
-            return idle
+                return True
+            self._lost_at = time.monotonic()
+            return False
         finally:
             self._session = None
             self._backoff.record_uptime(time.monotonic() - began)

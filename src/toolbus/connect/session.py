@@ -19,6 +19,7 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from toolbus.config import ServerConfig
+from toolbus.connect.busy import busy_data
 from toolbus.connect.cause import first_problem, redacted_cause
 from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.diagnostics import Diagnostics, HttpActivity
@@ -259,7 +260,7 @@ class Session:
         if status is None and error.code == CONNECTION_CLOSED and is_closed:
             return self.loss_error(what)
         message = self._redacted(error.message) if is_forwarded else text
-        data = error.data if is_forwarded else None
+        data = error.data if is_forwarded else busy_data(error)
         return CallRejected(self.server, what, error.code, message, status, data=data)
 
 

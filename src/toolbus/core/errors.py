@@ -157,11 +157,12 @@ class ShaperFailed(ToolbusError):
 
 
 class ExtraMissing(ToolbusError, ImportError):
-    """A part of toolbus needs packages that are not installed; `extra` names the extra to install."""
+    """A part of toolbus needs packages that are not installed: `reason` says which, `extra` has them."""
 
     def __init__(self, part: str, extra: str, reason: str) -> None:
         self.part = part
         self.extra = extra
+        self.reason = reason
         super().__init__(f'{part} cannot be used: {reason}; pip install "toolbus[{extra}]"')
 
 

@@ -6,6 +6,7 @@ and in time. What exceeds that is refused with a time to try again (`Busy`): who
 """
 
 import asyncio
+import logging
 import random
 import sys
 import time
@@ -16,11 +17,18 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal, TypeAlias
 
+from toolbus.core.display import counted
 from toolbus.gateway.protocol import BUSY
 from toolbus.gateway.protocol_error import ProtocolError
 
+logger = logging.getLogger("toolbus")
+
 Why: TypeAlias = Literal["full", "late"]
 """Why a call is refused: too many wait, or it waited for too long."""
+Limit: TypeAlias = Literal["max_per_user", "max_per_server", "max_concurrency"]
+"""The setting because of which a call has to wait."""
+REPORT_EVERY = 10.0
+"""Seconds between two reports of refused calls."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +47,18 @@ class CallLimits:
 class Busy(ProtocolError):
     """A call that cannot be made now; nothing was sent to its server."""
 
-    def __init__(self, server: str, why: Why) -> None:
+    def __init__(self, server: str, why: Why, limit: Limit, most: int) -> None:
+        """Not made because `most` calls of the user, or to the server, were already in flight."""
         self.server = server
         self.why = why
+        self.limit = limit
         # Not the same for all, or they would all be back at the same moment.
         self.retry_after = random.randint(1, 3)
-        reason = "too many calls are waiting" if why == "full" else "the call waited for too long"
-        message = f"server {server!r} is busy: {reason}; try again in {self.retry_after} s"
-        super().__init__(BUSY, message, {"retryAfter": self.retry_after})
+        who = "you have" if limit == "max_per_user" else f"server {server!r} has"
+        waited = "too many wait (max_waiting)" if why == "full" else "this one waited too long (max_wait)"
+        reason = f"{who} {counted(most, 'call')} in flight, the most at a time ({limit}), and {waited}"
+        message = f"{reason}; the call was not made, try again in {self.retry_after} s"
+        super().__init__(BUSY, message, {"retryAfter": self.retry_after, "limit": limit})
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,6 +83,8 @@ class ServerCalls:
     refused: Counter[Why] = field(default_factory=Counter[Why])
     limit: int = 0
     """How many it gets at a time."""
+    setting: Limit = "max_per_server"
+    """Where that is set."""
     users: "OrderedDict[str, deque[_Turn]]" = field(default_factory=lambda: OrderedDict[str, deque[_Turn]]())
     """Who waits, in the order of their turns, each with its calls in the order in which they came."""
 
@@ -87,6 +101,9 @@ class CallQueue:
         self._servers: dict[str, ServerCalls] = {}
         self._waiting = 0
         self._numbers = count(1)
+        self._unreported = 0
+        """Refusals since the last report."""
+        self._next_report = 0.0
 
     def __len__(self) -> int:
         """How many calls wait."""
@@ -102,7 +119,10 @@ class CallQueue:
         if calls is None:
             calls = self._servers[server] = ServerCalls()
         limit = self._limits.per_server
-        calls.limit = limit if most is None or most > limit else most
+        if most is None or most > limit:
+            calls.limit, calls.setting = limit, "max_per_server"
+        else:
+            calls.limit, calls.setting = most, "max_concurrency"
         running = self._users.get(user, 0)
         # Nobody waits who could go, so whoever could go need not look who waits.
         if calls.running >= calls.limit or running >= self._limits.per_user:
@@ -117,7 +137,7 @@ class CallQueue:
         own = calls.users.get(user)
         # Nobody gets more than is left: one alone half of it, and whoever comes next finds room.
         if (0 if own is None else len(own)) >= self._limits.waiting - self._waiting:
-            raise self._refused(calls, server, "full")
+            raise self._refused(calls, user, server, "full")
         if own is None:
             own = calls.users[user] = deque()
         turn = _Turn(next(self._numbers), asyncio.get_running_loop().create_future())
@@ -130,7 +150,7 @@ class CallQueue:
                 await turn.came
         except TimeoutError:
             if turn.came.cancelled():  # else it came at the last moment
-                raise self._refused(calls, server, "late") from None
+                raise self._refused(calls, user, server, "late") from None
         except asyncio.CancelledError:
             if not turn.came.cancelled():  # its turn has come, and its client is gone
                 self.leave(user, server)
@@ -209,9 +229,34 @@ class CallQueue:
         calls.waiting += more
         self._waiting += more
 
-    def _refused(self, calls: ServerCalls, server: str, why: Why) -> Busy:
+    def _refused(self, calls: ServerCalls, user: str, server: str, why: Why) -> Busy:
         calls.refused[why] += 1
-        return Busy(server, why)
+        is_own = self._users.get(user, 0) >= self._limits.per_user
+        busy = (
+            Busy(server, why, "max_per_user", self._limits.per_user)
+            if is_own
+            else Busy(server, why, calls.setting, calls.limit)
+        )
+        self._report(user, server, busy)
+        return busy
+
+    def _report(self, user: str, server: str, busy: Busy) -> None:
+        """Log a refusal, and how many there were since the last report."""
+        self._unreported += 1
+        now = time.monotonic()
+        if now < self._next_report:
+            return
+        more = f", and {self._unreported - 1} before it" if self._unreported > 1 else ""
+        what = "max_waiting" if busy.why == "full" else "max_wait"
+        logger.warning(
+            "a call of %r to server %r was refused%s: %s and %s are reached",
+            user,
+            server,
+            more,
+            busy.limit,
+            what,
+        )
+        self._unreported, self._next_report = 0, now + REPORT_EVERY
 
 
 class Slot:

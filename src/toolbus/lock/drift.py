@@ -1,7 +1,7 @@
 """Compare what a server offers with what was approved, and hold what differs."""
 
 import shlex
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
@@ -40,6 +40,8 @@ class Held:
     reason: str
     fields: tuple[str, ...] = ()
     """The fields of its definition that changed; empty if it is new."""
+    digest: str = field(default="", repr=False)
+    """Of what is offered now: if that changes again, it is held anew, and reported again."""
 
     @property
     def key(self) -> str:
@@ -132,23 +134,28 @@ class Reviewer:
             return Held(server=self._server, kind=singular, name=name, reason=reason)
         locked = self._locked.definitions[kind].get(name)
         if locked is None:
-            return self._held(singular, name, "it is new")
+            return self._held(singular, name, "it is new", now)
         if now == self._locked.digests[kind][name]:
             return None
         fields = changed_fields(locked, definition)
         *others, last = fields
         changed = f"{', '.join(others)} and {last}" if others else last
-        return self._held(singular, name, f"its {changed} changed", fields)
+        return self._held(singular, name, f"its {changed} changed", now, fields)
 
     def _changed_instructions(self, instructions: str | None) -> Held | None:
-        if not instructions or text_digest(encodable(instructions)) == self._locked.digests["instructions"]:
+        if not instructions:
+            return None
+        now = text_digest(encodable(instructions))
+        if now == self._locked.digests["instructions"]:
             return None
         change = "they changed" if self._locked.instructions else "they are new"
-        return self._held("instructions", "", change)
+        return self._held("instructions", "", change, now)
 
-    def _held(self, kind: HeldKind, name: str, change: str, fields: tuple[str, ...] = ()) -> Held:
+    def _held(
+        self, kind: HeldKind, name: str, change: str, digest: str, fields: tuple[str, ...] = ()
+    ) -> Held:
         reason = held_reason(self._server, change, name if kind == "tool" else "")
-        return Held(server=self._server, kind=kind, name=name, reason=reason, fields=fields)
+        return Held(server=self._server, kind=kind, name=name, reason=reason, fields=fields, digest=digest)
 
 
 def held_reason(server: str, change: str, tool: str = "") -> str:

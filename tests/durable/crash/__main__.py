@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 from tests.durable.crash.rig import crash
-from tests.durable.postgres import postgres
+from tests.postgres import postgres_server
 
 
 def main() -> int:
@@ -28,8 +28,8 @@ def main() -> int:
             workers = given.workers if kind == "postgres" else 1
             limits = {"runs": given.runs, "workers": workers, "deadline": given.minutes * 60}
             if kind == "postgres":
-                with postgres() as server:
-                    report = asyncio.run(crash(server.url, folder, remote=True, **limits))
+                with postgres_server() as server:
+                    report = asyncio.run(crash(server.database(), folder, remote=True, **limits))
             else:
                 report = asyncio.run(crash(str(folder / "runs.db"), folder, remote=False, **limits))
             print(f"{kind}, {workers} worker{'s' * (workers > 1)}\n{report}\n", flush=True)

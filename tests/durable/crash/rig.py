@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 
 from tests.durable.crash import PHASES, STEPS, tool_of
 from tests.durable.crash.worker import main, settings
+from tests.patience import PATIENCE
 from tests.processes import keeping
 from toolbus.agent.durable import RunInfo, Runs
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from multiprocessing.context import ForkServerProcess
 
 ROOT = Path(__file__).resolve().parents[3]
-STARTING = 60.0
 
 
 @dataclass
@@ -117,7 +117,7 @@ class _Pool:
         for worker in self._workers:
             worker.terminate()
         for worker in self._workers:
-            worker.join(STARTING)
+            worker.join(PATIENCE)
 
 
 @contextmanager
@@ -130,7 +130,7 @@ def _process(*command: str) -> Generator[None]:
         yield
     finally:
         process.terminate()
-        process.wait(STARTING)
+        process.wait(PATIENCE)
 
 
 def _report(folder: Path, ended: list[RunInfo], seconds: float) -> Report:

@@ -9,11 +9,10 @@
 // Chromium reports what the content security policy forbids, an exception, a dialog.
 
 import { createInterface } from 'node:readline';
-import { launch } from '../../auth/chromium.mjs';
+import { launch, MILLISECONDS } from '../../auth/chromium.mjs';
 
 const browser = await launch(process.argv[2]);
 const tabs = new Map();
-const MILLISECONDS = 45_000;
 
 async function open(number, options) {
   const context = await browser.newContext(options);

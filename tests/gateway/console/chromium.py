@@ -17,6 +17,7 @@ from tests.auth.authorization_server import MODULES, NODE
 from tests.auth.pages import why_no_browser
 from tests.gateway.console.opening import Opened
 from tests.interop.servers import require_installed
+from tests.patience import PATIENCE
 from tests.processes import keep_tree
 
 SCRIPT = Path(__file__).with_suffix(".mjs")
@@ -145,7 +146,7 @@ def chromium() -> Generator[Chromium]:
         finally:
             assert process.stdin is not None
             process.stdin.close()
-            process.wait(60)
+            process.wait(PATIENCE)
 
 
 def started_or_skipped() -> Iterator[Chromium]:

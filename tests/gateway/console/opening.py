@@ -13,6 +13,7 @@ from typing import Any
 import httpx2
 
 from tests.gateway.front import Events
+from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.config.serve import Serve
 from toolbus.core.interactions import Interactions
@@ -23,8 +24,6 @@ from toolbus.gateway.console.standalone import StandaloneConsole
 from toolbus.gateway.console.state import Console
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import HttpServer, listening_socket
-
-WITHIN = 60.0
 
 
 @dataclass
@@ -92,7 +91,7 @@ class Stream:
 
     async def until(self, true: Callable[[str], bool]) -> str:
         """Read until the markup of an element is as wanted, and return it."""
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             while (name := await self.next()) is not None:
                 if true(self.parts[name]):
                     return self.parts[name]
@@ -119,7 +118,7 @@ async def console_over(
         port = sock.getsockname()[1]
         await server.start(sock)
         try:
-            async with httpx2.AsyncClient(timeout=WITHIN) as http:
+            async with httpx2.AsyncClient(timeout=PATIENCE) as http:
                 yield Opened(f"http://127.0.0.1:{port}/console", port, bus, console, app, http)
         finally:
             app.drain()

@@ -8,8 +8,9 @@ from urllib.parse import urlencode
 
 import pytest
 
-from tests.gateway.console.opening import WITHIN, Markup, Opened, console_over, plain
+from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, KINDS, PICTURE, Showing
+from tests.patience import PATIENCE
 from toolbus import Operation
 from toolbus.gateway.console import trials
 from toolbus.gateway.console.fields import InputField, arguments_of, fields_of_schema
@@ -156,7 +157,7 @@ async def test_progress_is_live_and_a_call_can_be_canceled() -> None:
             (number,) = [one["value"] for one in Markup(running).named("input") if one["name"] == "trial"]
             assert (await opened.post("tool/cancel", {"trial": number})).status_code == 303
             await stream.until(lambda part: 'id="trial"' in part and "canceled" in plain(part))
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await showing.was_canceled.wait()
         assert (await opened.post("tool/cancel", {"trial": number})).status_code == 303
         assert "That call has ended." in plain(await opened.page(page))

@@ -5,9 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.console.opening import WITHIN, Markup, Opened, console_over, plain
+from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, PICTURE, Showing
 from tests.lock.place import until
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus import Caller, CallRefused, InputNeeded
 from toolbus.core.switchboard import Switchboard
@@ -89,7 +90,7 @@ async def test_a_call_is_allowed_or_denied(answer: str, is_allowed: bool) -> Non
         page = Markup(await _question(opened))
         (number,) = [one["value"] for one in page.named("input")]
         await opened.post("questions/decide", {"number": number, "answer": answer})
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             if is_allowed:
                 assert PICTURE in (await call).text
             else:

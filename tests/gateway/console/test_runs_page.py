@@ -7,6 +7,7 @@ import pytest
 
 from tests.durable.stage import Ledger, ended, is_waiting, settings, until
 from tests.gateway.console.opening import console_over, plain
+from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import Runs
@@ -57,7 +58,7 @@ async def test_a_run_is_cancelled_and_continued_on_the_page(tmp_path: Path) -> N
         await opened.enter()
         opened.console.runs = runs
         run = agent.start("Go.", key="k")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             await ledger.reached.wait()
         await opened.post("runs/cancel", {"run": "k"})
         assert "Cancelled k." in plain(await opened.page("runs?run=k"))

@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.gateway.console.opening import WITHIN, console_over, plain
+from tests.gateway.console.opening import console_over, plain
 from tests.gateway.driving import JSON
 from tests.gateway.front import Gates, gated, until
+from tests.patience import PATIENCE
 from toolbus.gateway.console import stream as streams
 from toolbus.gateway.console.html import Element, element, live
 from toolbus.gateway.console.page import Page, PageRequest
@@ -115,7 +116,7 @@ async def test_a_slow_reader_skips_to_the_latest_state_and_nothing_piles_up(
 async def _numbers(slow: socket.socket, last: int) -> list[int]:
     """The numbers that a reader gets, until the last one."""
     loop, received = asyncio.get_running_loop(), bytearray()
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while b"&lt;%d&gt;" % last not in received[-3_000_000:]:
             received += await loop.sock_recv(slow, 1 << 22)
     return [int(number) for number in re.findall(rb"&lt;(\d+)&gt;", received)]

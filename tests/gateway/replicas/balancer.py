@@ -7,7 +7,8 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from tests.gateway.replicas.cluster import WITHIN, until
+from tests.gateway.replicas.cluster import until
+from tests.patience import PATIENCE
 
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
 MISSING = "HAProxy is not installed; on Debian: apt-get install haproxy"
@@ -71,5 +72,5 @@ async def balancer(folder: Path, ports: Sequence[int]) -> AsyncGenerator[str]:
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
         process.terminate()
-        async with asyncio.timeout(WITHIN):
+        async with asyncio.timeout(PATIENCE):
             await process.wait()

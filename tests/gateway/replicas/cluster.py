@@ -3,7 +3,6 @@
 import asyncio
 import base64
 import json
-import os
 import re
 import signal
 import ssl
@@ -18,11 +17,11 @@ from typing import Any
 
 import httpx2
 
+from tests import warm
 from tests.cli.running import environment
 from tests.gateway.front import BOTH, Events, modern_request
+from tests.patience import PATIENCE
 
-WITHIN = 120.0
-"""Seconds to wait for anything, on a busy machine."""
 URL = re.compile(r"https?://127\.0\.0\.1:\d+/mcp")
 SERVER = Path(__file__).with_name("journal_server.py")
 STORE_KEY = base64.b64encode(b"k" * 32).decode()
@@ -34,7 +33,7 @@ _ids = count(1)
 
 async def until(true: Callable[[], bool | Awaitable[bool]]) -> None:
     """Wait for something in another process, which has no event."""
-    async with asyncio.timeout(WITHIN):
+    async with asyncio.timeout(PATIENCE):
         while True:
             found = true()
             if found if isinstance(found, bool) else await found:
@@ -45,7 +44,7 @@ async def until(true: Callable[[], bool | Awaitable[bool]]) -> None:
 class Replica:
     """One process."""
 
-    def __init__(self, process: asyncio.subprocess.Process, log: Path, port: int = 0) -> None:
+    def __init__(self, process: warm.Running, log: Path, port: int = 0) -> None:
         self.process = process
         self.log = log
         self.url = ""
@@ -59,7 +58,7 @@ class Replica:
 
     def _has_started(self) -> bool:
         said = self.log.read_text()
-        assert self.process.returncode is None, said
+        assert self.process.poll() is None, said
         return URL.search(said) is not None
 
     def kill(self) -> None:
@@ -72,8 +71,7 @@ class Replica:
         return await self.ended()
 
     async def ended(self) -> int:
-        async with asyncio.timeout(WITHIN):
-            return await self.process.wait()
+        return await asyncio.to_thread(self.process.wait, PATIENCE)
 
 
 class Cluster:
@@ -97,17 +95,8 @@ class Cluster:
     async def start(self, port: int = 0) -> Replica:
         """Another replica."""
         log = self.folder / f"replica{next(self._logs)}.log"
-        with log.open("wb") as output:
-            process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "toolbus", "serve", "--config", str(self.config)),
-                *("--http", f"127.0.0.1:{port}"),
-                env=self.environment(),
-                cwd=self.folder,
-                stdin=asyncio.subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-            )
+        words = ["serve", "--config", str(self.config), "--http", f"127.0.0.1:{port}"]
+        process = await asyncio.to_thread(warm.start, "toolbus", words, self.folder, self.environment(), log)
         replica = Replica(process, log, port)
         self.replicas.append(replica)
         return replica
@@ -123,15 +112,9 @@ class Cluster:
 
     async def close(self) -> None:
         for replica in self.replicas:
-            if replica.process.returncode is None:
-                replica.process.send_signal(signal.SIGTERM)
+            replica.kill()  # to stop, each would give the others time to see it
         for replica in self.replicas:
-            try:
-                async with asyncio.timeout(30):
-                    await replica.process.wait()
-            except TimeoutError:
-                os.killpg(replica.process.pid, signal.SIGKILL)
-                await replica.process.wait()
+            await replica.ended()
 
 
 @asynccontextmanager
@@ -212,7 +195,7 @@ class Client:
 async def client(key: str = "", certificate: Path | None = None) -> AsyncGenerator[Client]:
     """A client with connections of its own; it trusts that certificate, if one is given."""
     verify = ssl.create_default_context(cafile=certificate) if certificate else False
-    async with httpx2.AsyncClient(timeout=WITHIN, verify=verify) as http:
+    async with httpx2.AsyncClient(timeout=PATIENCE, verify=verify) as http:
         yield Client(http, key)
 
 

@@ -33,6 +33,8 @@ async def test_a_modern_call_does_not_touch_the_store(tmp_path: Path) -> None:
             "clientInfo": META[f"{PREFIX}clientInfo"],
         }
         message: JSON = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
-        assert (await served.http.post(served.url, json=message, headers=BOTH)).status_code == 503
+        refused = await served.http.post(served.url, json=message, headers=BOTH)
+        assert (refused.status_code, refused.json()["id"]) == (503, 0)
+        assert "database of this gateway does not respond" in refused.json()["error"]["message"]
     await replicas.close()
     await store.close()

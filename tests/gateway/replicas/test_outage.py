@@ -2,16 +2,26 @@
 
 import asyncio
 from collections.abc import Generator
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.running import toolbus
-from tests.gateway.replicas.cluster import ELICITS, STORE_KEY, TASKS, client, cluster, text_of
+from tests.gateway.replicas.cluster import ELICITS, STORE_KEY, TASKS, Client, client, cluster, text_of, until
 from tests.postgres import Server, postgres_server
 
 pytestmark = pytest.mark.anyio
 SECONDS = 10.0
+
+
+async def _knows(one: Client, url: str) -> bool:
+    return "result" in await one.modern(url, "tools/list")
+
+
+def _says(log: Path, text: str) -> bool:
+    return text in log.read_text()
 
 
 @pytest.fixture
@@ -27,7 +37,8 @@ async def test_the_store_is_gone_for_ten_seconds(postgres: Server) -> None:
         words = ("key", "add", "ann", "--config", str(two.config))
         made = await asyncio.to_thread(toolbus, *words, folder=two.folder, env=environment)
         async with client(made.stdout.strip()) as one, client(made.stdout.strip()) as other:
-            await asyncio.sleep(3)  # until both know the key
+            for url in (first.url, second.url):
+                await until(partial(_knows, one, url))
             await one.open(first.url)
             await one.legacy_call(second.url, "write", token="before")  # which learns where the session is
             asked = (await one.call(first.url, "confirm", ELICITS, token="asked"))["result"]
@@ -46,6 +57,13 @@ async def test_the_store_is_gone_for_ten_seconds(postgres: Server) -> None:
             }
             done = await one.modern(second.url, "tools/call", params, ELICITS)
             assert text_of(done) == "asked accept"
+            # A command does not wait that long, and the log of a gateway says why.
+            words = ("key", "list", "--config", str(two.config))
+            failed = await asyncio.to_thread(toolbus, *words, folder=two.folder, env=environment)
+            assert failed.returncode == 1
+            assert "it has not responded for 3 s" in failed.stderr
+            for replica in two.replicas:
+                await until(partial(_says, replica.log, "does not respond"))
             # These wait for it: a session, and a task, are stored before their client learns of them.
             opening = asyncio.create_task(other.open(second.url))
             starting = asyncio.create_task(one.call(first.url, "job", TASKS, token="job"))
@@ -55,6 +73,8 @@ async def test_the_store_is_gone_for_ten_seconds(postgres: Server) -> None:
             await asyncio.to_thread(postgres.start)
             await opening
             assert (await starting)["result"]["resultType"] == "task"
+            for replica in two.replicas:
+                await until(partial(_says, replica.log, "responds again"))
             await two.until_written("job")
             assert text_of(await other.legacy_call(first.url, "write", token="after")) == "after"
         assert set(two.written.values()) == {1}

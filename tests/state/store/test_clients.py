@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import AsyncGenerator
 from dataclasses import replace
 
 import pytest
 
+from tests.patience import PATIENCE
 from toolbus.core.errors import TokenStoreError
 from toolbus.gateway.access.identity import CannotTell, Denied
 from toolbus.gateway.access.keys import Keys
@@ -91,7 +93,7 @@ async def test_an_answer_counts_here_at_once_and_elsewhere_soon(mine: Store, the
     others.share(SharedAnswers(theirs, None, there))
     ours.add(ANN, "always")
     assert ours.find(ANN) == (True, "stored answer")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while others.find(ANN) is None:
             await there.look()
     assert others.find(ANN) == (True, "stored answer")
@@ -99,7 +101,7 @@ async def test_an_answer_counts_here_at_once_and_elsewhere_soon(mine: Store, the
     changed = AnswerKey(user="ann", kind="tool", target="files/delete", definition="d2", rule="r1")
     assert others.find(changed) is None
     others.add(changed, "never")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         while ours.find(changed) is None:
             await here.look()
     assert (ours.find(ANN), ours.find(changed)) == (None, (False, "stored answer"))
@@ -117,7 +119,7 @@ async def test_an_answer_that_cannot_be_stored_counts_until_the_end_and_is_repor
     answers = Answers(lambda text: loop.call_soon_threadsafe(warned.put_nowait, text) and None)
     answers.share(SharedAnswers(store, None, Mirror(store, ANSWERS)))
     answers.add(ANN, "always")
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(PATIENCE):
         assert "counts until the bus closes: store postgresql://127.0.0.1:1/db" in await warned.get()
     assert answers.find(ANN) == (True, "session answer")
     await store.close()
@@ -215,12 +217,16 @@ async def test_of_replicas_that_take_a_session_over_one_does(mine: Store, theirs
     session = Session(name="s", principal=ann, version="2025-11-25", capabilities={})
     await SharedSessions(mine, gone, 60).opened(session)
     peers = [Peers(mine), Peers(theirs)]
-    for one in peers:
-        await one.start("http://127.0.0.1:1")
-    taken = await asyncio.gather(
-        *(SharedSessions(s, one, 60).take("s", ann) for s, one in zip((mine, theirs), peers, strict=True)),
-        return_exceptions=True,
-    )
+    with socket.create_server(("127.0.0.1", 0)) as listening:  # they can be connected to
+        for one in peers:
+            await one.start(f"http://127.0.0.1:{listening.getsockname()[1]}")
+        taken = await asyncio.gather(
+            *(
+                SharedSessions(s, one, 60).take("s", ann)
+                for s, one in zip((mine, theirs), peers, strict=True)
+            ),
+            return_exceptions=True,
+        )
     owners = [one.owner for one in taken if not isinstance(one, BaseException) and one is not None]
     assert len(owners) == 1
     assert sum(type(one).__name__ == "Elsewhere" for one in taken) == 1

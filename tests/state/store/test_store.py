@@ -5,17 +5,20 @@ import base64
 import sqlite3
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.postgres import Server
+from tests.patience import PATIENCE
+from tests.postgres import Server, over_tcp, own_address
 from toolbus.state.store import sql
 from toolbus.state.store.cipher import VARIABLE, Cipher
 from toolbus.state.store.error import StoreError
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.postgres import PostgresDatabase
+from toolbus.state.store.rekey import KeyUse, key_use, rekey
 from toolbus.state.store.sqlite import SqliteDatabase
 from toolbus.state.store.store import Store
 from toolbus.state.store.url import StoreUrl, parse_store_url
@@ -154,6 +157,40 @@ async def test_another_key_is_refused_and_several_keys_replace_one(url: StoreUrl
             await old.get("token", "ann")
 
 
+async def test_after_all_is_encrypted_anew_the_old_key_can_be_left_out(url: StoreUrl, cipher: Cipher) -> None:
+    new = Cipher([b"n" * 32])
+    async with Store(url, cipher) as store:
+        await store.put("token", "ann", b"old", seconds=600)
+        for number in range(600):  # more than one page
+            await store.put("session", f"s{number}", b"x")
+        _, mark = await store.marked("token", "ann")
+        before = everything_in(url)
+    async with Store(url, Cipher([b"n" * 32, b"k" * 32])) as both:
+        await both.put("token", "bob", b"new")
+        assert await key_use(both) == KeyUse(total=602, other=601)
+        assert await rekey(both) == (601, KeyUse(total=602))
+        assert await rekey(both) == (0, KeyUse(total=602))
+        # For those who follow a value, nothing has changed.
+        assert await both.marked("token", "ann") == (b"old", mark)
+        assert everything_in(url) != before
+    async with Store(url, new) as only:
+        assert await only.items("token") == {"ann": b"old", "bob": b"new"}
+    with pytest.raises(StoreError, match="it was encrypted with another key"):
+        await Store(url, cipher).open()
+
+
+async def test_values_that_no_key_opens_are_counted_and_left_as_they_are(
+    url: StoreUrl, cipher: Cipher
+) -> None:
+    async with Store(url, cipher) as store:
+        await store.put("key", "ann", b"1")
+    async with Store(url, Cipher([b"n" * 32, b"k" * 32])) as both:
+        await both.put("key", "dora", b"2")
+    async with Store(url, cipher) as store:
+        assert await key_use(store) == KeyUse(total=2, unreadable=Counter(key=1))
+        assert await rekey(store) == (0, KeyUse(total=2, unreadable=Counter(key=1)))
+
+
 async def test_two_versions_share_a_store_as_long_as_the_newer_one_only_adds(
     url: StoreUrl, cipher: Cipher, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -214,6 +251,65 @@ async def test_a_database_that_comes_back_in_time_loses_nothing(postgres: Server
         await asyncio.gather(*writes)
         assert sorted(await asyncio.gather(*claims)) == [False, False, True]
         assert len(await store.items("key")) == 9
+
+
+async def test_the_log_says_at_once_that_the_database_is_gone_and_that_it_is_back(
+    postgres: Server, cipher: Cipher, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Store(parse_store_url(postgres.database()), cipher) as store:
+        store.patience = 300
+        await store.put("key", "ann", b"1")
+        await asyncio.to_thread(postgres.stop)
+        writing = [asyncio.create_task(store.put("key", f"n{n}", b"x")) for n in range(3)]
+        async with asyncio.timeout(PATIENCE):
+            while not caplog.messages:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert not any(task.done() for task in writing)
+        await asyncio.to_thread(postgres.start)
+        await asyncio.gather(*writing)
+        gone, back = caplog.messages
+        assert gone.startswith(f"the store {store.place} does not respond (")
+        assert back == f"the store {store.place} responds again"
+
+
+async def test_what_a_full_disk_has_no_room_for_waits_until_there_is_some(
+    tmp_path: Path, cipher: Cipher, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    pages, connected = [1_000_000], SqliteDatabase._connected  # pyright: ignore[reportPrivateUsage]  # its file cannot grow
+
+    def limited(self: SqliteDatabase) -> sqlite3.Connection:
+        connection = connected(self)
+        connection.execute(f"PRAGMA max_page_count={pages[0]}")
+        return connection
+
+    monkeypatch.setattr(SqliteDatabase, "_connected", limited)
+    async with Store(parse_store_url(f"sqlite:///{tmp_path / 'store.db'}"), cipher) as store:
+        store.patience = PATIENCE
+        await store.put("key", "ann", b"1")
+        pages[0] = 1
+        writing = asyncio.create_task(store.put("key", "large", b"x" * 100_000))
+        async with asyncio.timeout(PATIENCE):
+            while not caplog.messages:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+        assert "does not respond (database or disk is full); it is tried again" in caplog.text
+        assert await store.get("key", "ann") == b"1"
+        assert not writing.done()
+        pages[0] = 1_000_000
+        await writing
+        assert await store.get("key", "large") == b"x" * 100_000
+
+
+async def test_the_address_of_this_machine_is_the_one_that_the_database_sees(
+    postgres: Server, cipher: Cipher, tmp_path: Path
+) -> None:
+    url = postgres.database()
+    file = Store(parse_store_url(f"sqlite:///{tmp_path / 'store.db'}"), cipher)
+    async with file, Store(parse_store_url(url), cipher) as near:
+        assert await file.local_address() is None
+        assert await near.local_address() is None  # a Unix socket
+    for address in {"127.0.0.1", own_address()}:
+        async with over_tcp(url, address) as far, Store(parse_store_url(far), cipher) as store:
+            assert await store.local_address() == address
 
 
 async def test_a_database_that_does_not_come_back_is_a_clear_error_without_its_password(

@@ -1,5 +1,7 @@
 """Durable runs: they survive the process that runs them, and their writes are not made twice."""
 
+from typing import TYPE_CHECKING, Any
+
 from toolbus.core.errors import ExtraMissing
 
 try:
@@ -14,7 +16,9 @@ from toolbus.agent.durable.info import NotWaiting, RunCancelled, RunFailed, RunI
 from toolbus.agent.durable.run import DurableRun
 from toolbus.agent.durable.runs import Runs
 from toolbus.agent.durable.settings import Durable, RunStoreError
-from toolbus.agent.tools import repeatable
+
+if TYPE_CHECKING:
+    from toolbus.agent.tools import repeatable
 
 __all__ = [
     "Durable",
@@ -32,3 +36,16 @@ __all__ = [
     "Step",
     "repeatable",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "repeatable":
+        raise AttributeError(f"module 'toolbus.agent.durable' has no attribute {name!r}")
+    from toolbus.agent.tools import repeatable  # on first use: it takes Pydantic AI, which `Runs` does not
+
+    globals()[name] = repeatable
+    return repeatable
+
+
+def __dir__() -> list[str]:
+    return __all__

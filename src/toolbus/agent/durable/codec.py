@@ -1,8 +1,7 @@
-"""Results, model responses and events as JSON, and back."""
+"""Results and model responses as JSON, and back; the events of what they say."""
 
 import base64
 from collections.abc import Iterable, Mapping
-from dataclasses import fields
 from typing import Any, cast
 
 from pydantic_ai.messages import (
@@ -17,7 +16,7 @@ from pydantic_ai.messages import (
 )
 from pydantic_core import to_jsonable_python
 
-from toolbus.agent.durable.events import DurableEvent, QuestionAnswered, QuestionAsked
+from toolbus.agent.durable.events import DurableEvent
 from toolbus.agent.events import TextDelta, ThinkingDelta, ToolCalled, ToolReturned
 from toolbus.core.encoding import block_json
 from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
@@ -100,26 +99,6 @@ def read_response(stored: JSON) -> ModelResponse:
 
 
 # Events
-
-_EVENTS = {
-    kind.__name__: kind
-    for kind in (TextDelta, ThinkingDelta, ToolCalled, ToolReturned, QuestionAsked, QuestionAnswered)
-}
-
-
-def event_json(event: DurableEvent) -> dict[str, JSON]:
-    """An event; images are left out, the texts are what the model reads."""
-    values = {field.name: getattr(event, field.name) for field in fields(event) if field.name != "images"}
-    return to_jsonable_python({"event": type(event).__name__, **values}, fallback=str)
-
-
-def read_event(stored: Mapping[str, Any]) -> DurableEvent | None:
-    """The event of `event_json`; None for one of another version of toolbus."""
-    kind = _EVENTS.get(stored["event"])
-    if kind is None:
-        return None
-    known = {field.name for field in fields(kind)}
-    return kind(**{name: value for name, value in stored.items() if name in known})
 
 
 def response_events(response: ModelResponse, servers: Mapping[str, str]) -> list[DurableEvent]:

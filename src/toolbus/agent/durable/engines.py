@@ -1,6 +1,8 @@
 """Connections to the two kinds of stores; whatever can pass by itself is an error that DBOS waits for."""
 
+import os
 import sqlite3
+from contextlib import suppress
 from typing import Any
 
 import psycopg
@@ -41,6 +43,12 @@ def _postgres(url: str) -> sa.Engine:
 
 def _sqlite(url: str) -> sa.Engine:
     engine = sa.create_engine(url)
+
+    @event.listens_for(engine, "do_connect")
+    def create(_: object, __: object, arguments: list[Any], ___: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        # Before SQLite does it, so that only this user can read it: its other files get the mode of this one.
+        with suppress(OSError):  # it exists, or SQLite tells why it cannot be created
+            os.close(os.open(arguments[0], os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:  # pyright: ignore[reportUnusedFunction]

@@ -28,7 +28,7 @@ class QuestionAnswered:
 
     id: str
     action: str
-    """What the person did: accept, decline or cancel."""
+    """What the person did: accept, decline or cancel; of an approval, the answer, such as once or no."""
 
 
 DurableEvent: TypeAlias = (

@@ -18,14 +18,15 @@ from toolbus.adapters.approval import (
     approval_request,
     decided,
     denial,
+    denial_text,
     is_allowed,
-    target_of,
+    request_of_call,
     tool_digest,
 )
 from toolbus.adapters.pydantic_ai import BusTool
 from toolbus.agent.durable.codec import read_messages
 from toolbus.agent.durable.functions import called, returned
-from toolbus.agent.durable.held import HeldTools, short
+from toolbus.agent.durable.held import TEXT, HeldTools, short
 from toolbus.agent.durable.journal import RunJournal
 from toolbus.agent.durable.model import JournaledModel
 from toolbus.agent.durable.questions import answer_allows, approval_question
@@ -40,7 +41,6 @@ from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.elicitation import Pending
 from toolbus.core.records import JSON
 
-NOT_ALLOWED = "The user did not allow this call. Do not try it again unless the user asks for it."
 PROMPT: TypeAdapter[str | list[UserContent] | None] = TypeAdapter(str | list[UserContent] | None)
 """The message that a run begins with."""
 
@@ -61,13 +61,13 @@ class Performer:
 class Execution:
     """One execution of one run; the callbacks of its tools."""
 
-    def __init__(self, performer: Performer, run: str, steps: Steps, held: HeldTools) -> None:
+    def __init__(self, performer: Performer, run: str, steps: Steps) -> None:
         self.id = run
         """The `run` of the caller of its calls."""
         self._performer = performer
         self._steps = steps
-        self._held = held
-        self._journal = RunJournal(run, steps, held)
+        self._held = HeldTools()
+        self._journal = RunJournal(run, steps, self._held)
         self._calls = 0
         self._seconds: dict[str, float] = {}
 
@@ -75,7 +75,7 @@ class Execution:
         """Run to the end; the result as JSON."""
         own, limits = self._performer, self._performer.limits
         await own.start_servers()
-        await self._held.begin(await self._steps.run("offer", self._offered))
+        self._held.begin(await self._steps.run("offer", self._offered))
         tools = own.toolbox.for_run(self)
         model = JournaledModel(own.model, self._steps, tools.servers, self._seconds)
         try:
@@ -136,7 +136,7 @@ class Execution:
             return Approval(call=decision["approved"], by="function", answer=decision["answer"])
         if "ask" in decision:
             answers = await self._journal.ask(Pending.from_json(decision["ask"]))
-            return None if answer_allows(answers) else NOT_ALLOWED
+            return None if answer_allows(answers) else denial_text(False)
         return decision.get("denied")
 
     async def _decide(
@@ -152,16 +152,7 @@ class Execution:
             return {"approved": question.call, "answer": answer}
         if rule == "writes" and tool is not None and is_allowed(tool, arguments):
             return {}
-        if tool is not None:
-            tool, arguments = target_of(tool, arguments)
-            name = tool.name
-        request = ApprovalRequest(
-            id=call,
-            name=name,
-            arguments=arguments,
-            spec=None if tool is None else tool.spec,
-            digest=None if tool is None else tool_digest(tool),
-        )
+        request = request_of_call(call, name, arguments, tool)
         asked: list[ApprovalRequest] = []
 
         def note(request: ApprovalRequest) -> bool:
@@ -195,14 +186,12 @@ class Execution:
             self._seconds[call] = time.monotonic() - began
 
     async def held(self, tools: Mapping[str, Tool]) -> Mapping[str, str]:
-        """The tools that are held, by name, with the reason."""
-
-        def reasons() -> dict[str, str]:
-            checked = ((name, str(tool.origin), tool_digest(tool)) for name, tool in tools.items())
-            found = ((name, self._held.reason(origin, digest)) for name, origin, digest in checked)
-            return {name: reason for name, reason in found if reason is not None}
-
-        return await self._held.refresh(reasons)
+        """The tools that changed, by name, with what the model reads of them."""
+        return {
+            name: TEXT
+            for name, tool in tools.items()
+            if self._held.changed(str(tool.origin), tool_digest(tool)) is not None
+        }
 
     def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None

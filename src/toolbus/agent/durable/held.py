@@ -1,68 +1,36 @@
-"""Tools that changed since a run was offered them: held, not swapped, until somebody accepts that."""
+"""Tools that changed since a run was offered them: held until a person accepts that."""
 
-from collections.abc import Callable, Mapping
-from typing import Protocol
+from collections.abc import Mapping
 
 _DIGITS = 16
 """Of a digest, in the record of a run."""
-
-
-class Noted(Protocol):
-    """What is noted of a run beside its journal, for everybody with access to the store."""
-
-    async def note_held(self, held: Mapping[str, str], /) -> None:
-        """Show which tools are held, with the digests of their definitions now."""
-        ...
-
-    async def accepted(self) -> Mapping[str, str]:
-        """The definitions that somebody accepted."""
-        ...
+TEXT = "This tool changed since you last saw it. A call of it waits until a person has accepted the change."
+"""What the model reads of a held tool; the new definition may say anything."""
 
 
 class HeldTools:
-    """The definitions that one run knows."""
+    """The definitions that one run knows, as `short` digests by `server/tool`."""
 
-    def __init__(self, run: str, noted: Noted) -> None:
-        self._run = run
-        self._noted = noted
-        self._known: dict[str, str] = {}
-        self._accepted: Mapping[str, str] = {}
-        self._held: dict[str, str] = {}
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = {}
 
-    async def begin(self, recorded: Mapping[str, str]) -> None:
-        """Start with the definitions that the run was offered, as `short` digests by `server/tool`."""
-        self._known = dict(recorded)
-        self._accepted = await self._noted.accepted()
+    def begin(self, recorded: Mapping[str, str]) -> None:
+        """Start with the definitions that the run was offered."""
+        self._known = {tool: {definition} for tool, definition in recorded.items()}
 
     def pin(self, tool: str, definition: str | None) -> None:
         """Remember the definition of a tool that was called, if it is not known."""
         if definition is not None:
-            self._known.setdefault(tool, short(definition))
+            self._known.setdefault(tool, {short(definition)})
 
-    def reason(self, tool: str, definition: str | None) -> str | None:
-        """Why a tool must not be called; None if it may."""
+    def accept(self, tool: str, changed: str) -> None:
+        """Let the tool be called with a definition that `changed` returned, too."""
+        self._known[tool].add(changed)
+
+    def changed(self, tool: str, definition: str | None) -> str | None:
+        """The short digest of a definition that nobody accepted; None if the tool may be called."""
         now = None if definition is None else short(definition)
-        if now is None or self._known.get(tool, now) == now or self._accepted.get(tool) == now:
-            return None
-        self._held[tool] = now
-        return (
-            f"{tool!r} is held: its definition changed since this run began; "
-            f"a person can accept it: toolbus runs resume {self._run} --accept-changes"
-        )
-
-    async def refresh(self, reasons: Callable[[], Mapping[str, str]]) -> Mapping[str, str]:
-        """The tools that are held now, with the reason; looks whether somebody accepted them meanwhile."""
-        before, self._held = self._held, {}
-        if not (found := reasons()):
-            if before:
-                await self._noted.note_held({})
-            return {}
-        self._accepted = await self._noted.accepted()
-        self._held = {}
-        found = reasons()
-        if self._held != before:
-            await self._noted.note_held(self._held)
-        return found
+        return None if now is None or now in self._known.get(tool, {now}) else now
 
 
 def short(digest: str) -> str:

@@ -6,7 +6,6 @@ from typing import Any, Literal, TypeAlias, cast
 
 from dbos import WorkflowStatus
 
-from toolbus.agent.durable.notes import HELD
 from toolbus.agent.durable.questions import Asked
 from toolbus.agent.durable.settings import JOURNAL_VERSION
 from toolbus.core.errors import ToolbusError
@@ -68,8 +67,10 @@ class RunInfo:
     """How often a worker took it."""
     question: Asked | None = None
     """What it waits for."""
+    answered: bool = False
+    """Whether its question is answered, and no worker has taken the answer yet."""
     held: Mapping[str, str] = field(default_factory=dict[str, str])
-    """The tools that are held because they changed."""
+    """The changed tool that its question is about, with the digest of its definition."""
     version: str = JOURNAL_VERSION
     """Which workers can continue it."""
     output: str | None = None
@@ -97,7 +98,7 @@ class Step:
     about: str
     """The tool of a call."""
     outcome: str
-    """`done`, `failed`, `refused`, `waits` for a person or a task, `begun`, or `unknown`."""
+    """`done`, `failed`, `refused`, `held`, `waits` for a person or a task, `begun`, or `unknown`."""
     at: float | None = None
 
     @classmethod
@@ -109,6 +110,8 @@ class Step:
             step = cls.of(row)
             if step.name == "intent":
                 tool = step.about
+                if steps and steps[-1].outcome == "held":
+                    del steps[-1]  # its tool was accepted: this is the call
             elif step.name == "call":
                 steps[-1:] = [replace(step, about=tool)]  # it follows its intent
                 continue
@@ -130,14 +133,16 @@ class Step:
         )
 
 
-def run_info(row: WorkflowStatus, shown: Mapping[str, Any] | None) -> RunInfo:
-    """A run; `shown` is the question that it shows."""
+def run_info(row: WorkflowStatus, asked: Asked | None, *, answered: bool) -> RunInfo:
+    """A run; `asked` is the question that it shows, and `answered` whether that has an answer."""
     args: Sequence[Any] = row.input["args"] if isinstance(row.input, dict) else ()
     request: Mapping[str, Any] = args[0] if args else {}
     status = _STATUS.get(row.status, "failed")
-    notes, error = row.attributes or {}, row.error
-    question = Asked.from_json(shown) if shown is not None and status in OPEN else None
+    error = row.error
+    question = None if answered else asked
     message = None if error is None else str(error)
+    if isinstance(error, str):  # it could not be read
+        message = "its record in the store was not written by toolbus"
     if row.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
         message = f"{row.recovery_attempts} workers ended while they had it"
     output = _object(row.output)
@@ -151,7 +156,8 @@ def run_info(row: WorkflowStatus, shown: Mapping[str, Any] | None) -> RunInfo:
         worker=row.executor_id or None,
         attempts=row.recovery_attempts or 0,
         question=question,
-        held=notes.get(HELD, {}),
+        answered=answered,
+        held={} if question is None else question.held,
         version=row.app_version or JOURNAL_VERSION,
         output=output.get("output"),
         error=message,
@@ -163,13 +169,12 @@ def _outcome(name: str, output: Mapping[str, Any], error: object) -> str:
     if error is not None:
         return "failed"
     if name == "intent":
-        return "refused" if "refused" in output else "begun"
+        return "held" if "held" in output else "begun"
     if name != "call":
         return "done"
-    if "unknown" in output:
-        return "unknown"
-    if "pending" in output:
-        return "waits"
+    for key, outcome in (("unknown", "unknown"), ("refused", "refused"), ("pending", "waits")):
+        if key in output:
+            return outcome
     failed = any(key in output for key in ("error", "failed", "retry")) or output.get("result", {}).get(
         "is_error"
     )

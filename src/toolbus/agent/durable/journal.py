@@ -19,7 +19,7 @@ from uuid import uuid4
 
 from toolbus.agent.durable.codec import read_result, result_json
 from toolbus.agent.durable.held import HeldTools
-from toolbus.agent.durable.questions import Asked
+from toolbus.agent.durable.questions import Asked, answer_allows, changed_question
 from toolbus.agent.durable.steps import Steps
 from toolbus.bus.tasks import given_approval
 from toolbus.core.elicitation import Answer, Pending
@@ -30,17 +30,17 @@ from toolbus.core.records import JSON, ToolResult, ToolSpec
 
 logger = logging.getLogger("toolbus")
 Record: TypeAlias = dict[str, Any]
-"""What is recorded of a call: a `result`, an `error`, a `pending` call, or that its outcome is `unknown`."""
+"""What is recorded of a call: a `result`, `error` or `pending` call, or that it is `refused` or `unknown`."""
 Digest: TypeAlias = Callable[[ToolSpec], str | None]
 
 
 class RunDiverged(ToolbusError):
     """A resumed run does not repeat what was recorded: the program or its settings have changed."""
 
-    def __init__(self, recorded: str, now: str) -> None:
+    def __init__(self, run: str) -> None:
         super().__init__(
-            f"the run recorded {recorded!r} where it now has {now!r}: the agent's program or settings have "
-            f"changed; continue it with the earlier ones, or start a new run"
+            f"this program does not repeat what the run recorded: its tools or settings have changed since; "
+            f"'toolbus runs resume {run}' continues it with the earlier ones"
         )
 
 
@@ -54,10 +54,11 @@ class Subject:
 
     name: str
     """The tool: `server/tool`, or the name of a function."""
+    arguments: Mapping[str, JSON]
     call: str
     """The digest of the tool and the arguments."""
     definition: str | None
-    """The digest of the tool's definition."""
+    """The digest of the tool's definition; None if it does not matter whether that changed."""
     is_repeatable: bool
 
 
@@ -118,7 +119,7 @@ class RunJournal:
             )
             return await self._attempt(subject, lambda _: _made(make, again))
         # The server holds the state of a task: it can be followed again, and says what it still waits for.
-        is_safe = replace(subject, is_repeatable=True)
+        is_safe = replace(subject, is_repeatable=True, definition=None)
 
         async def follow(is_first: bool) -> Record:
             known = pending if is_first else replace(pending, requests={})
@@ -145,40 +146,55 @@ class RunJournal:
 
     async def _attempt(self, subject: Subject, make: Callable[[bool], Awaitable[Record]]) -> Record:
         """Record the intent, then the outcome; `make` learns whether no other execution has made the call."""
-        intent = await self.steps.run("intent", partial(self._intent, subject))
-        if intent["call"] != subject.call:
-            raise RunDiverged(intent["tool"], subject.name)
-        self._held.pin(intent["tool"], intent["definition"])
-        if (reason := intent.get("refused")) is not None:
-            return {"error": reason}
-        is_first = intent["token"] == self.token
+        token = await self._intend(subject)
+        is_first = token == self.token
 
         async def outcome() -> Record:
-            if not is_first and not subject.is_repeatable:
+            if token is None:
+                return {"refused": refused_text(subject.name)}
+            is_changed = self._held.changed(subject.name, subject.definition) is not None
+            if not is_first and (is_changed or not subject.is_repeatable):
                 logger.warning("run %s: the outcome of a call of %r is unknown", self.run_id, subject.name)
                 return {"unknown": unknown_text(subject.name)}
-            token = JOURNAL.set(None)  # what is called may call tools itself: that is part of this call
+            outer = JOURNAL.set(None)  # what is called may call tools itself: that is part of this call
             try:
                 return await make(is_first)
             finally:
-                JOURNAL.reset(token)
+                JOURNAL.reset(outer)
 
         return await self.steps.run("call", outcome)
 
+    async def _intend(self, subject: Subject) -> str | None:
+        """Record the intent; the token of the execution that did, or None if a person refused a changed tool.
+
+        An intent of a changed tool is followed by a question, and if that is accepted, by another intent.
+        """
+        while True:
+            intent = await self.steps.run("intent", partial(self._intent, subject))
+            if intent["call"] != subject.call:
+                raise RunDiverged(self.run_id)
+            self._held.pin(subject.name, intent["definition"])
+            if (changed := intent.get("held")) is None:
+                return intent["token"]
+            question = changed_question(subject.name, subject.arguments, subject.call)
+            if not answer_allows(await self.ask(question, {subject.name: changed})):
+                return None
+            self._held.accept(subject.name, changed)
+
     async def _intent(self, subject: Subject) -> Record:
-        refused = self._held.reason(subject.name, subject.definition)
+        changed = self._held.changed(subject.name, subject.definition)
         intent: Record = {"token": self.token, "tool": subject.name, "call": subject.call}
-        return intent | {"definition": subject.definition} | ({} if refused is None else {"refused": refused})
+        return intent | {"definition": subject.definition} | ({} if changed is None else {"held": changed})
 
     # Questions
 
     async def _answers(self, pending: Pending) -> dict[str, Answer]:
         return await self.ask(pending) if pending.questions else {}
 
-    async def ask(self, pending: Pending) -> dict[str, Answer]:
-        """Wait until somebody has answered the questions of a suspended call."""
+    async def ask(self, pending: Pending, held: Mapping[str, str] | None = None) -> dict[str, Answer]:
+        """Wait until somebody has answered the questions of a suspended call, or about a held tool."""
         self._questions += 1
-        asked = Asked(id=f"q{self._questions}", pending=pending)
+        asked = Asked(id=f"q{self._questions}", pending=pending, held=held or {})
         await self.steps.show(asked.to_json())
         await self.steps.emit([asked.event])
         while True:
@@ -212,12 +228,19 @@ def unknown_text(name: str) -> str:
     )
 
 
+def refused_text(name: str) -> str:
+    """What the model reads instead of the result of a call of a changed tool that nobody accepted."""
+    return f"{name!r} was not called: it changed since this run began, and a person did not accept that"
+
+
 def _subject(
     name: str, arguments: Mapping[str, JSON], definition: str | None, is_repeatable: bool
 ) -> Subject:
     text = json.dumps([name, dict(arguments)], sort_keys=True, default=repr)
     call = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
-    return Subject(name=name, call=call, definition=definition, is_repeatable=is_repeatable)
+    return Subject(
+        name=name, arguments=arguments, call=call, definition=definition, is_repeatable=is_repeatable
+    )
 
 
 def is_safe_to_repeat(spec: ToolSpec) -> bool:
@@ -252,6 +275,6 @@ async def _followed(make: Make, operation: Operation) -> Record:
 def _outcome(record: Record, tool: str) -> ToolResult:
     if "unknown" in record:
         return ToolResult.failure(record["unknown"], tool).with_notes(outcome="unknown")
-    if "error" in record:
-        raise CallFailed(record["error"])
+    if (problem := record.get("refused", record.get("error"))) is not None:
+        raise CallFailed(problem)
     return read_result(record["result"])

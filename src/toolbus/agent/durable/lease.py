@@ -31,6 +31,15 @@ class WorkerRow:
     agents: str
     version: str
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether it lives, as far as is known at once: on another machine, it may have ended."""
+        return not self.dead and not has_ended(self)
+
+    def takes(self, agent: str) -> bool:
+        """Whether it takes runs of an agent."""
+        return self.is_alive and agent in self.agents.split(", ")
+
 
 class Leases:
     """The rows of all workers of one store."""
@@ -114,7 +123,7 @@ class Watch:
             beats, ago = self._seen.get(row.worker, (-1, 0))
             ago = ago + 1 if beats == row.beats else 0
             now[row.worker] = row.beats, ago
-            if row.dead or ago * self._own_beat >= row.lease or _has_ended(row):
+            if row.dead or ago * self._own_beat >= row.lease or has_ended(row):
                 found.append(row)
         self._seen = now
         return found
@@ -138,6 +147,6 @@ def started(pid: int) -> str:
     return "" if fields[0] in "ZX" else fields[19]  # an ended process that nobody has waited for is gone
 
 
-def _has_ended(row: WorkerRow) -> bool:
+def has_ended(row: WorkerRow) -> bool:
     """Whether the process of a worker of this machine has ended: then nobody has to wait for its lease."""
     return bool(row.host) and row.host == host() and started(row.pid) != row.started

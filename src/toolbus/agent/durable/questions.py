@@ -2,14 +2,15 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from toolbus.agent.durable.events import QuestionAnswered, QuestionAsked
 from toolbus.core.approval import ApprovalRequest
 from toolbus.core.elicitation import ELICITATION, QUESTION, Answer, Pending
+from toolbus.core.records import JSON
 
-_CHOICES = ("once", "no")
+_NO = "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,15 +20,19 @@ class Asked:
     id: str
     """Its id within the run."""
     pending: Pending
+    held: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The changed tool that it is about, with the digest of its definition; empty for other questions."""
 
     def to_json(self) -> dict[str, Any]:
         """The question as a row."""
-        return {"id": self.id, "pending": self.pending.to_json()}
+        stored = {"id": self.id, "pending": self.pending.to_json()}
+        return {**stored, "held": dict(self.held)} if self.held else stored
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "Asked":
         """The question of a row."""
-        return cls(id=stored["id"], pending=Pending.from_json(stored["pending"]))
+        pending = Pending.from_json(stored["pending"])
+        return cls(id=stored["id"], pending=pending, held=stored.get("held", {}))
 
     @property
     def is_approval(self) -> bool:
@@ -53,8 +58,10 @@ class Asked:
 
     def answered(self, answers: Mapping[str, Answer]) -> QuestionAnswered:
         """For the listeners of the run."""
-        actions = dict.fromkeys(answer.action for answer in answers.values())
-        return QuestionAnswered(id=self.id, action=", ".join(actions))
+        words = dict.fromkeys(
+            _approval_word(answer) if self.is_approval else answer.action for answer in answers.values()
+        )
+        return QuestionAnswered(id=self.id, action=", ".join(words))
 
     def read_answers(self, sent: Any) -> dict[str, Answer]:
         """The answers of `answers_json`; ValueError for anything else."""
@@ -75,20 +82,45 @@ def answers_json(answers: Mapping[str, Answer]) -> dict[str, Any]:
 def approval_question(request: ApprovalRequest) -> Pending:
     """The question whether a call may be made, if the agent asks and not a rule of the policy."""
     arguments = json.dumps(dict(request.arguments), default=repr)
-    choice = {"type": "string", "title": "Allow this call?", "enum": list(_CHOICES)}
-    schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
-    params = {"message": f"Call {request.name!r} with {arguments}?", "requestedSchema": schema}
     return Pending(
         server=request.server or "toolbus",
         tool=request.name if request.spec is None else request.spec.origin.tool,
         arguments=dict(request.arguments),
-        requests={QUESTION: {"method": ELICITATION, "params": params}},
+        requests=_choice(f"Call {request.name!r} with {arguments}?", "Allow this call?", "once"),
         rounds=0,
         call=request.call or "",
     )
 
 
+def changed_question(tool: str, arguments: Mapping[str, JSON], call: str) -> Pending:
+    """The question whether a run may use a tool, `server/tool`, that changed since it began."""
+    server, _, name = tool.partition("/")
+    shown = json.dumps(dict(arguments), default=repr)
+    message = f"{tool!r} changed since this run began. Accept that, and call it with {shown}?"
+    return Pending(
+        server=server,
+        tool=name,
+        arguments=dict(arguments),
+        requests=_choice(message, "Accept the changed tool?", "accept"),
+        rounds=0,
+        call=call,
+    )
+
+
+ACCEPTED = Answer(action="accept", content={"answer": "accept"})
+"""The answer that accepts a changed tool."""
+
+
 def answer_allows(answers: Mapping[str, Answer]) -> bool:
-    """Whether the answer to an `approval_question` allows the call."""
-    given = answers[QUESTION]
-    return given.action == "accept" and (given.content or {}).get("answer") == "once"
+    """Whether the answer to an `approval_question` or a `changed_question` allows the call."""
+    return _approval_word(answers[QUESTION]) != _NO
+
+
+def _approval_word(answer: Answer) -> str:
+    return str((answer.content or {}).get("answer", _NO)) if answer.action == "accept" else _NO
+
+
+def _choice(message: str, title: str, yes: str) -> dict[str, Any]:
+    choice = {"type": "string", "title": title, "enum": [yes, _NO]}
+    schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
+    return {QUESTION: {"method": ELICITATION, "params": {"message": message, "requestedSchema": schema}}}

@@ -8,21 +8,19 @@ from uuid import uuid4
 from dbos import WorkflowStatus
 from sqlalchemy.exc import DBAPIError
 
-from toolbus.agent.durable.codec import read_event
+from toolbus.agent.durable.event_json import read_event
 from toolbus.agent.durable.events import DurableEvent
 from toolbus.agent.durable.info import NotWaiting, RunInfo, RunNotFound, Step, run_info
 from toolbus.agent.durable.lease import Leases, WorkerRow
-from toolbus.agent.durable.notes import ACCEPTED, HELD
-from toolbus.agent.durable.questions import answers_json
+from toolbus.agent.durable.questions import ACCEPTED, Asked, answers_json
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable
 from toolbus.agent.durable.steps import EVENTS, QUESTION
-from toolbus.agent.durable.store import WORKFLOW, RunStore
+from toolbus.agent.durable.store import UNFINISHED, WORKFLOW, RunStore
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import ToolbusError
 from toolbus.core.operation import Resumed
 
 T = TypeVar("T")
-_OPEN = ["ENQUEUED", "PENDING", "DELAYED"]
 _PAUSE = 1.0
 
 
@@ -71,7 +69,7 @@ class Runs:
 
         def load() -> list[RunInfo]:
             found = self.store.client.list_workflows(
-                name=WORKFLOW, status=None if ended else _OPEN, limit=limit, sort_desc=True
+                name=WORKFLOW, status=None if ended else UNFINISHED, limit=limit, sort_desc=True
             )
             return [self._info(one) for one in found]
 
@@ -133,20 +131,21 @@ class Runs:
     async def answer(
         self, run: str, answers: Mapping[str, Answer] | Answer, *, question: str | None = None
     ) -> None:
-        """Answer what a run waits for; ValueError if an answer is invalid.
+        """Answer what a run waits for; `NotWaiting` if somebody else has, ValueError if an answer is invalid.
 
         With `question`, its id, the answer is for no other question.
         """
-        asked = (await self.get(run)).question
+        info = await self.get(run)
+        asked = info.question
+        if info.answered:
+            raise _answered(run)
         if asked is None or (question is not None and asked.id != question):
             raise NotWaiting(
                 f"run {run!r} does not wait for an answer" + (f" to {question}" if question else "")
             )
-        given = Resumed.of(asked.pending, answers).answers
-        key = f"{run}:{asked.id}"  # of two people, the first one answers
-        await self._do(
-            lambda: self.store.client.send(run, answers_json(given), asked.id, idempotency_key=key)
-        )
+        given = answers_json(Resumed.of(asked.pending, answers).answers)
+        if await self._do(lambda: self.store.answer(run, asked.id, given)) != given:
+            raise _answered(run)  # by somebody else at the same time
 
     async def cancel(self, run: str) -> None:
         """Cancel a run: its worker stops it, and calls in flight are cancelled on their servers."""
@@ -155,15 +154,14 @@ class Runs:
         await self._do(lambda: self.store.client.cancel_workflow(run))
 
     async def accept_changes(self, run: str) -> list[str]:
-        """Accept the definitions of the tools that a run holds, and return their names."""
+        """Accept the changed tool that a run waits for, and return its name; `NotWaiting` if it has ended."""
         info = await self.get(run)
-
-        def accept() -> None:
-            accepted = self.store.notes(run).get(ACCEPTED, {})
-            self.store.note(run, {ACCEPTED: {**accepted, **info.held}, HELD: {}})
-
-        if info.held:
-            await self._do(accept)
+        if not info.is_open:
+            raise NotWaiting(f"run {run!r} is {info.status}; no tool of it waits to be accepted")
+        if info.answered:
+            raise _answered(run)
+        if info.question is not None and info.held:
+            await self.answer(run, ACCEPTED, question=info.question.id)
         return sorted(info.held)
 
     async def retry(self, run: str) -> None:
@@ -185,6 +183,12 @@ class Runs:
 
         await self._do(rewind)
 
+    async def delete(self, run: str) -> None:
+        """Delete a run that has ended, with all that is recorded of it; its key can be used again."""
+        if (info := await self.get(run)).is_open:
+            raise NotWaiting(f"run {run!r} is {info.status}; cancel it first: toolbus runs cancel {run}")
+        await self._do(lambda: self.store.client.delete_workflow(run))
+
     async def close(self) -> None:
         """Close the connections to the store."""
         await asyncio.to_thread(self.store.close)
@@ -205,10 +209,16 @@ class Runs:
 
     async def _wait_for_store(self, error: DBAPIError) -> None:
         if not self._is_patient:
-            raise self.store.error(error) from error
+            raise self.store.error(error) from None
         await asyncio.sleep(_PAUSE)
 
     def _info(self, row: WorkflowStatus) -> RunInfo:
-        is_open = row.status in _OPEN
-        shown = self.store.client.get_event(row.workflow_id, QUESTION, timeout_seconds=0) if is_open else None
-        return run_info(row, shown)
+        run, is_open = row.workflow_id, row.status in UNFINISHED
+        shown = self.store.client.get_event(run, QUESTION, timeout_seconds=0) if is_open else None
+        asked = None if shown is None else Asked.from_json(shown)
+        answered = asked is not None and self.store.answered(run, asked.id) is not None
+        return run_info(row, asked, answered=answered)
+
+
+def _answered(run: str) -> NotWaiting:
+    return NotWaiting(f"run {run!r} was answered already, and waits for a worker")

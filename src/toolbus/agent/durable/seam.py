@@ -1,11 +1,25 @@
 """What toolbus uses of DBOS beyond its documented interface; `tests/durable/test_seam.py` checks it."""
 
+from typing import Any
+
 import dbos._dbos as _instances
+import dbos._serialization as _serialization
+import sqlalchemy as sa
 from dbos import DBOSClient
-from dbos._serialization import Serializer
+from dbos._schemas.system_database import SystemSchema
+from dbos._serialization import DefaultSerializer, Serializer
 from dbos._utils import GlobalParams
 
-__all__ = ["Serializer", "add_queue", "executor", "is_used", "requeue", "use_executor"]
+__all__ = [
+    "Serializer",
+    "add_queue",
+    "executor",
+    "is_used",
+    "refuse_pickles",
+    "requeue",
+    "sent_message",
+    "use_executor",
+]
 
 
 def is_used() -> bool:
@@ -36,3 +50,25 @@ def requeue(client: DBOSClient, run: str, worker: str, queue: str) -> bool:
     """Give the run of a dead worker back to its queue, unless somebody else has taken it."""
     database = client._sys_db  # pyright: ignore[reportPrivateUsage]
     return database.reenqueue_for_recovery(run, [worker], queue)
+
+
+def sent_message(client: DBOSClient, run: str, key: str) -> str | None:
+    """The message that was sent to a run under an idempotency key, as it is stored; None if none was."""
+    database = client._sys_db  # pyright: ignore[reportPrivateUsage]
+    table = SystemSchema.notifications
+    with database.engine.connect() as connection:
+        return connection.scalar(sa.select(table.c.message).where(table.c.message_uuid == f"{key}::{run}"))
+
+
+def refuse_pickles() -> None:
+    """Read no row that is marked as a pickle, so that nobody who can write to a store can run code here.
+
+    toolbus writes JSON alone. A program that already uses DBOS itself keeps its pickles.
+    """
+    if not is_used():
+        _serialization.DBOSDefaultSerializer = _NoPickles()
+
+
+class _NoPickles(DefaultSerializer):
+    def deserialize(self, serialized_data: str) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
+        raise ValueError("a row of the store is a pickle, which toolbus never wrote; it is not read")

@@ -7,7 +7,7 @@ from typing import Any
 
 from dbos import DBOS
 
-from toolbus.agent.durable.codec import event_json
+from toolbus.agent.durable.event_json import event_json
 from toolbus.agent.durable.events import DurableEvent
 from toolbus.agent.durable.store import RecordedError
 

@@ -11,12 +11,14 @@ from dbos import DBOS, DBOSClient, WorkflowStatus
 from sqlalchemy.exc import DBAPIError
 
 from toolbus.agent.durable.engines import APPLICATION, new_engine
-from toolbus.agent.durable.seam import Serializer, requeue
+from toolbus.agent.durable.seam import Serializer, refuse_pickles, requeue, sent_message
 from toolbus.agent.durable.settings import Durable, RunStoreError
 from toolbus.core.errors import ToolbusError
 
 WORKFLOW = "toolbus.run"
 """The name of all runs in the tables of DBOS."""
+UNFINISHED = ["ENQUEUED", "PENDING", "DELAYED"]
+"""What DBOS calls runs that have not ended."""
 _ATTEMPTS = 5
 
 
@@ -56,6 +58,7 @@ class RunStore:
 
     def __init__(self, url: str) -> None:
         quiet_dbos()
+        refuse_pickles()
         self.url = url
         shown = sa.make_url(url).render_as_string(hide_password=True)
         self.place = shown.removeprefix("sqlite:///").replace("+psycopg", "", 1)
@@ -70,7 +73,8 @@ class RunStore:
                     pass
                 DBOS.migrate(self.url.replace("+psycopg", "", 1))
                 with self.engine.begin() as connection:
-                    connection.execute(sa.text(_WORKERS))
+                    for table in (_WORKERS, _AGENTS):
+                        connection.execute(sa.text(table))
                 return
             except DBAPIError as error:
                 # Two processes may create the schema at the same time.
@@ -79,7 +83,7 @@ class RunStore:
                     or error.connection_invalidated
                     or "connection" in str(error.orig)
                 ):
-                    raise self.error(error) from error
+                    raise self.error(error) from None
                 time.sleep(0.2 * (attempt + 1))
 
     def error(self, error: DBAPIError) -> RunStoreError:
@@ -124,14 +128,15 @@ class RunStore:
             status="PENDING", executor_id=worker, name=WORKFLOW, load_input=False, load_output=False
         )
 
-    def notes(self, run: str) -> dict[str, Any]:
-        """What is noted of a run beside its journal."""
-        found = self.client.list_workflows(workflow_ids=[run], load_input=False, load_output=False)
-        return dict(found[0].attributes or {}) if found else {}
+    def answer(self, run: str, question: str, answers: Mapping[str, Any]) -> Any:
+        """Answer a question of a run, unless it has an answer; return the one that it has then."""
+        self.client.send(run, dict(answers), question, idempotency_key=f"{run}:{question}")
+        return self.answered(run, question)
 
-    def note(self, run: str, notes: Mapping[str, Any]) -> None:
-        """Note something of a run."""
-        self.client.update_workflow_attributes(run, dict(notes), merge=True)
+    def answered(self, run: str, question: str) -> Any:
+        """The answer to a question of a run, taken by a worker or not; None if it has none."""
+        stored = sent_message(self.client, run, f"{run}:{question}")
+        return None if stored is None else json.loads(stored)
 
     def owners(self) -> set[str]:
         """The workers that have runs."""
@@ -181,3 +186,4 @@ CREATE TABLE IF NOT EXISTS toolbus_workers (
     version TEXT NOT NULL
 )
 """
+_AGENTS = "CREATE TABLE IF NOT EXISTS toolbus_agents (agent TEXT PRIMARY KEY, tools TEXT NOT NULL)"

@@ -17,10 +17,9 @@ from sqlalchemy.exc import DBAPIError
 from toolbus.agent.durable import seam
 from toolbus.agent.durable.engines import APPLICATION
 from toolbus.agent.durable.execution import Execution, Performer
-from toolbus.agent.durable.held import HeldTools
 from toolbus.agent.durable.journal import RunDiverged
 from toolbus.agent.durable.lease import Leases, Watch, WorkerRow, host, started
-from toolbus.agent.durable.notes import RunNotes
+from toolbus.agent.durable.programs import claim_name
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, RunStoreError
 from toolbus.agent.durable.steps import Gate, Steps
 from toolbus.agent.durable.store import WORKFLOW, JSONSerializer, RunStore
@@ -77,9 +76,18 @@ class Worker:
                 cls.here = None
             raise
         if settings.queue != here._settings.queue:
-            await asyncio.to_thread(here.store.add_queue, settings)
+            await here._add_agent(settings, performer)
             seam.add_queue(settings.queue)
         return here
+
+    async def _add_agent(self, settings: Durable, performer: Performer) -> None:
+        """Add the queue of an agent to the store."""
+        try:
+            await asyncio.to_thread(claim_name, self.store, settings, performer.toolbox.names)
+        except RunStoreError:
+            del self._performers[settings.agent]
+            raise
+        await asyncio.to_thread(self.store.add_queue, settings)
 
     async def _launch(self) -> None:
         settings = self._settings
@@ -88,11 +96,11 @@ class Worker:
             problem = "this process uses DBOS itself, which has one instance in a process"
             raise RunStoreError(self.store.place, problem, "run the durable agent in a process of its own")
         try:
-            await asyncio.to_thread(self.store.add_queue, settings)
+            await self._add_agent(*self._performers[settings.agent])
             await asyncio.to_thread(self._new_row)
             self._launch_dbos()
         except DBAPIError as error:
-            raise self.store.error(error) from error
+            raise self.store.error(error) from None
         self._living = asyncio.create_task(self._live())
 
     def _launch_dbos(self) -> None:
@@ -149,10 +157,10 @@ class Worker:
         assert run is not None, "a workflow calls this"
         assert task is not None, "a workflow is a task"
         self._active[task] = run
-        held, steps = HeldTools(run, RunNotes(self.store, run)), Steps(self._gate)
+        steps = Steps(self._gate)
         try:
             _, performer = self._performers[request["agent"]]
-            return await Execution(performer, run, steps, held).perform(request)
+            return await Execution(performer, run, steps).perform(request)
         except BaseException:  # some libraries put what they raise into groups
             if steps.problem is None:
                 raise
@@ -164,8 +172,7 @@ class Worker:
     def _abort(self, run: str, problem: Exception) -> None:
         """Leave a run to whoever takes it next, if it cannot go on here; DBOS knows what to do otherwise."""
         if isinstance(problem, dbos_errors.DBOSUnexpectedStepError):
-            _, _, expected, recorded = problem.inputs
-            raise RunDiverged(recorded, expected) from problem
+            raise RunDiverged(run) from problem
         if isinstance(problem, DBAPIError):
             logger.warning("run %s is interrupted: %s", run, self.store.error(problem))
             self._returned.add(run)
@@ -216,7 +223,7 @@ class Worker:
         return self.store.lost(runs, self.id)
 
     def _reclaim(self, worker: str) -> None:
-        logger.info("worker %s is dead; its runs continue", worker)
+        logger.warning("worker %s is dead; others take its runs over", worker)
         if self.store.requeue(worker):
             self._leases.leave(worker)
 

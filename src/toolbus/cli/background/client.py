@@ -33,6 +33,8 @@ FAILED = 1
 STREAMS = (0, 1, 2)
 ACCEPTED_WITHIN = 5.0
 """Seconds until we say that the bus does not answer."""
+SUSPENDED_WITHIN = 5.0
+"""Seconds after which Ctrl-Z stops us even if the bus does not answer."""
 
 
 def run_in_background(command: BusCommand, words: Sequence[str]) -> int | None:
@@ -103,6 +105,8 @@ class _Client:
         self._messages = Messages()
         self._signals = ClientSignals()
         self._was_interrupted = False
+        self._is_suspending = False
+        """Whether Ctrl-Z was pressed, and the bus may still read from the terminal."""
         self._is_accepted = False
         """Whether the bus runs the command: from then on it must not be run again."""
 
@@ -132,13 +136,10 @@ class _Client:
         while True:
             ready, _, _ = select.select([self._connection, self._signals], [], [], patience)
             if not ready:
-                _say(
-                    f"the background bus{process_of(self._connection)} does not answer yet; Ctrl-C ends this "
-                    "command, --no-up runs it without the bus"
-                )
-            patience = None
+                self._is_not_answered()
             if self._signals in ready:
                 self._pass_on(self._signals.received())
+            patience = SUSPENDED_WITHIN if self._is_suspending else None
             if self._connection not in ready:
                 continue
             data = self._connection.recv(65536)
@@ -156,9 +157,21 @@ class _Client:
                     case _:
                         self._answer(message)
 
+    def _is_not_answered(self) -> None:
+        if self._is_suspending:
+            self._suspend()
+        else:
+            _say(
+                f"the background bus{process_of(self._connection)} does not answer yet; Ctrl-C ends this "
+                "command, --no-up runs it without the bus"
+            )
+
     def _answer(self, message: dict[str, Any]) -> None:
         self._was_interrupted = False  # it was heard
         match message:
+            case {"suspended": _}:
+                self._suspend()
+                return
             case {"read": str(prompt)}:
                 with self._signals.raising():
                     answer = _read_line(prompt)
@@ -176,8 +189,13 @@ class _Client:
             self._was_interrupted = number == signal.SIGINT
             with suppress(OSError):  # it is gone, which we are about to read
                 send(self._connection, {"signal": number})
-            if number == signal.SIGTSTP:
-                os.kill(os.getpid(), signal.SIGSTOP)
+            self._is_suspending = self._is_suspending or number == signal.SIGTSTP
+
+    def _suspend(self) -> None:
+        """Stop, as Ctrl-Z asked us to, now that the bus does not take what is typed into the shell."""
+        if self._is_suspending:
+            self._is_suspending = False
+            os.kill(os.getpid(), signal.SIGSTOP)
 
     def _lost(self) -> int | None:
         if not self._is_accepted:  # it was about to stop

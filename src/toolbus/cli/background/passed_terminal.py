@@ -117,6 +117,8 @@ class PassedTerminal:
                 self._unhandled.append(number)
         if call is not None:
             call()
+        elif number == signal.SIGTSTP:
+            self.suspended()  # nobody reads
 
     def hang_up(self) -> None:
         """The client is gone."""
@@ -134,6 +136,10 @@ class PassedTerminal:
             with suppress(TimeoutError):
                 return answer.result(POLL_SECONDS)
             self.check_signals()
+
+    def suspended(self) -> None:
+        """Let the client stop."""
+        self._send({"suspended": True})
 
     def claim(self) -> "Future[Any]":
         """Have the client come to the front."""

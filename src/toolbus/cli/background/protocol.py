@@ -3,7 +3,8 @@
 The client begins with one of
     {"run": [words], "version", "cwd", "environ", "encodings"}, with its three streams
     {"ask": "status" | "stop"}
-and passes on {"signal": number}. The bus answers a command with {"accepted": true}, and in the end with
+and passes on {"signal": number}; after Ctrl-Z it stops when it gets {"suspended": true}, which is sent when
+the bus does not read from the terminal. It answers a command with {"accepted": true}, and in the end with
     {"exit": code} | {"refused": reason} | {"status": {...}} | {"stopping": pid}
 and may ask before that
     {"claim": true}, before it reads from the terminal: {"foreground": true}

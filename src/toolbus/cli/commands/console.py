@@ -61,14 +61,16 @@ def _chosen(wanted: tuple[str | None, bool]) -> Announcement:
     if own:
         return own[0]
     if is_named or not running:
-        which = f" of {short_path(file)}" if is_named and file else ""
-        start = "start one with 'toolbus serve' or 'toolbus up'"
-        raise NoConsole(f"no console{which} is running; {start}")
+        raise _none_running(f" of {short_path(file)}" if is_named and file else "")
     if len(running) > 1:
         lines = (shlex.join(["toolbus", "console", "--config", one.config or ""]) for one in running)
         configs = tuple(f"    {line}" for line in lines)
         raise Usage(f"{len(running)} consoles are running; choose one:", configs)
     return running[0]
+
+
+def _none_running(which: str = "") -> NoConsole:
+    return NoConsole(f"no console{which} is running; start one with 'toolbus serve' or 'toolbus up'")
 
 
 def _is_alive(announcement: Announcement) -> bool:
@@ -95,6 +97,8 @@ def _token(announcement: Announcement) -> str:
             return json.loads(body)["token"]
         reason = f"it answered {status}"
     except (OSError, HTTPException, ValueError, KeyError) as error:
+        if isinstance(error, OSError) and not _is_alive(announcement):  # it has just ended
+            raise _none_running() from None
         reason = f"it did not answer ({type(error).__name__})"
     finally:
         connection.close()

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 from rich.text import Text
 
-from toolbus.bus.stores import store_of
+from toolbus.bus.stores import store_for_command
 from toolbus.cli.commands.audit import AGO, UNITS
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
@@ -84,7 +84,7 @@ def _loaded(settings: Settings) -> BusConfig:
 
 
 def _stored(config: BusConfig) -> StoredKeys | SharedKeys:
-    if (store := store_of(config)) is not None:
+    if (store := store_for_command(config)) is not None:
         return SharedKeys(store)
     assert config.file is not None, "commands read a file"
     return StoredKeys(config.file)

@@ -136,7 +136,7 @@ def given_answers(pending: Pending, words: Sequence[str], action: Action | None)
             case None:
                 return None if questions else {}
     except ValueError as error:
-        raise Usage(f"{error}", _field_lines(pending)) from None
+        raise Usage(f"{error}", field_lines(pending)) from None
 
 
 def _fill_form(question: Elicitation, words: Sequence[str]) -> Answer:
@@ -164,7 +164,7 @@ async def ask_answers(screen: Screen, pending: Pending) -> Answers:
             if pending.call is None
             else "answer=once, or as below"
         )
-        raise Usage(f"{pending}; answer with {how}", _field_lines(pending))
+        raise Usage(f"{pending}; answer with {how}", field_lines(pending))
     return {key: await ask_user(screen, question, LATER_HINT) for key, question in pending.questions.items()}
 
 
@@ -176,7 +176,7 @@ async def _ask_approval(screen: Screen, request: ApprovalRequest | None, pending
     return {key: question.accept({"answer": choice}) for key, question in pending.questions.items()}
 
 
-def _field_lines(pending: Pending) -> tuple[str, ...]:
+def field_lines(pending: Pending) -> tuple[str, ...]:
     """One line per form field to fill in or URL to visit."""
     lines: list[str] = []
     for question in pending.questions.values():

@@ -1,21 +1,26 @@
-"""`toolbus runs`, `runs show`, `watch`, `cancel` and `start`: durable runs, wherever they are executed."""
+"""`toolbus runs`, `runs show`, `cancel`, `delete` and `start`: durable runs, wherever they are executed."""
 
-from collections.abc import AsyncGenerator
+import re
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.options import Settings
-from toolbus.cli.output.run_lines import STYLES, event_line, question_lines, run_json, step_row
-from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
+from toolbus.cli.output.run_hints import Hints
+from toolbus.cli.output.run_lines import STYLES, print_end, question_lines, run_json, step_row
+from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.cli.session import async_command
 from toolbus.cli.terminal import variables, working_folder
+from toolbus.core.errors import ExtraMissing
 
 if TYPE_CHECKING:
-    from toolbus.agent.durable import RunInfo, Runs
+    from toolbus.agent.durable import Durable, RunInfo, Runs
+    from toolbus.agent.durable.lease import WorkerRow
 
 VARIABLE, DEFAULT = "TOOLBUS_RUNS", "runs.db"
 
@@ -26,22 +31,40 @@ def chosen_store(store: str | None) -> str:
     return chosen if "://" in chosen else str(working_folder() / chosen)
 
 
+def durable_settings(store: str | None, agent: str) -> "Durable":
+    """The settings of these options; `Usage` if one is invalid."""
+    from toolbus.agent.durable import Durable
+
+    try:
+        settings = Durable(store=chosen_store(store), agent=agent)
+        settings.url  # noqa: B018  raises if it is invalid
+    except ValueError as error:
+        option = "--store" if store else f"${VARIABLE}"
+        raise Usage(re.sub("^durable", option, str(error))) from None
+    return settings
+
+
+def load_durable(screen: Screen, command: str) -> None:
+    """Import what a command needs, with a spinner: it takes a while."""
+    with screen.spinner("loading durable runs"):
+        try:
+            import_module("toolbus.agent.durable")
+        except ImportError as error:
+            # Not that of the part that came first: this extra has all.
+            reason = error.reason if isinstance(error, ExtraMissing) else str(error)
+            raise ExtraMissing(command, "durable", reason) from error
+
+
 @asynccontextmanager
 async def open_runs(
     screen: Screen, store: str | None, agent: str = "agent", *, create: bool = False
 ) -> "AsyncGenerator[Runs]":
     """The runs of a store; without `create`, `Usage` if its file does not exist."""
-    with screen.spinner("opening the store"):
-        from toolbus.agent.durable import (
-            Durable,
-            Runs,
-        )  # imported under the spinner: pydantic-ai takes a while
-    try:
-        settings = Durable(store=chosen_store(store), agent=agent)
-        file = settings.file
-    except ValueError as error:
-        raise Usage(str(error)) from None
-    if file is not None and not create and not file.exists():
+    load_durable(screen, "toolbus runs")
+    from toolbus.agent.durable import Runs
+
+    settings = durable_settings(store, agent)
+    if (file := settings.file) is not None and not create and not file.exists():
         raise Usage(f"there is no store of runs at {str(file)!r}; name it with --store or ${VARIABLE}")
     runs = Runs(settings)
     try:
@@ -56,20 +79,25 @@ async def list_runs(settings: Settings, store: str | None, *, ended: bool) -> in
     screen = Screen(settings)
     async with open_runs(screen, store) as runs:
         found = await runs.recent(ended=ended)
-        workers = len(await runs.workers())
+        rows = await runs.workers()
+    served = {info.agent: _is_served(info.agent, rows) for info in found}
     if screen.as_json:
-        screen.json({"runs": [run_json(info) for info in found], "workers": workers})
+        documents = [run_json(info, has_worker=served[info.agent]) for info in found]
+        screen.json({"runs": documents, "workers": sum(row.is_alive for row in rows)})
         return 0
     if not found:
         more = "" if ended else "; toolbus runs --all also lists those that have ended"
         screen.note(f"no runs{more}")
         return 0
     header = ("run", "status", "agent", "updated", "about")
-    rows = [[Text(name, style="dim") for name in header], *map(_row, found)]
-    screen.rows(rows, indent=0, max_lines=1)
-    if not workers and any(info.status == "queued" for info in found):
-        screen.note("no worker executes runs now; start one: toolbus worker")
+    screen.rows([[Text(name, style="dim") for name in header], *map(_row, found)], indent=0, max_lines=1)
+    for agent in dict.fromkeys(info.agent for info in found if info.is_open and not served[info.agent]):
+        screen.note(Hints(store).no_worker(agent))
     return 0
+
+
+def _is_served(agent: str, workers: "Iterable[WorkerRow]") -> bool:
+    return any(row.takes(agent) for row in workers)
 
 
 def _row(info: "RunInfo") -> list[Text]:
@@ -90,68 +118,53 @@ def _time(when: float) -> str:
 @async_command
 async def show(settings: Settings, store: str | None, run: str) -> int:
     """Print all that the store has of a run."""
-    screen = Screen(settings)
+    screen, hints = Screen(settings), Hints(store)
     async with open_runs(screen, store) as runs:
-        info, steps = await runs.get(run), await runs.steps(run)
+        info, steps, workers = await runs.get(run), await runs.steps(run), await runs.workers()
+    is_served = _is_served(info.agent, workers)
     if screen.as_json:
-        screen.json(run_json(info, steps))
+        screen.json(run_json(info, steps, has_worker=is_served))
         return 0
     facts = [
-        ("status", info.status),
+        ("status", "answered, a worker has to take it" if info.answered else info.status),
         ("agent", info.agent),
         ("prompt", one_line(info.prompt)),
-        ("started", _time(info.created)),
-        ("worker", info.worker or "none yet"),
-        ("workers so far", str(info.attempts)),
+        ("added", _time(info.created)),
+        ("worker", _worker(info, workers)),
     ]
     if info.is_foreign:
         facts.append(("version", f"{info.version}: only workers of that version of toolbus continue it"))
     screen.rows([[Text(name, style="dim"), Text(visible(value))] for name, value in facts], indent=0)
     screen.rows([step_row(step) for step in steps], indent=2, max_lines=1)
+    _print_state(screen, info, hints)
+    if info.is_open and not is_served:
+        screen.note(hints.no_worker(info.agent))
+    return 0
+
+
+def _worker(info: "RunInfo", workers: "Iterable[WorkerRow]") -> str:
+    """Who has a run, or had it when it ended."""
+    if info.worker is None or info.status == "queued":
+        return "none"
+    has_it = not info.is_open or any(row.worker == info.worker and row.is_alive for row in workers)
+    return info.worker if has_it else f"{info.worker}, which has ended"
+
+
+def _print_state(screen: Screen, info: "RunInfo", hints: Hints) -> None:
+    """Print what a run waits for, or how it ended, and what to do."""
     for name in sorted(info.held):
         screen.print(Text(visible(f"held: {name} changed since the run began"), style="yellow"))
-    if info.held:
-        screen.note(f"to use the changed tools, run: toolbus runs resume {info.id} --accept-changes")
+    if info.held and info.question is None:
+        screen.note(f"to use the changed tools, run: {hints.runs('resume', info.id, '--accept-changes')}")
     if info.question is not None:
         for line in question_lines(info.question):
             screen.print(Text(visible(line)))
-        screen.note(f"to answer, run: toolbus runs resume {info.id}")
+        screen.note(hints.answer(info.id, info.question))
     if info.output is not None:
         screen.print(Text(visible(info.output)))
     if info.error is not None:
         screen.print(Text(visible(info.error), style="red"))
-        screen.note(f"to continue it from there, run: toolbus runs resume {info.id}")
-    return 0
-
-
-@async_command
-async def watch(settings: Settings, store: str | None, run: str) -> int:
-    """Print events until the run ends; exit code 1 if it failed or was cancelled."""
-    screen = Screen(settings)
-    async with open_runs(screen, store) as runs:
-        from toolbus.agent.durable.codec import event_json
-
-        events = runs.events(run)
-        try:
-            async for event in events:
-                if screen.as_json:
-                    print(escaped_json(event_json(event)), flush=True)
-                else:
-                    screen.print(event_line(event))
-        finally:
-            await events.aclose()
-        info = await runs.wait(run)
-    return _print_end(screen, info, {"event": "RunEnded"})
-
-
-def _print_end(screen: Screen, info: "RunInfo", facts: dict[str, Any]) -> int:
-    if screen.as_json:
-        print(escaped_json({**facts, **run_json(info)}), flush=True)
-    elif info.status != "done":
-        screen.note(
-            f"run {info.id!r} {'was cancelled' if info.status == 'cancelled' else f'failed: {info.error}'}"
-        )
-    return 0 if info.status == "done" else FAILED
+        screen.note(f"to continue it from there, run: {hints.runs('resume', info.id)}")
 
 
 @async_command
@@ -160,10 +173,23 @@ async def cancel(settings: Settings, store: str | None, run: str) -> int:
     screen = Screen(settings)
     async with open_runs(screen, store) as runs:
         await runs.cancel(run)
+    return _print_done(screen, "cancelled", run)
+
+
+@async_command
+async def delete(settings: Settings, store: str | None, run: str) -> int:
+    """Delete a run that has ended."""
+    screen = Screen(settings)
+    async with open_runs(screen, store) as runs:
+        await runs.delete(run)
+    return _print_done(screen, "deleted", run)
+
+
+def _print_done(screen: Screen, done: str, run: str) -> int:
     if screen.as_json:
-        screen.json({"cancelled": run})
+        screen.json({done: run})
     else:
-        screen.print(Text(visible(f"cancelled {run}")))
+        screen.print(Text(visible(f"{done} {run}")))
     return 0
 
 
@@ -177,14 +203,21 @@ async def start(
     screen = Screen(settings)
     async with open_runs(screen, store, agent, create=True) as runs:
         run = await runs.start(prompt, key=key)
-        info = await (runs.wait(run) if wait else runs.get(run))
-        workers = await runs.workers()
-    if not workers and info.is_open:
-        screen.note("no worker executes runs now; start one: toolbus worker")
+        info = await runs.get(run)
+        if info.prompt != prompt:
+            screen.note(
+                f"run {run!r} exists already and is {info.status}; the prompt was not used, it has its own: "
+                f"{one_line(info.prompt)}"
+            )
+        is_served = _is_served(agent, await runs.workers())
+        if info.is_open and not is_served:
+            screen.note(Hints(store).no_worker(agent))
+        if wait:
+            info = await runs.wait(run)
     if screen.as_json:
-        screen.json(run_json(info))
+        screen.json(run_json(info, has_worker=is_served))
     else:
         screen.print(Text(visible((info.output or "") if wait else run)))
         if wait and info.status != "done":
-            return _print_end(screen, info, {})
+            return print_end(screen, info)
     return 0 if info.is_open or info.status == "done" else FAILED

@@ -40,6 +40,7 @@ def run(settings: Settings, options: ServeOptions) -> int:
     screen = Screen(settings)
     if not settings.verbose:
         enable_part_log("gateway", DATE_AND_TIME)
+        enable_part_log("store", DATE_AND_TIME, "store")
     with screen.spinner("starting"):  # the imports take a while
         from toolbus.cli.serving import serve
 

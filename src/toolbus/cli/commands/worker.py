@@ -1,25 +1,29 @@
 """`toolbus worker`: execute durable runs until stopped."""
 
 import asyncio
-import importlib
-import inspect
-import sys
+import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from toolbus.adapters.approval import ApprovalMode
 from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_file
-from toolbus.cli.commands.runs import chosen_store
+from toolbus.cli.commands.runs import durable_settings, load_durable
+from toolbus.cli.commands.worker_program import agent_of_program
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
-from toolbus.cli.output.screen import Screen
+from toolbus.cli.output.screen import Screen, enable_logging
 from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
 from toolbus.cli.stop_signals import stop_signals
-from toolbus.cli.terminal import variables, working_folder
+from toolbus.cli.terminal import variables
+from toolbus.core.errors import ToolbusError
 
 if TYPE_CHECKING:
     from toolbus.agent import Agent
+    from toolbus.agent.durable import Runs
+
+_PATIENCE = 2.0
+"""Seconds to find out, at the end, whether there are other workers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,8 +31,8 @@ class WorkerOptions:
     """The options of `worker`."""
 
     model: str | None
-    approve: ApprovalMode
-    agent: str
+    approve: ApprovalMode | None
+    agent: str | None
     store: str | None
 
 
@@ -36,12 +40,16 @@ class WorkerOptions:
 async def run(settings: Settings, target: str | None, options: WorkerOptions) -> int:
     """Execute runs until a signal comes."""
     screen = Screen(settings)
+    if not settings.verbose:
+        enable_logging(logging.WARNING)  # nobody else reports what happens to its runs
     async with AsyncExitStack() as stack:
         with stop_signals() as stop:
             if target is None:
                 agent = await _agent_of_config(screen, settings, options, stack)
             else:
-                agent = _agent_of_program(target)
+                _refuse_ignored(target, settings, options)
+                load_durable(screen, "toolbus worker")
+                agent = agent_of_program(target)
             await stack.enter_async_context(agent)
             name = "" if agent.durable is None else agent.durable.agent
             ready = f"takes runs of {name!r} from {agent.runs.store.place}; Ctrl-C ends it"
@@ -50,35 +58,40 @@ async def run(settings: Settings, target: str | None, options: WorkerOptions) ->
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 working.result()  # raises why it ended
-            screen.note("calls in flight end; others continue the runs")
+            screen.note(f"calls in flight end; {await _last_words(agent.runs, name)}")
             working.cancel()
             await agent.close()
     return 128 + stop.number if stop.is_forced else 0
 
 
-def _agent_of_program(target: str) -> "Agent":
-    """The agent of `MODULE:NAME`, from this folder or installed."""
-    module, _, name = target.partition(":")
-    if not module or not name:
-        raise Usage(f"expected MODULE:NAME, such as orders:agent, not {target!r}")
-    folder = str(working_folder())
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
-    try:
-        found: Any = getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError) as error:
-        raise Usage(f"{target}: {error}") from error
-    from toolbus.agent import Agent
-
-    if inspect.isfunction(found):
-        found = found()
-    if not isinstance(found, Agent):
+def _refuse_ignored(target: str, settings: Settings, options: WorkerOptions) -> None:
+    """Raise `Usage` for an option that a program decides itself."""
+    given = {
+        "--model": options.model,
+        "--approve": options.approve,
+        "--agent": options.agent,
+        "--store": options.store,
+        "--config": settings.config,
+    }
+    if ignored := [name for name, value in given.items() if value is not None]:
         raise Usage(
-            f"{target}: expected an Agent, or a function that returns one, not {type(found).__name__}"
+            f"{' and '.join(ignored)}: {target} decides that itself; change it there, or leave it out"
         )
-    if found.durable is None:
-        raise Usage(f'{target}: the agent has no durable runs; create it with Agent(..., durable="runs.db")')
-    return found
+
+
+async def _last_words(runs: "Runs", agent: str) -> str:
+    """What becomes of the runs of this worker when it ends."""
+    from toolbus.agent.durable.worker import Worker
+
+    own = "" if Worker.here is None else Worker.here.id
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            workers = await runs.workers()
+    except (TimeoutError, ToolbusError):
+        return "the store of runs cannot be reached; runs wait until it is back"
+    if any(row.takes(agent) and row.worker != own for row in workers):
+        return "others continue the runs"
+    return "its runs wait for the next worker"
 
 
 async def _agent_of_config(
@@ -87,16 +100,15 @@ async def _agent_of_config(
     """An agent with all servers of the config."""
     config = load_trusted_config(settings)
     servers = selected_servers(config, ())
+    load_durable(screen, "toolbus worker")
     with screen.spinner("loading the agent"):
         from toolbus.agent import Agent
-        from toolbus.agent.durable import Durable
         from toolbus.cli.chat.run import create_model
     keys = keys_from_env_file(config)
     name = choose_model(options.model or variables().get("TOOLBUS_MODEL"), keys)
     model = await stack.enter_async_context(create_model(ModelChoice(model=name, keys=keys)))
-    try:
-        durable = Durable(store=chosen_store(options.store), agent=options.agent)
-    except ValueError as error:
-        raise Usage(str(error)) from None
+    durable = durable_settings(options.store, options.agent or "agent")
     bus = await stack.enter_async_context(open_bus(screen, config, servers))
-    return Agent(model, tools=[bus.view(caller=command_line())], approve=options.approve, durable=durable)
+    return Agent(
+        model, tools=[bus.view(caller=command_line())], approve=options.approve or "writes", durable=durable
+    )

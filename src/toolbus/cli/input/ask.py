@@ -5,6 +5,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from collections.abc import Awaitable
 
 from toolbus.cli.terminal import ClientTerminal, client_terminal, signal_calls
@@ -38,11 +39,28 @@ def ask(prompt: str) -> str:
     if client is not None:
         client.claim().result()
     _print_prompt(prompt)
-    # Not input(): readline misses a Ctrl-C between its prompt and its wait.
-    while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
-        if client is not None:
-            client.check_signals()
+    if client is not None:
+        _wait_for(client)
+    else:
+        # Not input(): readline misses a Ctrl-C between its prompt and its wait.
+        while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
+            pass
     return _read_line()
+
+
+def _wait_for(client: ClientTerminal) -> None:
+    """Wait for a line of a client; its terminal is left alone while it is suspended."""
+    suspended = threading.Event()
+    with client.handling(signal.SIGTSTP, suspended.set):
+        while True:
+            is_readable = bool(select.select([sys.stdin], [], [], POLL_SECONDS)[0])
+            client.check_signals()
+            if suspended.is_set():
+                suspended.clear()
+                client.suspended()
+                client.claim().result()  # the client answers when it has been continued
+            elif is_readable:
+                return
 
 
 async def ask_async(prompt: str) -> str:
@@ -83,7 +101,8 @@ async def _readable_for(client: ClientTerminal, interrupted: asyncio.Event) -> N
                 stopping.cancel()
             if not suspended.is_set():
                 return
-        suspended.clear()
+            suspended.clear()
+        client.suspended()
         # The client answers when it has been continued.
         await _unless(interrupted, asyncio.wrap_future(client.claim()))
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from toolbus.cli.output.screen import one_line, visible
+from toolbus.cli.errors import FAILED
+from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.core.records import JSON
 
 if TYPE_CHECKING:
@@ -22,11 +23,15 @@ STYLES = {
     "failed": "red",
     "cancelled": "dim",
 }
+_STEPS = {"offer": "tools offered", "model": "model request", "intent": "call"}
+"""What steps are called here, if not by the name that the store has."""
 _OUTCOMES = {"failed": "red", "refused": "red", "unknown": "yellow", "waits": "yellow", "begun": "cyan"}
 
 
-def run_json(info: "RunInfo", steps: "Sequence[Step] | None" = None) -> dict[str, JSON]:
-    """A run for `--json`."""
+def run_json(
+    info: "RunInfo", steps: "Sequence[Step] | None" = None, *, has_worker: bool | None = None
+) -> dict[str, JSON]:
+    """A run for `--json`; `has_worker` if it is known whether a worker takes runs of its agent."""
     question = (
         None
         if info.question is None
@@ -47,10 +52,13 @@ def run_json(info: "RunInfo", steps: "Sequence[Step] | None" = None) -> dict[str
         "worker": info.worker,
         "attempts": info.attempts,
         "question": question,
+        "answered": info.answered,
         "held": sorted(info.held),
         "output": info.output,
         "error": info.error,
     }
+    if has_worker is not None:
+        facts["has_worker"] = has_worker
     if steps is not None:
         facts["steps"] = [
             {
@@ -68,7 +76,7 @@ def run_json(info: "RunInfo", steps: "Sequence[Step] | None" = None) -> dict[str
 def step_row(step: "Step") -> list[Text]:
     """A step as columns."""
     at = "" if step.at is None else datetime.fromtimestamp(step.at).astimezone().strftime("%H:%M:%S")
-    what = f"{step.name} {step.about}".strip()
+    what = f"{_STEPS.get(step.name, step.name)} {step.about}".strip()
     return [
         Text(at, style="dim"),
         Text(visible(what)),
@@ -80,7 +88,10 @@ def question_lines(asked: "Asked") -> list[str]:
     """What a run waits for."""
     pending = asked.pending
     who = "toolbus asks" if asked.is_approval else f"server {pending.server!r} asks"
-    return [f"waits for an answer: {who} about {pending.server}/{pending.tool}", f"  {asked.message}"]
+    return [
+        f"waits for an answer to {asked.id}: {who} about {pending.server}/{pending.tool}",
+        f"  {asked.message}",
+    ]
 
 
 def event_line(event: "DurableEvent") -> Text:
@@ -99,6 +110,16 @@ def event_line(event: "DurableEvent") -> Text:
             style = "red" if event.is_error else "dim"
             return Text(visible(f"< {event.name}: {one_line(event.text)}"), style=style)
         case QuestionAsked():
-            return Text(visible(f"? {event.message}"), style="yellow")
+            return Text(visible(f"? {event.id}: {event.message}"), style="yellow")
         case QuestionAnswered():
-            return Text(visible(f"  answered: {event.action}"), style="dim")
+            return Text(visible(f"  {event.id} answered: {event.action}"), style="dim")
+
+
+def print_end(screen: Screen, info: "RunInfo") -> int:
+    """Print why a run ended without an output, if it did; return the exit code."""
+    if info.status == "done":
+        return 0
+    if not screen.as_json:
+        how = "was cancelled" if info.status == "cancelled" else f"failed: {info.error}"
+        screen.note(f"run {info.id!r} {how}")
+    return FAILED

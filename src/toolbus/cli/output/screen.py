@@ -219,11 +219,11 @@ def enable_logging(level: int) -> None:
     _add_handler(handler, level)
 
 
-def enable_part_log(part: str, dates: str) -> None:
+def enable_part_log(part: str, dates: str, who: str = "clients") -> None:
     """Log warnings of one part, such as refused clients, to stderr, in the form of `ServeLog`."""
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(lambda record: part in Path(record.pathname).parts)
-    handler.setFormatter(_EscapingFormatter(f"%(asctime)s  {'clients':12}  %(message)s", dates))
+    handler.setFormatter(_EscapingFormatter(f"%(asctime)s  {who:12}  %(message)s", dates))
     _add_handler(handler, logging.WARNING)
 
 

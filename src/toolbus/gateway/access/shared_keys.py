@@ -5,20 +5,11 @@ is revoked anywhere is refused everywhere within seconds.
 """
 
 import json
-import secrets
 from collections.abc import Awaitable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict
 
-from toolbus.gateway.access.stored_keys import (
-    KEY_BYTES,
-    PREFIX,
-    KeyExists,
-    StoredKey,
-    digest_of_key,
-    hour_of,
-    read_key,
-)
+from toolbus.gateway.access.stored_keys import KeyExists, StoredKey, hour_of, new_key, read_key
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.store import Store
 
@@ -58,15 +49,7 @@ class SharedKeys:
         self, name: str, *, views: Sequence[str] = (), user: str = "", expires: float | None = None
     ) -> tuple[str, StoredKey]:
         """Make a key, and return it: it cannot be shown again. `KeyExists` if the name is taken."""
-        key = PREFIX + secrets.token_urlsafe(KEY_BYTES)
-        made = StoredKey(
-            name=name,
-            digest=digest_of_key(key),
-            views=tuple(views),
-            user=user,
-            created=self.now(),
-            expires=expires,
-        )
+        key, made = new_key(name, views, user, self.now(), expires)
         value = json.dumps(asdict(made)).encode()
         if not self._store.wait(self._changed(self._store.add(KIND, name, value))):
             raise KeyExists(name)
@@ -95,13 +78,15 @@ class SharedKeys:
         self._store.wait(self._record_use(used))
 
     async def _record_use(self, used: Mapping[str, float]) -> None:
-        known = {key.digest for value in (await self._store.items(KIND)).values() if (key := _read(value))}
+        read = map(_read, (await self._store.items(KIND)).values())
+        known = {key.digest: key for key in read if key is not None}
         before = await self._store.items(_USE)
         for digest, when in used.items():
-            hour = str(hour_of(when)).encode()
-            if digest in known and before.get(digest) != hour:
+            key = known.get(digest)
+            hour = str(hour_of(when, key)).encode()
+            if key is not None and before.get(digest) != hour:
                 await self._store.put(_USE, digest, hour)
-        for digest in before.keys() - known:
+        for digest in before.keys() - known.keys():
             await self._store.remove(_USE, digest)
 
 

@@ -24,7 +24,7 @@ PREFIX = "tb_"
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 """The names that a person may give to a key."""
 NAME_RULE = "a name has letters, digits and ._@+-, at most 64; such as ann or ci-bot"
-KEY_BYTES = 32
+_KEY_BYTES = 32
 _LOCK_SECONDS = 5.0
 _HOUR = 3600
 
@@ -76,6 +76,17 @@ def digest_of_key(key: str) -> str:
     return sha256(key.encode(errors="surrogateescape")).hexdigest()
 
 
+def new_key(
+    name: str, views: Sequence[str], user: str, created: float, expires: float | None
+) -> tuple[str, StoredKey]:
+    """A new key, and what is stored of it."""
+    key = PREFIX + secrets.token_urlsafe(_KEY_BYTES)
+    digest = digest_of_key(key)
+    return key, StoredKey(
+        name=name, digest=digest, views=tuple(views), user=user, created=created, expires=expires
+    )
+
+
 class StoredKeys:
     """The keys of one config file. Methods raise OSError or ValueError if their file cannot be used."""
 
@@ -118,15 +129,7 @@ class StoredKeys:
         self, name: str, *, views: Sequence[str] = (), user: str = "", expires: float | None = None
     ) -> tuple[str, StoredKey]:
         """Make a key, and return it: it cannot be shown again. `KeyExists` if the name is taken."""
-        key = PREFIX + secrets.token_urlsafe(KEY_BYTES)
-        made = StoredKey(
-            name=name,
-            digest=digest_of_key(key),
-            views=tuple(views),
-            user=user,
-            created=self.now(),
-            expires=expires,
-        )
+        key, made = new_key(name, views, user, self.now(), expires)
         with self._locked():
             others = self.all()
             if any(other.name == name for other in others):
@@ -154,9 +157,9 @@ class StoredKeys:
         """Record when keys were used; what is not known any more is left out."""
         # In a file of its own, which only gateways write: a revoked key never comes back with it.
         with self._locked():
-            known = {key.digest for key in self.all()}
-            both = {**self.used(), **{digest: hour_of(when) for digest, when in used.items()}}
-            content = {digest: hour for digest, hour in both.items() if digest in known}
+            keys, before = self.all(), self.used()
+            content = {key.digest: hour for key in keys if (hour := before.get(key.digest)) is not None}
+            content |= {key.digest: hour_of(used[key.digest], key) for key in keys if key.digest in used}
             state.write(self._used_name, json.dumps(content, indent=1).encode())
 
     def _write(self, keys: list[StoredKey]) -> None:
@@ -180,9 +183,10 @@ class StoredKeys:
             os.close(handle)
 
 
-def hour_of(when: float) -> float:
-    """The hour of a time, as seconds since the epoch."""
-    return when // _HOUR * _HOUR
+def hour_of(when: float, key: StoredKey | None = None) -> float:
+    """The hour of a time, as seconds since the epoch; not before a key was made that was used then."""
+    hour = when // _HOUR * _HOUR
+    return hour if key is None else max(hour, key.created)
 
 
 def read_key(stored: Any) -> StoredKey:

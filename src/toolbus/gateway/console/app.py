@@ -102,7 +102,8 @@ class ConsoleApp:
             return await self._redirect(http, first)
         cookie = self.entry.enter(query.get("token"))
         if cookie is None:
-            return await self._stay_out(http, "That link was used before, or is older than 10 minutes.")
+            reason = "That link was used before, is older than 10 minutes, or is for another gateway."
+            return await self._stay_out(http, reason)
         secure = "; Secure" if peer.scheme == "https" else ""
         value = f"{_cookie_name(peer)}={cookie}; Path={self._cookie_path}; HttpOnly; SameSite=Strict{secure}"
         return await self._redirect(http, first, ((b"set-cookie", value.encode()),))

@@ -15,6 +15,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 from pydantic_core import from_json
 
 from toolbus.config.serve import Serve
+from toolbus.core.records import JSONObject
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.console.app import PATH as CONSOLE
@@ -39,7 +40,7 @@ from toolbus.gateway.http.request import (
 from toolbus.gateway.http.worker_pages import WorkerPages
 from toolbus.gateway.metrics import OTHER, Metrics
 from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol import BUSY
+from toolbus.gateway.protocol import BUSY, INTERNAL_ERROR
 from toolbus.gateway.replicas.relay import MISDIRECTED
 from toolbus.gateway.workers import Workers
 from toolbus.state.store.error import StoreError
@@ -54,6 +55,8 @@ _JSON_TYPE = "application/json"
 _EXPIRE_EVERY = 30
 """Ticks between two looks for idle sessions."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
+_NO_STORE = "the database of this gateway does not respond; try again later"
+_MOVING = "the replica that has this session or call is not known; try again"
 _TRIES = 4
 """How often to look where a session or a call is, which may move meanwhile."""
 
@@ -225,10 +228,11 @@ class App:
         principal = http.principal.name
         status = self._in_flight.take(principal)
         if status:
-            reason = f"too many requests in flight ({status})"
+            whose = "you have" if status == 429 else "the gateway has"
+            reason = f"{whose} too many requests in flight (max_in_flight)"
             self.refusals.note("in_flight", http.facts.address, reason)
             await asyncio.sleep(self.limits.refusal_seconds)
-            error = {"code": BUSY, "message": reason, "data": {"retryAfter": 1}}
+            error = {"code": BUSY, "message": reason, "data": {"retryAfter": 1, "limit": "max_in_flight"}}
             return await http.respond_json(status, failure(None, error), _RETRY)
         try:
             await self._message(http, is_modern=is_modern)
@@ -290,7 +294,8 @@ class App:
                     http.avoid = (*http.avoid, elsewhere.replica)
         except StoreError as error:
             logger.warning("a request was not answered: %s", error)
-        return await http.respond(503, headers=_RETRY)
+            return await _refuse_for_now(http, request_id, _NO_STORE)
+        return await _refuse_for_now(http, request_id, _MOVING)
 
     async def _leave_to_others(self, http: HttpRequest, body: bytes, request_id: str | int | None) -> None:
         """This gateway ends: another replica answers the request, if there is one."""
@@ -364,6 +369,11 @@ class App:
         if metadata is None:
             return await http.respond(404)
         return await http.respond_json(200, metadata)
+
+
+async def _refuse_for_now(http: HttpRequest, request_id: str | int | None, reason: str) -> None:
+    error: JSONObject = {"code": INTERNAL_ERROR, "message": reason, "data": {"retryAfter": 1}}
+    await http.respond_json(503, failure(request_id, error), _RETRY)
 
 
 async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:

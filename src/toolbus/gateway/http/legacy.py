@@ -32,8 +32,9 @@ PRIMED_SINCE: Final = "2025-11-25"
 """The version whose clients understand the empty event that opens a stream."""
 STREAM_AFTER: Final = 0.05
 """Seconds after which such a client gets a stream: from then on it can resume it."""
-
-
+_NOT_DELIVERED = (
+    "the answer was not delivered: the replica that asked the question has ended, or cannot be reached"
+)
 _CHANGING = frozenset(("logging/setLevel", "resources/subscribe", "resources/unsubscribe"))
 """The methods that change what other replicas need to know of a session."""
 
@@ -83,9 +84,11 @@ class LegacyFront:
         method = message.get("method")
         if self._replicas is not None and http.relayed is None:
             await self._look_elsewhere(http, message)
+            if method is None and not self._replicas.is_asked_here(message.get("id")):
+                return await _refuse(http, 502, _NOT_DELIVERED)
         session = await self._session(http)
         if session is None:
-            return
+            return None
         if method is None:
             session.answered(message)
             await http.respond(202)
@@ -98,6 +101,7 @@ class LegacyFront:
                 if before and before not in http.avoid:
                     raise Elsewhere(before)
             await http.respond(202)
+        return None
 
     async def _look_elsewhere(self, http: HttpRequest, message: Mapping[str, Any]) -> None:
         """Raise `Elsewhere` if another replica asked what this answers, or runs the task that it is about."""

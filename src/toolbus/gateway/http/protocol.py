@@ -45,6 +45,8 @@ class Hub:
     """Open connections by address."""
     date_line: bytes = b""
     """The header with the date."""
+    on_change: Callable[[], None] | None = None
+    """Called when a connection has ended."""
 
 
 class _Refused(Exception):
@@ -121,6 +123,8 @@ class Connection(asyncio.Protocol):
         addresses[self.address] -= 1
         if not addresses[self.address]:
             del addresses[self.address]
+        if self._hub.on_change is not None:
+            self._hub.on_change()
         self._deadline = self._unread_since = None
         self._waiting.clear()
         self._writable.set()

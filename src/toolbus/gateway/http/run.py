@@ -15,10 +15,12 @@ from typing import Protocol
 from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
 from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.http.accepting import SharedAccepting
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.protocol import Connection, Hub
 from toolbus.gateway.http.request import HttpRequest
+from toolbus.gateway.workers import Workers
 
 logger = logging.getLogger("toolbus")
 
@@ -104,24 +106,22 @@ class HttpServer:
     def __init__(self, app: Application, *, trusted_proxies: Iterable[str] = ()) -> None:
         self._app = app
         self._hub = Hub(app.serve, app.limits, app.refusals, tuple(trusted_proxies))
-        self._server: asyncio.Server | None = None
+        self._server: asyncio.Server | SharedAccepting | None = None
         self._ticking: asyncio.Task[None] | None = None
         app.connections = lambda: len(self._hub.connections)
 
     async def start(
-        self, sock: socket.socket, tls: ssl.SSLContext | None = None, *, is_shared: bool = False
+        self, sock: socket.socket, tls: ssl.SSLContext | None = None, workers: Workers | None = None
     ) -> None:
-        """Accept connections; `is_shared` says that other processes do that at the same socket.
-
-        Then it accepts one at a time: else one of them would take all that wait.
-        """
+        """Accept connections; `workers` share the socket with this process."""
         self._set_date()
-        at_once = 1 if is_shared else _BACKLOG
-        self._server = await asyncio.get_running_loop().create_server(
-            lambda: Connection(self._hub), sock=sock, ssl=tls, backlog=at_once
-        )
-        if is_shared:
+        if workers is None:
+            self._server = await asyncio.get_running_loop().create_server(
+                lambda: Connection(self._hub), sock=sock, ssl=tls, backlog=_BACKLOG
+            )
+        else:
             sock.listen(_BACKLOG)
+            self._server = SharedAccepting(sock, tls, self._hub, workers)
         self._ticking = asyncio.create_task(self._tick())
 
     async def drain(self, seconds: float) -> None:

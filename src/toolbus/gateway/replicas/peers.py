@@ -1,6 +1,7 @@
 """The replicas that share a store: each announces where the others reach it, again and again.
 
-One that does not any more is gone after some seconds. So is one that cannot be connected to.
+One that does not any more is gone after some seconds. So is one that cannot be connected to; if it announces
+itself nevertheless, a warning reports that its address is wrong.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from urllib.parse import urlsplit
 
 from toolbus.gateway.workers import Workers
 from toolbus.state.store.error import StoreError
@@ -23,7 +25,12 @@ KIND = "replica"
 _GRACE = 1.0
 _PURGE_EVERY = 20
 """Beats after which what has expired is deleted from the store."""
-_KNOWN = ("id", "url", "leaving", "host", "process", "gateway", "worker")
+_CONNECT_SECONDS = 3.0
+_WRONG_ADDRESS = (
+    "replica %s on %s is running, but cannot be reached at %s: what it alone has cannot be used here; set "
+    "store.address there to an address that the other replicas can connect to"
+)
+_KNOWN = ("id", "url", "leaving", "host", "process", "gateway", "worker", "beat", "servers")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +47,10 @@ class Peer:
     gateway: str = ""
     """The same for all workers of a gateway; empty for one process alone."""
     worker: int = 0
+    beat: int = 0
+    """How often it has announced itself."""
+    servers: tuple[str, ...] = ()
+    """The servers of its config."""
 
 
 class Peers:
@@ -58,14 +69,21 @@ class Peers:
         self.id = secrets.token_hex(6)
         self._own: Peer | None = None
         self._known: Mapping[str, Peer] = {}
-        self._unreachable: set[str] = set()
-        """Those that could not be connected to: their processes have ended."""
+        self._unreachable: dict[str, int | None] = {}
+        """Those that could not be connected to, and the last of their beats that may be older than that."""
+        self._tried: set[str] = set()
+        """Those that this replica has tried to connect to."""
+        self._reported: set[str] = set()
+        """Those whose wrong address is in the log."""
         self._beating: asyncio.Task[None] | None = None
+        self._trying: asyncio.Task[None] | None = None
+        self.servers: tuple[str, ...] = ()
+        """The servers of the config, which the others are told."""
         self.on_return: Callable[[], None] = lambda: None
         """Called when the others may have taken this replica for dead."""
 
     async def start(self, url: str) -> None:
-        """Announce this replica; StoreError if that is not possible."""
+        """Announce this replica, and see which others are there; StoreError if that is not possible."""
         own = Peer(id=self.id, url=url, host=socket.gethostname(), process=os.getpid())
         if self._workers is not None:
             own = replace(own, gateway=self._workers.gateway, worker=self._workers.number)
@@ -74,6 +92,7 @@ class Peers:
         if own.gateway and (before := (await self.workers()).get(own.worker)) is not None:
             self.lost(before.id)  # this process was started in its place
             await self._store.remove(KIND, before.id)
+        await self._try_peers()
         self._beating = asyncio.create_task(self._keep_announcing(), name="toolbus replica")
 
     async def leave(self) -> None:
@@ -87,10 +106,11 @@ class Peers:
 
     async def close(self) -> None:
         """Announce it no longer."""
-        if self._beating is not None:
-            self._beating.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._beating
+        for task in (self._beating, self._trying):
+            if task is not None:
+                task.cancel()
+                with suppress(asyncio.CancelledError):
+                    await task
         if self._own is not None:
             self._own = None
             with suppress(StoreError):  # it expires
@@ -130,22 +150,56 @@ class Peers:
         }
 
     def lost(self, replica: str) -> None:
-        """A replica cannot be connected to: it has ended, and its id does not come back."""
-        self._unreachable.add(replica)
+        """A replica cannot be connected to: it has ended, unless it announces itself again."""
+        self._unreachable[replica] = None
 
     async def _announce(self) -> None:
         assert self._own is not None, "it was started"
+        self._own = replace(self._own, beat=self._own.beat + 1, servers=self.servers)
         await self._store.put(KIND, self.id, json.dumps(asdict(self._own)).encode(), self._lease)
         await self._look()
 
     async def _look(self) -> None:
         found = {name: _read(value) for name, value in (await self._store.items(KIND)).items()}
         self._known = {name: peer for name, peer in found.items() if peer is not None}
-        self._unreachable &= self._known.keys()
+        for replica, beat in tuple(self._unreachable.items()):
+            if replica not in self._known:
+                del self._unreachable[replica]
+            elif beat is None:
+                self._unreachable[replica] = self._known[replica].beat
+        self._tried &= self._known.keys()
+        self._reported &= self._known.keys()
+
+    async def _try_peers(self) -> None:
+        """Connect to replicas that are new, and to those that were lost and announce themselves again."""
+        found = [peer for peer in self._known.values() if peer.id != self.id and not peer.leaving]
+        await asyncio.gather(*(self._try(peer) for peer in found if self._is_worth_trying(peer)))
+
+    def _is_worth_trying(self, peer: Peer) -> bool:
+        if peer.id not in self._unreachable:
+            return peer.id not in self._tried
+        beat = self._unreachable[peer.id]
+        return beat is not None and peer.beat > beat
+
+    async def _try(self, peer: Peer) -> None:
+        is_lost = peer.id in self._unreachable
+        self._tried.add(peer.id)
+        parts = urlsplit(peer.url)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+        except (OSError, TimeoutError):
+            self.lost(peer.id)
+            if is_lost and peer.id not in self._reported:
+                self._reported.add(peer.id)
+                logger.warning(_WRONG_ADDRESS, peer.id, peer.host, peer.url)
+        else:
+            writer.close()
+            self._unreachable.pop(peer.id, None)
 
     async def _keep_announcing(self) -> None:
         loop = asyncio.get_running_loop()
-        last, beats = loop.time(), 0
+        last, beats, is_silent = loop.time(), 0, False
         while True:
             await asyncio.sleep(self._beat)
             beats += 1
@@ -154,8 +208,13 @@ class Peers:
                 if beats % _PURGE_EVERY == 0:
                     await self._store.purge()
             except StoreError as error:
-                logger.warning("this replica is not announced to the others: %s", error)
+                if not is_silent:
+                    logger.warning("this replica is not announced to the others: %s", error)
+                is_silent = True
                 continue
+            is_silent = False
+            if self._trying is None or self._trying.done():
+                self._trying = asyncio.create_task(self._try_peers(), name="toolbus replicas")
             now = loop.time()
             if now - last > self._lease:
                 self.on_return()
@@ -166,6 +225,7 @@ def _read(value: bytes) -> Peer | None:
     """A replica; None if its announcement is not one that this version knows."""
     try:
         fields = json.loads(value)
-        return Peer(**{name: fields[name] for name in _KNOWN if name in fields})
+        peer = Peer(**{name: fields[name] for name in _KNOWN if name in fields})
+        return replace(peer, servers=tuple(peer.servers))
     except (TypeError, ValueError):
         return None

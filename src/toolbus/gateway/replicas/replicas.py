@@ -72,6 +72,11 @@ class Replicas:
         if asked is not None and await self.peers.find(asked[1]) is not None:
             raise Elsewhere(asked[1])
 
+    def is_asked_here(self, number: object) -> bool:
+        """Whether it is not another replica that has asked the question with that id."""
+        asked = _QUESTION.fullmatch(number) if isinstance(number, str) else None
+        return asked is None or asked[1] == self.id
+
     async def passed_on(
         self, http: HttpRequest, body: bytes, replica: str, request_id: str | int | None
     ) -> bool:

@@ -45,11 +45,16 @@ class Cipher:
 
     def decrypted(self, kind: str, name: str, stored: bytes) -> bytes:
         """The value that was stored under that kind and name; `Undecipherable` if it is not one."""
+        return self.opened(kind, name, stored)[0]
+
+    def opened(self, kind: str, name: str, stored: bytes) -> tuple[bytes, bool]:
+        """The same, and whether the first key is enough for it."""
         for cipher in self._ciphers:
             try:
-                return cipher.decrypt(stored[:_NONCE], stored[_NONCE:], _bound(kind, name))
+                value = cipher.decrypt(stored[:_NONCE], stored[_NONCE:], _bound(kind, name))
             except (InvalidTag, ValueError):
                 continue
+            return value, cipher is self._ciphers[0]
         raise Undecipherable
 
 

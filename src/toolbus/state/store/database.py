@@ -39,6 +39,10 @@ class Database(Protocol):
         """Run statements as one, while nobody else does."""
         ...
 
+    async def local_address(self) -> str | None:
+        """The address of this machine that the database sees; None if there is no network between them."""
+        ...
+
     async def close(self) -> None:
         """Release the connections; the next statement opens one again."""
         ...

@@ -1,6 +1,7 @@
 """A store in Postgres: for the replicas of several machines. A few connections, opened when needed."""
 
 import asyncio
+import socket
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from functools import lru_cache
@@ -47,6 +48,15 @@ class PostgresDatabase:
             await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
             for statement in statements:
                 await connection.execute(_text(statement), values)
+
+    async def local_address(self) -> str | None:
+        async with self._connection() as connection:
+            used = socket.socket(fileno=connection.pgconn.socket)
+            try:
+                is_network = used.family in (socket.AF_INET, socket.AF_INET6)
+                return used.getsockname()[0] if is_network else None
+            finally:
+                used.detach()  # it is libpq's
 
     async def close(self) -> None:
         while self._idle:

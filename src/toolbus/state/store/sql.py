@@ -34,6 +34,7 @@ TABLES = (
 UPGRADE = (
     "UPDATE toolbus_schema SET version = :version, oldest = :oldest WHERE only_row = 1 AND version < :version"
 )
+PROVE = "UPDATE toolbus_schema SET proof = :proof WHERE only_row = 1"
 SCHEMA = "SELECT version, oldest, proof, {now} FROM toolbus_schema"
 
 _LIVE = "(expires IS NULL OR expires > {now})"
@@ -57,6 +58,12 @@ REPLACE = (
 KEEP = f"UPDATE toolbus_store SET expires = {_EXPIRY} WHERE {_ROW} AND {_LIVE}"
 REMOVE = f"DELETE FROM toolbus_store WHERE {_ROW}"
 ITEMS = f"SELECT name, value FROM toolbus_store WHERE kind = :kind AND {_LIVE} ORDER BY name"
+PAGE = (
+    "SELECT kind, name, value, mark FROM toolbus_store"
+    f" WHERE (kind, name) > (:kind, :name) AND {_LIVE} ORDER BY kind, name LIMIT :most"
+)
+# The mark stays: for everybody who follows the value, nothing has changed.
+REENCRYPT = f"UPDATE toolbus_store SET value = :value WHERE {_ROW} AND mark = :was"
 # Marks are random, so the sum differs after any change; its terms are small enough not to overflow.
 STATE = (
     f"SELECT count(*), coalesce(sum(mark & 2147483647), 0) FROM toolbus_store WHERE kind = :kind AND {_LIVE}"

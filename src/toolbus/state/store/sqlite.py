@@ -31,6 +31,9 @@ class SqliteDatabase:
     async def create(self, statements: Sequence[str], values: Values) -> None:
         _explained(lambda: self._create(statements, values))
 
+    async def local_address(self) -> str | None:
+        return None
+
     async def close(self) -> None:
         if self._connection is not None:
             connection, self._connection = self._connection, None

@@ -1,16 +1,17 @@
 """Values by kind and name, which several processes share.
 
-A database that does not respond is tried again for a while, and then there is a clear error. Every statement
-may be repeated: one whose response was lost has the same effect as one that was never interrupted.
+A database that does not respond is tried again for a while, and then there is a clear error; the log says at
+once that it is gone, and that it is back. Every statement may be repeated: one whose response was lost has
+the same effect as one that was never interrupted.
 """
 
 import asyncio
 import logging
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from toolbus.state.store import sql
 from toolbus.state.store.cipher import Cipher, Undecipherable, store_cipher
@@ -25,10 +26,25 @@ T = TypeVar("T")
 UrlOf: TypeAlias = Callable[[], Awaitable[StoreUrl]]
 """Finds the URL when it is needed; it may contain secrets that have to be looked up."""
 logger = logging.getLogger("toolbus")
+_lost: set[str] = set()
+"""Stores that do not respond, by place: the log says it once for all of a process that use one."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
+_NOTED_AFTER = 0.5
+"""Seconds without a response until a warning is logged; it is normal that an idle connection was closed."""
+_PAGE = 500
+"""Rows that are read at once."""
 _PROOF = ("schema", "proof")
 _CHECK = "check that the database is running and can be reached"
+
+
+class Row(NamedTuple):
+    """A value as it is stored."""
+
+    kind: str
+    name: str
+    stored: bytes
+    mark: int
 
 
 class Store:
@@ -86,6 +102,10 @@ class Store:
         """The time of the database, as seconds since the epoch; the clock of this machine may be wrong."""
         return time.monotonic() + self._ahead
 
+    async def local_address(self) -> str | None:
+        """The address of this machine that the database sees; None if there is no network between them."""
+        return await self._thread.run(self._local_address())
+
     # Values
 
     async def get(self, kind: str, name: str) -> bytes | None:
@@ -140,14 +160,42 @@ class Store:
         """Delete what has expired; returns how many values that were."""
         return (await self._run(sql.PURGE)).count
 
+    # All values, whatever they are encrypted with
+
+    @property
+    def cipher(self) -> Cipher:
+        """What encrypts the values; the store is open."""
+        assert self._cipher is not None, "it is open"
+        return self._cipher
+
+    async def rows(self) -> AsyncGenerator[Row]:
+        """Every value that has not expired, as it is stored."""
+        last = Row("", "", b"", 0)
+        while True:
+            page = (await self._run(sql.PAGE, kind=last.kind, name=last.name, most=_PAGE)).rows
+            for kind, name, value, mark in page:
+                last = Row(kind, name, bytes(value), mark)
+                yield last
+            if len(page) < _PAGE:
+                return
+
+    async def reencrypt(self, row: Row, value: bytes) -> bool:
+        """Encrypt a value with the first key; False if it was changed meanwhile. Nothing else changes."""
+        encrypted = self.cipher.encrypted(row.kind, row.name, value)
+        values = {"kind": row.kind, "name": row.name, "value": encrypted, "was": row.mark}
+        return (await self._run(sql.REENCRYPT, **values)).count > 0
+
+    async def renew_proof(self) -> None:
+        """From now on, who does not have the first key cannot open the store."""
+        await self._run(sql.PROVE, proof=self.cipher.encrypted(*_PROOF, b""))
+
     # The database
 
     async def _write(
         self, statement: str, kind: str, name: str, value: bytes, seconds: float | None, **more: Any
     ) -> Done:
         await self.open()
-        assert self._cipher is not None, "it is open"
-        encrypted, mark = self._cipher.encrypted(kind, name, value), secrets.randbits(62)
+        encrypted, mark = self.cipher.encrypted(kind, name, value), secrets.randbits(62)
         return await self._run(
             statement, kind=kind, name=name, value=encrypted, mark=mark, seconds=seconds, **more
         )
@@ -159,28 +207,42 @@ class Store:
 
     async def _run_here(self, statement: str, values: dict[str, Any]) -> Done:
         await self._opened()
-        return await self._tried(statement, values)
+        return await self._tried(lambda database: database.run(statement, values))
 
-    async def _tried(self, statement: str | tuple[str, ...], values: dict[str, Any]) -> Done:
-        """Run a statement, or several as one to create tables, again while the database does not respond."""
-        until, pause = time.monotonic() + self.patience, _FIRST_PAUSE
+    async def _local_address(self) -> str | None:
+        await self._opened()
+        return await self._tried(lambda database: database.local_address())
+
+    async def _tried(self, work: Callable[[Database], Awaitable[T]]) -> T:
+        """Use the database, again and again while it does not respond."""
+        began, pause = time.monotonic(), _FIRST_PAUSE
         while True:
             if self._database is None:
                 raise StoreError(self.place, "it was closed", "open it again")
             try:
-                if isinstance(statement, str):
-                    return await self._database.run(statement, values)
-                await self._database.create(statement, values)
-                return Done([], 0)
+                done = await work(self._database)
             except Unavailable as error:
-                if time.monotonic() + pause > until:
+                self._note_loss(error, time.monotonic() - began)
+                if time.monotonic() + pause > began + self.patience:
                     problem = f"it has not responded for {self.patience:g} s ({error})"
                     raise StoreError(self.place, problem, _CHECK) from error
-                logger.debug("the store does not respond (%s); trying again in %g s", error, pause)
             except Unusable as error:
                 raise StoreError(self.place, str(error), "check its URL and its rights") from error
+            else:
+                self._note_return()
+                return done
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _note_loss(self, error: Unavailable, seconds: float) -> None:
+        if seconds >= _NOTED_AFTER and self.place not in _lost:
+            _lost.add(self.place)
+            logger.warning("the store %s does not respond (%s); it is tried again", self.place, error)
+
+    def _note_return(self) -> None:
+        if self.place in _lost:
+            _lost.discard(self.place)
+            logger.warning("the store %s responds again", self.place)
 
     async def _opened(self) -> None:
         if self._opening is None or (self._opening.done() and _has_failed(self._opening)):
@@ -215,10 +277,10 @@ class Store:
         proof = cipher.encrypted(*_PROOF, b"")
         schema = {"version": self._version, "oldest": sql.OLDEST, "proof": proof}
         try:
-            found = await self._tried(sql.SCHEMA, {})
+            found = await self._tried(lambda database: database.run(sql.SCHEMA, {}))
         except NoTables:
-            await self._tried(sql.TABLES, schema)
-            found = await self._tried(sql.SCHEMA, {})
+            await self._tried(lambda database: database.create(sql.TABLES, schema))
+            found = await self._tried(lambda database: database.run(sql.SCHEMA, {}))
         version, oldest, stored_proof, now = found.rows[0]
         if oldest > self._version:
             problem = (
@@ -230,13 +292,12 @@ class Store:
         except Undecipherable:
             raise self._other_key("it") from None
         if version < self._version:
-            await self._tried(sql.UPGRADE, schema)
+            await self._tried(lambda database: database.run(sql.UPGRADE, schema))
         self._ahead = float(now) - time.monotonic()
 
     def _decrypted(self, kind: str, name: str, value: bytes) -> bytes:
-        assert self._cipher is not None, "it is open"
         try:
-            return self._cipher.decrypted(kind, name, bytes(value))
+            return self.cipher.decrypted(kind, name, bytes(value))
         except Undecipherable:
             raise self._other_key(f"its {kind} {name!r}") from None
 
