@@ -16,7 +16,8 @@ from typing import Any
 
 from tests.gateway.console.chromium import Chromium, Tab, chromium
 from tests.gateway.console.opening import Opened, console_over
-from tests.lock.place import OFFER, READ, WRITE, Place, until
+from tests.lock.place import OFFER, READ, WRITE, Place
+from tests.patience import until
 from toolbus import Caller, ToolbusError
 from toolbus.gateway.console.calls import MINUTES, STEP, CallLog
 from toolbus.gateway.console.widgets import anchor

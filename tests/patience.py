@@ -1,4 +1,24 @@
-"""How long tests wait for something to happen."""
+"""How long tests wait for something to happen, and how they wait for what no event tells."""
+
+import asyncio
+import time
+from collections.abc import Callable
 
 PATIENCE = 300.0
 """Only what hangs takes longer, also on a busy machine: no test fails because something was slow."""
+PAUSE = 0.005
+
+
+async def until(is_so: Callable[[], bool]) -> None:
+    """Wait until it is so, for what no event tells, such as the end of a process."""
+    async with asyncio.timeout(PATIENCE):
+        while not is_so():  # noqa: ASYNC110
+            await asyncio.sleep(PAUSE)
+
+
+def wait_until(is_so: Callable[[], bool], what: str = "it did not come to that") -> None:
+    """The same for a thread of its own, or where there is no event loop."""
+    deadline = time.monotonic() + PATIENCE
+    while not is_so():
+        assert time.monotonic() < deadline, what
+        time.sleep(PAUSE)

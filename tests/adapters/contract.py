@@ -22,7 +22,7 @@ import pytest
 
 from tests.adapters.studio import ODD, REPORT, REVIEW, heard, studio
 from tests.conftest import Place
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until, wait_until
 from tests.servers.everyday import PNG, WAV
 from tests.wire import Asked, Given, Provider, Say, ToolCall
 from toolbus import Audio, Toolbus
@@ -211,7 +211,7 @@ class Contract:
                 case 0:
                     return [ToolCall("desk_grow", {"name": "fresh"})]
                 case 1:
-                    until(lambda: "desk_fresh" in own_stage.bus.catalog)
+                    wait_until(lambda: "desk_fresh" in own_stage.bus.catalog)
                     return [ToolCall("desk_add", {"a": 1, "b": 2})]
                 case 2:
                     return [ToolCall("desk_fresh")] if "desk_fresh" in asked.tools else "Nothing new."
@@ -223,7 +223,7 @@ class Contract:
 
     async def test_a_new_tool_is_offered_in_the_next_run(self, own_stage: Stage) -> None:
         await own_stage.told(ToolCall("desk_grow", {"name": "fresh"}))
-        await asyncio.to_thread(until, lambda: "desk_fresh" in own_stage.bus.catalog)
+        await until(lambda: "desk_fresh" in own_stage.bus.catalog)
         [given] = await own_stage.told(ToolCall("desk_fresh"))
         assert given.text == "I am fresh"
 
@@ -235,7 +235,7 @@ class Contract:
                 case 1:
                     os.kill(int(asked.given[0].text), signal.SIGKILL)
                     # What is sent before the loss is seen may have taken effect, and is not sent twice.
-                    until(lambda: own_stage.bus.servers["desk"].state != "ready")
+                    wait_until(lambda: own_stage.bus.servers["desk"].state != "ready")
                     return [ToolCall("desk_process")]
                 case _:
                     return " ".join(given.text for given in asked.given)
@@ -280,11 +280,3 @@ PROVES: Mapping[str, Point] = {
     "test_a_cancelled_run_cancels_its_calls": "cancel",
     "test_the_model_reads_the_documents_of_a_prompt": "document",
 }
-
-
-def until(true: Callable[[], bool]) -> None:
-    """Wait for it, in a thread of a test; bounded."""
-    deadline = time.monotonic() + PATIENCE
-    while not true():
-        assert time.monotonic() < deadline, "did not come true in time"
-        time.sleep(0.005)

@@ -12,8 +12,9 @@ from agent_framework.openai import OpenAIChatClient, OpenAIChatCompletionClient
 from mcp.server.mcpserver import MCPServer
 from openai import AsyncOpenAI
 
-from tests.adapters.contract import Contract, Harness, Stage, until
+from tests.adapters.contract import Contract, Harness, Stage
 from tests.adapters.studio import REVIEW, heard
+from tests.patience import wait_until
 from tests.servers.everyday import PNG, WAV
 from tests.servers.gallery import PDF, gallery
 from tests.wire import Asked, ToolCall
@@ -191,7 +192,7 @@ class TestAgentFramework(Contract):
                 case 0:
                     return [ToolCall("desk_grow", {"name": "fresh"})]
                 case 1:
-                    until(lambda: "desk_fresh" in own_stage.bus.catalog)
+                    wait_until(lambda: "desk_fresh" in own_stage.bus.catalog)
                     return [ToolCall("desk_add", {"a": 1, "b": 2})]
                 case 2:
                     return [ToolCall("desk_fresh")]

@@ -11,10 +11,11 @@ from typing import Any, ClassVar
 
 import pytest
 
-from tests.adapters.contract import Contract, Harness, Point, Stage, until
+from tests.adapters.contract import Contract, Harness, Point, Stage
 from tests.adapters.speech import ReAct, SpokenHarness, SpokenProvider, SpokenStage, spoken
 from tests.adapters.studio import Heard, heard
 from tests.conftest import Place
+from tests.patience import until
 from tests.servers.everyday import PNG
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus, ToolResult
@@ -198,7 +199,7 @@ class TestCrewAI(Contract):
         with own_stage.model([]):
             agent = live(clerk(tools=[mine]), bus)
         await bus.call("desk_grow", {"name": "fresh"})
-        await asyncio.to_thread(until, lambda: "desk_fresh" in [tool.name for tool in agent.tools or []])
+        await until(lambda: "desk_fresh" in [tool.name for tool in agent.tools or []])
         assert [tool.name for tool in agent.tools or []] == ["desk_echo", *bus.catalog.names]
 
     async def test_an_agent_that_is_gone_is_forgotten(self, own_stage: Stage) -> None:
@@ -208,14 +209,14 @@ class TestCrewAI(Contract):
         gc.collect()  # the agent
         gc.collect()  # and what it held
         await bus.call("desk_grow", {"name": "fresh"})
-        await asyncio.to_thread(until, lambda: not bus._hub._callbacks)  # pyright: ignore[reportPrivateUsage]  # what leaks
+        await until(lambda: not bus._hub._callbacks)  # pyright: ignore[reportPrivateUsage]  # what leaks
 
     async def test_a_list_is_a_snapshot_until_it_is_refreshed(self, own_stage: Stage) -> None:
         bus = own_stage.bus
         offer = tools(bus)
         before = list(offer)
         await bus.call("desk_grow", {"name": "fresh"})
-        await asyncio.to_thread(until, lambda: "desk_fresh" in bus.catalog)
+        await until(lambda: "desk_fresh" in bus.catalog)
         assert [*map(id, offer)] == [*map(id, before)]
         offer.refresh()
         assert [tool.name for tool in offer] == list(bus.catalog.names)

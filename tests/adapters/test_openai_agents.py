@@ -1,6 +1,5 @@
 """The adapter for the OpenAI Agents SDK."""
 
-import asyncio
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, ClassVar
@@ -10,8 +9,9 @@ from agents import Agent, FunctionTool, OpenAIChatCompletionsModel, OpenAIRespon
 from agents.items import ToolCallOutputItem
 from openai import AsyncOpenAI
 
-from tests.adapters.contract import Contract, Harness, Point, Stage, until
+from tests.adapters.contract import Contract, Harness, Point, Stage
 from tests.adapters.studio import REVIEW, heard
+from tests.patience import until
 from tests.wire import ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.openai_agents import messages, tools
@@ -107,7 +107,7 @@ class TestOpenAIAgents(Contract):
         still, following = tools(bus), tools(bus, follow=True)
         before = list(still)
         await bus.call("desk_grow", {"name": "fresh"})
-        await asyncio.to_thread(until, lambda: len(following) == len(before) + 1)
+        await until(lambda: len(following) == len(before) + 1)
         assert still == before
         still.refresh()
         assert [tool.name for tool in still] == list(bus.catalog.names)
@@ -119,7 +119,7 @@ class TestOpenAIAgents(Contract):
         tools(bus, follow=True)
         held = tools(bus, follow=True)
         await bus.call("desk_grow", {"name": "fresh"})
-        await asyncio.to_thread(until, lambda: any(tool.name == "desk_fresh" for tool in held))
+        await until(lambda: any(tool.name == "desk_fresh" for tool in held))
         listeners: list[Any] = bus._hub._callbacks  # pyright: ignore[reportPrivateUsage]  # what leaks
         assert len(listeners) == 1
 

@@ -15,9 +15,10 @@ from smolagents import ChatMessage, LogLevel, OpenAIModel, ToolCallingAgent  # p
 from smolagents.agents import ToolOutput  # pyright: ignore[reportMissingTypeStubs]  it has none
 from smolagents.memory import MemoryStep  # pyright: ignore[reportMissingTypeStubs]  it has none
 
-from tests.adapters.contract import Contract, Harness, Point, Stage, until
+from tests.adapters.contract import Contract, Harness, Point, Stage
 from tests.adapters.speech import Observed, SpokenHarness, SpokenProvider, SpokenStage, spoken
 from tests.conftest import Place
+from tests.patience import until
 from tests.servers.everyday import PNG
 from tests.servers.gallery import gallery
 from tests.wire import Asked, ToolCall
@@ -198,7 +199,7 @@ class TestSmolagents(Contract):
         with own_stage.model([]):  # for the model's key
             agent = live(clerk([echo]), bus)
         await bus.call("desk_grow", {"name": "fresh"})
-        await asyncio.to_thread(until, lambda: "desk_fresh" in agent.tools)
+        await until(lambda: "desk_fresh" in agent.tools)
         assert set(agent.tools) == {"mine", "final_answer", *bus.catalog.names}
 
     async def test_a_list_is_a_snapshot_until_it_is_refreshed(self, own_stage: Stage) -> None:
@@ -206,7 +207,7 @@ class TestSmolagents(Contract):
         offer = tools(bus)
         before = list(offer)
         await bus.call("desk_grow", {"name": "fresh"})
-        await asyncio.to_thread(until, lambda: "desk_fresh" in bus.catalog)
+        await until(lambda: "desk_fresh" in bus.catalog)
         assert offer == before
         offer.refresh()
         assert [tool.name for tool in offer] == list(bus.catalog.names)

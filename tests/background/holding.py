@@ -4,8 +4,7 @@ import json
 import os
 import select
 import signal
-import time
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -72,14 +71,6 @@ def status(folder: Path, *words: str) -> dict[str, Any]:
     run = toolbus("status", "--json", *words, folder=folder)
     assert run.stdout, run.stderr
     return json.loads(run.stdout)
-
-
-def eventually(is_so: Callable[[], bool], what: str) -> None:
-    """Wait until it is so."""
-    deadline = time.monotonic() + PATIENCE
-    while not is_so():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
 
 
 def called(folder: Path, *words: str) -> str:

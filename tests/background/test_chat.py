@@ -5,9 +5,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.background.holding import background, eventually, status
+from tests.background.holding import background, status
 from tests.cli.running import scripted, toolbus, write_config
 from tests.cli.terminal import Terminal, terminal
+from tests.patience import wait_until
 from tests.wire import Provider, Say, ToolCall, Turn
 
 MODEL = "openai:gpt-5.1"
@@ -113,7 +114,7 @@ def test_a_chat_whose_terminal_goes_away_ends(tmp_path: Path) -> None:
         screen.press("Hang.\r")
         screen.until("own_hang()")
         screen.process.kill()
-        eventually(lambda: status(tmp_path / "work")["commands"] == 0, "it goes on")
+        wait_until(lambda: status(tmp_path / "work")["commands"] == 0, "it goes on")
 
 
 def test_one_prompt_with_piped_text(tmp_path: Path) -> None:

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.background.holding import EVERYDAY, background, called, eventually, status
+from tests.background.holding import EVERYDAY, background, called, status
 from tests.cli.running import environment, toolbus, write_config
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 from toolbus.cli.background.protocol import Messages, send
 
 NOBODY = 65534
@@ -183,7 +183,7 @@ def test_ctrl_z_stops_a_command_when_the_bus_has_left_its_terminal(folder: Path)
             assert received() == {"foreground": True}, "it has not stopped yet"
             send(connection, {"suspended": True})
             stat = Path(f"/proc/{command.pid}/stat")
-            eventually(lambda: ") T " in stat.read_text(), "it does not stop")
+            wait_until(lambda: ") T " in stat.read_text(), "it does not stop")
             command.send_signal(signal.SIGCONT)
             send(connection, {"exit": 7})
             assert command.wait(PATIENCE) == 7
@@ -192,7 +192,7 @@ def test_ctrl_z_stops_a_command_when_the_bus_has_left_its_terminal(folder: Path)
 def test_a_command_whose_bus_is_killed_is_not_run_again(folder: Path) -> None:
     with background(folder) as held, ThreadPoolExecutor(1) as pool:
         call = pool.submit(toolbus, "call", "every_hang", folder=folder)
-        eventually(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
+        wait_until(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
         os.kill(held.process.pid, signal.SIGKILL)
         run = call.result()
         assert (run.returncode, run.stdout) == (1, "")

@@ -12,18 +12,10 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.background.holding import (
-    ASKING,
-    EVERYDAY,
-    background,
-    called,
-    eventually,
-    is_running,
-    status,
-)
+from tests.background.holding import ASKING, EVERYDAY, background, called, is_running, status
 from tests.cli.running import environment, living_at, toolbus, write_config
 from tests.conftest import plain
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 
 @pytest.fixture
@@ -35,13 +27,13 @@ def detached(folder: Path) -> Iterator[Path]:
     assert "1 server with 16 tools in the background (pid " in run.stderr
     yield folder
     toolbus("down", folder=folder)
-    eventually(lambda: not living_at(folder.parent), "something is left behind")
+    wait_until(lambda: not living_at(folder.parent), "something is left behind")
 
 
 def test_servers_keep_their_state_between_calls(detached: Path) -> None:
     first = called(detached, "every_process")
     assert called(detached, "every_grow", "name=grown")
-    eventually(lambda: called(detached, "every_process") == first, "another server answers")
+    wait_until(lambda: called(detached, "every_process") == first, "another server answers")
     assert "every_grown" in toolbus("tools", folder=detached).stdout
     own = called(detached, "every_process", "--no-up")
     assert own != first
@@ -51,8 +43,8 @@ def test_servers_keep_their_state_between_calls(detached: Path) -> None:
     assert facts["folder"] == str(detached)
     run = toolbus("down", folder=detached)
     assert (run.returncode, run.stdout) == (0, "stopped the background bus for toolbus.yaml\n")
-    eventually(lambda: not is_running(facts["pid"]), "it is still there")
-    eventually(lambda: not is_running(int(first)), "the server is still there")
+    wait_until(lambda: not is_running(facts["pid"]), "it is still there")
+    wait_until(lambda: not is_running(int(first)), "the server is still there")
     assert called(detached, "every_process") != first
 
 
@@ -78,7 +70,7 @@ def test_it_is_private(detached: Path) -> None:
 def test_after_sigkill_nothing_is_left_and_the_next_command_works(detached: Path) -> None:
     server, facts = int(called(detached, "every_process")), status(detached)
     os.kill(facts["pid"], signal.SIGKILL)
-    eventually(lambda: not is_running(server), "the server outlives it")
+    wait_until(lambda: not is_running(server), "the server outlives it")
     run = toolbus("call", "every_echo", "text=on", folder=detached)
     assert (run.returncode, run.stdout) == (0, "on\n")
     assert run.stderr.startswith("toolbus: the background bus has ended unexpectedly; start it again with")
@@ -150,12 +142,12 @@ def test_down_lets_commands_end(folder: Path) -> None:
         words = ["call", "every_meet", "mine=call", "other=down"]
         call = warm.Running("toolbus", words, folder, environment(folder.parent), (nothing, writer, nothing))
         os.close(writer)
-        eventually(lambda: status(folder)["commands"] == 1, "the call did not begin")
+        wait_until(lambda: status(folder)["commands"] == 1, "the call did not begin")
         other = _last_client(folder)
         with ThreadPoolExecutor(1) as pool:
             down = pool.submit(toolbus, "down", folder=folder)
             # It takes no new commands, but this one was there before.
-            eventually(lambda: not list((folder.parent / ".state/toolbus/run").glob("*.sock")), "it stays")
+            wait_until(lambda: not list((folder.parent / ".state/toolbus/run").glob("*.sock")), "it stays")
             assert other.wait(PATIENCE) == 0
             assert call.wait(PATIENCE) == 0
             assert down.result().returncode == 0
@@ -172,7 +164,7 @@ def _last_client(folder: Path) -> warm.Running:
     words = ["call", "every_meet", "-"]
     client = warm.Running("toolbus", words, folder, environment(folder.parent), (reader, nothing, nothing))
     os.close(reader)
-    eventually(lambda: status(folder)["commands"] == 2, "the second command did not begin")
+    wait_until(lambda: status(folder)["commands"] == 2, "the second command did not begin")
     os.write(typing, b'{"mine": "down", "other": "call"}')
     os.close(typing)
     os.close(nothing)
@@ -201,11 +193,11 @@ def test_it_follows_a_config_that_is_trusted_and_keeps_the_old_one_otherwise(fol
         assert "is not in use" in toolbus("status", folder=folder).stdout
         assert toolbus("trust", "--yes", folder=folder).returncode == 0
         held.until("reloaded\n")
-        eventually(lambda: status(folder)["config_problem"] is None, "it was not taken over")
+        wait_until(lambda: status(folder)["config_problem"] is None, "it was not taken over")
         assert called(folder, "more_echo", "text=new") == "new"
         assert called(folder, "every_process") == process, "a server that is the same goes on"
         file.write_text("servers: [")
-        eventually(lambda: status(folder)["config_problem"] is not None, "it was not noticed")
+        wait_until(lambda: status(folder)["config_problem"] is not None, "it was not noticed")
         assert called(folder, "every_process") == process
 
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.background.holding import ASKING, EVERYDAY, background, called, eventually, status
+from tests.background.holding import ASKING, EVERYDAY, background, called, status
 from tests.cli.running import Done, environment, toolbus, write_config
 from tests.cli.terminal import COLOUR, terminal
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 
 DATE, SEATS, PLACE, QUIET = "Date (required", "Seats (", "Place (", "Quiet ("
 
@@ -207,10 +207,10 @@ def test_a_signal_cancels_the_call_and_nothing_else(folder: Path, number: int, c
             "toolbus", ["call", "every_hang"], folder, environment(folder.parent), (writer, writer, writer)
         )
         os.close(writer)
-        eventually(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
+        wait_until(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
         os.kill(call.pid, number)
         assert call.wait(PATIENCE) == code
-        eventually(lambda: called(folder, "every_hangs") == "1 1", "the server was not told")
+        wait_until(lambda: called(folder, "every_hangs") == "1 1", "the server was not told")
         os.close(output)
 
 
@@ -221,27 +221,27 @@ def test_a_client_that_is_killed_takes_its_call_with_it(folder: Path) -> None:
             "toolbus", ["call", "every_hang"], folder, environment(folder.parent), (nothing, nothing, nothing)
         )
         os.close(nothing)
-        eventually(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
+        wait_until(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
         call.kill()
         assert call.wait(PATIENCE) == -signal.SIGKILL
-        eventually(lambda: called(folder, "every_hangs") == "1 1", "the call goes on")
+        wait_until(lambda: called(folder, "every_hangs") == "1 1", "the call goes on")
 
 
 def test_ctrl_c_ends_a_command_that_waits_for_its_input(folder: Path) -> None:
     with background(folder), terminal("call", "every_echo", "-", folder=folder) as screen:
-        eventually(lambda: status(folder)["commands"] == 1, "it did not begin")
+        wait_until(lambda: status(folder)["commands"] == 1, "it did not begin")
         screen.press("\x03")
         assert screen.ended() == 130
-        eventually(lambda: status(folder)["commands"] == 0, "it still reads what is typed")
+        wait_until(lambda: status(folder)["commands"] == 0, "it still reads what is typed")
 
 
 def test_ctrl_c_in_a_terminal_cancels_the_call(folder: Path) -> None:
     with background(folder), terminal("call", "every_hang", folder=folder) as screen:
-        eventually(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
+        wait_until(lambda: called(folder, "every_hangs") == "1 0", "the call did not begin")
         screen.press("\x03")
         assert screen.ended() == 130
         assert screen.shows_cursor
-        eventually(lambda: called(folder, "every_hangs") == "1 1", "the server was not told")
+        wait_until(lambda: called(folder, "every_hangs") == "1 1", "the server was not told")
 
 
 def test_a_reader_that_stands_still_holds_up_nobody(folder: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from tests import warm
 from tests.cli.running import TOOLBUS, Fifo, environment, living_at, scripted, toolbus, write_config
 from tests.conftest import plain, sampled
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 from tests.processes import alive
 
 SIGNALS = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
@@ -46,7 +46,6 @@ class Ended:
 
     code: int
     err: str
-    left: set[int]
 
 
 Ends = Mapping[tuple[str, signal.Signals], Ended]
@@ -89,19 +88,17 @@ def under_way(home: Path, moment: str, *, is_cold: bool = True) -> Generator[sub
             yield process
 
 
-def remaining(home: Path, seconds: float) -> set[int]:
-    """The processes that are still there after that time."""
-    deadline = time.monotonic() + seconds
-    while (left := {pid for pid in living_at(home) if alive(pid)}) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return left
+def wait_gone(home: Path) -> None:
+    """Wait until none of the processes is left: a busy machine takes a moment for one that was killed."""
+    wait_until(lambda: not any(map(alive, living_at(home))), "processes are left")
 
 
 def interrupted(home: Path, moment: str, sign: signal.Signals) -> Ended:
     with under_way(home, moment, is_cold=moment == "call") as process:
         process.send_signal(sign)
         _, err = process.communicate(timeout=PATIENCE)
-        return Ended(process.returncode, err, remaining(home, 0))
+        wait_gone(home)
+        return Ended(process.returncode, err)
 
 
 @pytest.fixture(scope="module")
@@ -118,7 +115,7 @@ def ends(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.mark.parametrize("case", sampled(CASES, *SAMPLE), ids=lambda case: f"{case[0]}-{case[1].name}")
 def test_a_signal_ends_the_command_and_all_it_started(ends: Ends, case: tuple[str, signal.Signals]) -> None:
     end = ends[case]
-    assert (end.code, end.left, end.err) == (SIGNALS[case[1]], set(), "")
+    assert (end.code, end.err) == (SIGNALS[case[1]], "")
 
 
 def test_one_who_does_not_stop_pressing_ctrl_c_leaves_nothing_either(tmp_path: Path) -> None:
@@ -129,7 +126,7 @@ def test_one_who_does_not_stop_pressing_ctrl_c_leaves_nothing_either(tmp_path: P
             with suppress(subprocess.TimeoutExpired):
                 process.wait(0.1)
         _, err = process.communicate(timeout=PATIENCE)
-        assert remaining(tmp_path, PATIENCE) == set()
+        wait_gone(tmp_path)
         assert process.returncode in (130, -signal.SIGINT)  # a shell says 130 to both
         assert err == ""
 
@@ -138,7 +135,7 @@ def test_nothing_remains_when_toolbus_is_killed(tmp_path: Path) -> None:
     with under_way(tmp_path, "watch") as process:
         process.kill()
         assert process.wait(PATIENCE) == -signal.SIGKILL
-        assert remaining(tmp_path, PATIENCE) == set()
+        wait_gone(tmp_path)
 
 
 def test_nothing_remains_after_success_and_failure(tmp_path: Path) -> None:
@@ -149,4 +146,4 @@ def test_nothing_remains_after_success_and_failure(tmp_path: Path) -> None:
     for words, code in ((["call", "child_echo"], 0), (["check"], 1)):
         run = toolbus(*words, folder=tmp_path / "work")
         assert (run.returncode, run.stderr) == (code, "")
-        assert remaining(tmp_path, 0) == set()
+        wait_gone(tmp_path)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from toolbus import Toolbus
 from toolbus.code.sandbox import Sandbox
 
@@ -77,9 +77,7 @@ async def test_no_escape_succeeds(name: str, tmp_path: Path, monkeypatch: pytest
 async def test_a_cancelled_script_leaves_no_process() -> None:
     async with Toolbus({"servers": {}, "code": {"time": 600}}) as bus:
         running = asyncio.create_task(bus.scripts.run("while True:\n    pass"))
-        async with asyncio.timeout(PATIENCE):
-            while not workers():  # noqa: ASYNC110  # nothing reports that a process has started
-                await asyncio.sleep(0.01)
+        await until(lambda: bool(workers()))
         running.cancel()
         await asyncio.wait([running], timeout=PATIENCE)
     assert running.cancelled()

@@ -10,7 +10,7 @@ from urllib.parse import quote
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import until
 from tests.servers.certificates import self_signed
 from tests.servers.raw_http import RawServer, raw_server, raw_unix_server
 from toolbus import ConnectFailed, LinkLost, Toolbus, connect_mcp
@@ -188,10 +188,7 @@ async def test_a_server_on_a_unix_socket(tmp_path: Path, monkeypatch: pytest.Mon
     config = {"servers": {"a": {"url": f"http+unix://{quote(path, safe='')}/mcp"}}}
     async with raw_unix_server(path) as server, Toolbus(config) as bus:
         before = server.connections
-        async with asyncio.timeout(PATIENCE):
-            # It is checked, which only the server sees.
-            while server.connections < before + 2:  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        await until(lambda: server.connections >= before + 2)  # it is checked, which only the server sees
         assert (await bus.call("a_look")).text == "seen"
         assert (bus.servers["a"].state, bus.servers["a"].restarts) == ("ready", 0)
         assert {request.line for request in server.calls} == {"POST /mcp HTTP/1.1"}

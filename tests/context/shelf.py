@@ -14,7 +14,7 @@ from mcp.server.subscriptions import InMemorySubscriptionBus, ListenHandler
 from mcp.shared.exceptions import MCPError
 from mcp.shared.subscriptions import ResourcesListChanged, ResourceUpdated
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from toolbus import Toolbus
 from toolbus import events as heard
 
@@ -66,9 +66,7 @@ class Shelf:
         await self._bus.publish(ResourcesListChanged())
         if self._session is not None:
             await self._session.send_resource_list_changed()
-        async with asyncio.timeout(PATIENCE):
-            while not true():  # noqa: ASYNC110  there is no event for that
-                await asyncio.sleep(0.01)
+        await until(true)
 
     async def _list(
         self, ctx: Context, params: types.PaginatedRequestParams | None

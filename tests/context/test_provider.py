@@ -11,7 +11,7 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS
 from tests.context.shelf import Shelf
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from toolbus import ConfigError, Embedded, Toolbus
 from toolbus.context import ContextProvider
 from toolbus.events import Warned
@@ -75,9 +75,7 @@ async def test_a_change_in_the_middle_of_a_read_is_not_lost(era: str) -> None:
         await full.change(TEA, "Black.", bus)
         full.hold.clear()
         reading = asyncio.create_task(provider.text())
-        async with asyncio.timeout(PATIENCE):
-            while full.reads[TEA] < 2:  # noqa: ASYNC110  the server tells nobody
-                await asyncio.sleep(0)
+        await until(lambda: full.reads[TEA] >= 2)
         await full.change(TEA, "White.", bus)
         full.hold.set()
         assert await reading == framed(TEA, "Black.")

@@ -62,7 +62,7 @@ async def ended(run: DurableRun) -> str:
         return await run.final
 
 
-async def until(runs: Runs, run: str, is_so: Callable[[RunInfo], bool]) -> RunInfo:
+async def run_when(runs: Runs, run: str, is_so: Callable[[RunInfo], bool]) -> RunInfo:
     """A run once it is recorded, and something holds of it."""
     async with asyncio.timeout(PATIENCE):
         while True:

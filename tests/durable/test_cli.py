@@ -13,7 +13,7 @@ import pytest
 
 from tests import warm
 from tests.cli import running
-from tests.durable.stage import settings, until
+from tests.durable.stage import run_when, settings
 from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.wire import Provider
@@ -99,7 +99,7 @@ class Process:
 
 async def _waits_for(folder: Path, question: str, **env: str) -> None:
     opened = Runs(settings(folder, **({"store": env["TOOLBUS_RUNS"]} if env else {})))
-    await until(opened, "letter", lambda info: info.question is not None and info.question.id == question)
+    await run_when(opened, "letter", lambda info: info.question is not None and info.question.id == question)
     await opened.close()
 
 

@@ -11,8 +11,8 @@ import pytest
 
 from tests import warm
 from tests.durable.crash.rig import ROOT, crash
-from tests.durable.stage import settings, until
-from tests.patience import PATIENCE
+from tests.durable.stage import run_when, settings
+from tests.patience import PATIENCE, until
 from toolbus.agent.durable import RunInfo, Runs
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ async def test_a_worker_that_only_seemed_dead_is_fenced_off(postgres_url: str, t
         os.kill(paused.pid, signal.SIGSTOP)
         second = tmp_path / "second"
         with _worker(postgres_url, second):
-            info = await until(opened, run, lambda info: info.attempts == 2)
+            info = await run_when(opened, run, lambda info: info.attempts == 2)
             await _reached(second)  # the run goes on there, and its next call waits
             os.kill(paused.pid, signal.SIGCONT)
             (first / "go").touch()  # the call that was in flight ends, and must not be recorded
@@ -49,9 +49,7 @@ async def test_a_worker_that_only_seemed_dead_is_fenced_off(postgres_url: str, t
 
 
 async def _reached(folder: Path) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not (folder / "reached").exists():  # noqa: ASYNC110  another process writes it
-            await asyncio.sleep(0.05)
+    await until((folder / "reached").exists)
 
 
 async def _joined_again(runs: Runs, pid: int, info: RunInfo) -> str:

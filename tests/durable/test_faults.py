@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from tests.durable.stage import Ledger, ended, settings, until
-from tests.patience import PATIENCE
+from tests.durable.stage import Ledger, ended, run_when, settings
+from tests.patience import PATIENCE, until
 from tests.postgres import Server
 from tests.servers.asking import TASK_STORE, asking
 from toolbus.agent import Agent
@@ -68,9 +68,7 @@ async def test_a_run_waits_for_space_on_a_full_disk(tmp_path: Path, caplog: pyte
         limit = _Limit(Worker.here.store.engine)
         limit.set(1)
         ledger.may_end.set()
-        async with asyncio.timeout(PATIENCE):
-            while "disk is full" not in caplog.text:  # noqa: ASYNC110  a thread logs it
-                await asyncio.sleep(0.05)
+        await until(lambda: "disk is full" in caplog.text)  # a thread logs it
         assert (await agent.runs.get("k")).status == "running"
         limit.set(1_000_000)
         assert await ended(run) == "Done."
@@ -208,7 +206,7 @@ async def test_a_pickle_in_the_store_is_not_read(tmp_path: Path) -> None:
             assert changed.rowcount == 1
     async with Agent(ScriptedModel(["Done."]), durable=own) as agent:
         assert await ended(agent.start("Go.", key="good")) == "Done."
-        bad = await until(agent.runs, "bad", lambda info: not info.is_open)
+        bad = await run_when(agent.runs, "bad", lambda info: not info.is_open)
     await reading.close()
     assert (bad.status, bad.error) == ("failed", "its record in the store was not written by toolbus")
     assert not touched.exists()

@@ -8,7 +8,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
-from tests.durable.stage import Ledger, ended, is_waiting, settings, until
+from tests.durable.stage import Ledger, ended, is_waiting, run_when, settings
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.agent import Agent
@@ -47,7 +47,7 @@ async def test_a_call_of_a_tool_that_changed_waits_until_somebody_accepts_it(
     servers = {"ledger": {"server": Ledger().server()}, "inn": {"server": asking()}}
     async with Agent(ScriptedModel(turns), mcp_servers=servers, durable=settings(tmp_path)) as agent:
         run = agent.start("Go.", key="k")
-        await until(agent.runs, "k", is_waiting)
+        await run_when(agent.runs, "k", is_waiting)
         assert await agent.runs.accept_changes("k") == []
         await run.answer(Answer(action="decline"), question="q1")
 
@@ -55,7 +55,7 @@ async def test_a_call_of_a_tool_that_changed_waits_until_somebody_accepts_it(
     servers = {"ledger": {"server": changed.server()}, "inn": {"server": asking()}}
     async with Agent(model, mcp_servers=servers, durable=settings(tmp_path)) as agent:
         agent.join("k")
-        info = await until(agent.runs, "k", lambda info: bool(info.question and info.question.id == "q2"))
+        info = await run_when(agent.runs, "k", lambda info: bool(info.question and info.question.id == "q2"))
         assert list(info.held) == ["ledger/write"]
         assert [step.outcome for step in await agent.runs.steps("k")][-1] == "held"
     assert changed.lines == []

@@ -9,7 +9,7 @@ import pytest
 from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCallPart
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from tests.durable.stage import Ledger, ended, is_waiting, settings, until
+from tests.durable.stage import Ledger, ended, is_waiting, run_when, settings
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus import Toolbus
@@ -96,7 +96,7 @@ async def test_a_question_waits_in_the_store_until_anybody_answers_it(store: str
     model = ScriptedModel([ToolCall("inn_book", {"guest": "Ann"}), lambda results: results[-1]])
     async with Agent(model, mcp_servers={"inn": {"server": asking()}}, durable=own) as agent:
         agent.start("Go.", key="k")
-        info = await until(agent.runs, "k", is_waiting)
+        info = await run_when(agent.runs, "k", is_waiting)
         assert info.status == "waiting"
         assert info.question is not None
         assert "When does Ann come?" in info.question.message
@@ -134,7 +134,7 @@ async def test_a_rule_that_asks_suspends_the_run(tmp_path: Path, answer: str, li
     model = ScriptedModel([ToolCall("ledger_write", {"line": "a"}), lambda results: results[-1]])
     async with Toolbus(config) as bus, Agent(model, tools=[bus], durable=settings(tmp_path)) as agent:
         run = agent.start("Go.", key="k")
-        info = await until(agent.runs, "k", is_waiting)
+        info = await run_when(agent.runs, "k", is_waiting)
         assert ledger.lines == []
         assert info.question is not None
         assert info.question.is_approval
@@ -156,7 +156,7 @@ async def test_the_agent_asks_about_calls_in_the_store(tmp_path: Path, answer: s
     async with Agent(model, tools=[note], approve="ask", durable=settings(tmp_path)) as agent:
         run = agent.start("Go.")
         await run.recorded
-        info = await until(agent.runs, run.id, is_waiting)
+        info = await run_when(agent.runs, run.id, is_waiting)
         assert info.question is not None
         assert info.question.message == """Call 'note' with {"text": "x"}?"""
         await run.answer(Answer(action="accept", content={"answer": answer}))
@@ -181,7 +181,7 @@ async def test_the_calls_of_a_script_are_journaled_one_by_one(tmp_path: Path) ->
         ):
             run = agent.start("Go.", key="k")
             await run.recorded
-            await until(agent.runs, "k", is_waiting)
+            await run_when(agent.runs, "k", is_waiting)
             if not answer:
                 return ""
             await run.answer(Answer(action="accept", content={"answer": "once"}))

@@ -1,8 +1,7 @@
 """What a host brings: a context, a manifest, and the way in which its agent runs a tool."""
 
-import asyncio
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from agents.tool_context import ToolContext
 
 from tests import warm
 from tests.conftest import SERVERS
-from tests.patience import PATIENCE
 from toolbus.extension import McpBridgeExtension
 
 
@@ -77,10 +75,3 @@ async def invoked(tool: FunctionTool, /, **arguments: Any) -> Any:
     text = json.dumps(arguments)
     context = ToolContext[None](None, tool_name=tool.name, tool_call_id="call_1", tool_arguments=text)
     return await tool.on_invoke_tool(context, text)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something that no event tells, such as a file of another process; bounded."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from tests.extension.hosts import Context, desk, initialized, run, until
+from tests.extension.hosts import Context, desk, initialized, run
+from tests.patience import until
 from toolbus.extension import McpBridgeExtension
 
 pytestmark = pytest.mark.anyio

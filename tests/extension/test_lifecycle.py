@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.extension.hosts import Context, broken, desk, initialized, invoked, manifest, run, until
+from tests.extension.hosts import Context, broken, desk, initialized, invoked, manifest, run
+from tests.patience import until
 from tests.processes import children
 from toolbus import BusClosed
 from toolbus.extension import McpBridgeExtension

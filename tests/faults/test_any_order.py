@@ -8,7 +8,7 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Coroutine
 from contextlib import suppress
 from typing import Any
 
@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from mcp.server.mcpserver import MCPServer
 
 from tests.conftest import SERVERS
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.processes import children
 from toolbus import BusClosed, LinkLost, Toolbus, ToolNotFound
 
@@ -162,7 +162,7 @@ class AnyOrder(RuleBasedStateMachine):
                 with suppress(LinkLost):
                     await self.bus.call(f"{alias}/echo", {"text": "x"})
                 assert (await self.bus.call(f"{alias}/echo", {"text": "y"})).text == "y"
-        await self._until(lambda: all(self.bus.servers[a].restarts > before[a] for a in hit))
+        await until(lambda: all(self.bus.servers[a].restarts > before[a] for a in hit))
 
     @precondition(lambda self: self.running)
     @rule(alias=st.sampled_from(ALIASES), kind=KINDS)
@@ -202,10 +202,6 @@ class AnyOrder(RuleBasedStateMachine):
 
     # What is true after each
 
-    async def _until(self, true: Callable[[], bool]) -> None:
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.005)
-
     def _processes(self) -> list[str]:
         return [alias for alias, kind in self.kinds.items() if kind in ("process", "lazy")]
 
@@ -216,7 +212,7 @@ class AnyOrder(RuleBasedStateMachine):
         states = {alias: status.state for alias, status in self.bus.servers.items()}
         if self.stopped:
             assert set(states.values()) <= {"closed"}
-            assert children() == self.children
+            self.runner.run(until(lambda: children() == self.children))
             assert self.runner.run(_tasks()) == set()
             return
         assert set(states) == set(self.kinds)
@@ -225,7 +221,7 @@ class AnyOrder(RuleBasedStateMachine):
             return
         assert all(states[alias] in UP[kind] for alias, kind in self.kinds.items()), states
         up = [alias for alias in self._processes() if states[alias] == "ready"]
-        assert len(children() - self.children) == len(up)
+        self.runner.run(until(lambda: len(children() - self.children) == len(up)))
 
     def teardown(self) -> None:
         if hasattr(self, "bus"):

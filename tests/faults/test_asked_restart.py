@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import SERVERS, web_server
-from tests.faults.test_healing import stdio, until
+from tests.faults.test_healing import stdio
+from tests.patience import until
 from tests.processes import alive
 from toolbus import LinkLost, ServerDown, ServerNotFound, Toolbus
 from toolbus.events import Event, StateChanged
@@ -28,7 +29,7 @@ async def test_the_process_is_another_one_and_nothing_counts_as_a_failure(era: s
     states = [(event.state, event.error) for event in seen if isinstance(event, StateChanged)]
     assert states[:2] == [("retrying", None), ("ready", None)]
     assert before != after
-    assert not alive(before)
+    await until(lambda: not alive(before))
     assert (status.state, status.restarts, status.error) == ("ready", 1, None)
 
 

@@ -5,7 +5,6 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Callable
 from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, plain, sampled, web_server
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.processes import alive
 from tests.servers.recording import recording
 from toolbus import CallRejected, LinkLost, ServerDown, Toolbus
@@ -37,13 +36,6 @@ async def reached(events: EventStream, state: str, server: str = "a") -> None:
             if isinstance(event, StateChanged) and (event.server, event.state) == (server, state):
                 return
     raise AssertionError(f"the bus ended before {state}")
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something that no event tells, such as a file of another process."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0)
 
 
 async def kill(bus: Toolbus) -> None:

@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from threading import Event as Gate
@@ -15,7 +15,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.servers.recording import recording
 from toolbus import Toolbus
 from toolbus.connect.http.proxy import Proxy
@@ -46,12 +46,6 @@ def serving(era: str, folder: Path, port: int = 0) -> Generator[tuple[subprocess
         process.kill()
         process.wait(PATIENCE)
         port_file.unlink()
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 def state(bus: Toolbus, alias: str = "a") -> str:

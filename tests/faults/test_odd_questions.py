@@ -2,14 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, Place, sampled
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from toolbus import (
     Answer,
     CallRejected,
@@ -242,12 +241,6 @@ async def test_a_question_of_a_task_is_asked_once_though_the_link_sleeps() -> No
 
 
 # In the midst of it
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(PATIENCE):
-        while not condition():  # noqa: ASYNC110  # what is waited for happens in other people's code
-            await asyncio.sleep(0.01)
 
 
 async def test_a_call_that_is_cancelled_takes_its_question_back(asking_ports: dict[str, int]) -> None:

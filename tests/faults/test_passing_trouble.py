@@ -1,12 +1,12 @@
 """One request that fails is not the end of watching: lists, notices and subscriptions go on."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.servers.recording import Recording, recording
 from toolbus import Toolbus
 from toolbus.discover import watch
@@ -34,13 +34,6 @@ def record() -> Iterator[Recording]:
 
 def count(record: Recording, method: str) -> int:
     return [name or command for command, _, _, name in record.requests].count(method)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something that no event tells."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 async def added(events: EventStream) -> tuple[str, ...]:

@@ -9,12 +9,12 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.conftest import plain, sampled
+from tests.patience import wait_until
 from tests.processes import alive, children
 from toolbus import Toolbus, connect_mcp
 
@@ -39,12 +39,9 @@ def started() -> tuple[subprocess.Popen[str], set[int]]:
     return client, family
 
 
-def gone(family: set[int]) -> bool:
-    """Whether they are gone, if need be after a while: a busy machine takes its time."""
-    deadline = time.monotonic() + 30
-    while any(alive(pid) for pid in family) and time.monotonic() < deadline:
-        time.sleep(0.005)
-    return not any(alive(pid) for pid in family)
+def wait_gone(family: set[int]) -> None:
+    """Wait until none of them is left."""
+    wait_until(lambda: not any(map(alive, family)))
 
 
 # Without a handler, SIGTERM is as sudden as SIGKILL.
@@ -58,7 +55,7 @@ def test_servers_and_their_children_are_gone_soon_after_us(sign: signal.Signals)
     family -= before
     client.send_signal(sign)
     client.communicate()
-    assert gone(family)
+    wait_gone(family)
 
 
 def test_an_interpreter_that_just_ends_leaves_nothing(tmp_path: Path) -> None:
@@ -73,8 +70,8 @@ def test_an_interpreter_that_just_ends_leaves_nothing(tmp_path: Path) -> None:
     config = json.dumps({"servers": {"a": plain("stay", "leave_child")}})
     done = subprocess.run([sys.executable, "-c", program, config], capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    assert gone({int(done.stdout)})
-    assert gone(children() - before)
+    wait_gone({int(done.stdout)})
+    wait_gone(children() - before)
 
 
 def test_a_reaper_that_was_killed_and_started_again_leaves_no_descriptor() -> None:
@@ -99,11 +96,11 @@ async def test_a_failed_start_and_a_cancelled_one_leave_nothing() -> None:
     before = children()
     async with Toolbus({"servers": {"a": plain("never_answer", "leave_child", timeouts={"connect": 0.5})}}):
         pass
-    assert gone(children() - before)
+    wait_gone(children() - before)
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.5):
             await connect_mcp(plain("never_answer", "leave_child"))
-    assert gone(children() - before)
+    wait_gone(children() - before)
 
 
 @pytest.mark.anyio
@@ -134,4 +131,4 @@ async def test_processes_start_and_end_on_another_event_loop() -> None:
     async with connect_mcp(plain("stay", "leave_child")) as mcp:
         child = int((await mcp.call_tool("echo", {"text": "x" * 1_000_000})).text)
         assert child in children()
-    assert gone(children() - before)
+    wait_gone(children() - before)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import SERVERS, web_server
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.servers.recording import recording
 from toolbus import ServerDown, ServerNotFound, Toolbus
 from toolbus.connect import backoff
@@ -84,13 +84,6 @@ def place_of(kind: str, era: str, folder: Path, stack: ExitStack) -> Place:
         place.config["args"].append("modern")
     place.config |= {"era": era, "timeouts": {"recover": 300}}
     return place
-
-
-async def until(true: Callable[[], bool], seconds: float = 60) -> None:
-    """Wait for something that no event tells."""
-    async with asyncio.timeout(seconds):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 def is_ready(bus: Toolbus) -> bool:

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -183,13 +183,6 @@ def modern_bytes(port: int, method: str, params: JSON | None = None, **headers: 
     lines = {"host": f"127.0.0.1:{port}", "content-length": str(len(body)), **sent}
     head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
     return f"POST /mcp HTTP/1.1\r\n{head}\r\n".encode() + body
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something that has no event."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 class Events:

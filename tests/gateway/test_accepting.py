@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from tests.gateway.front import until
+from tests.patience import until
 from toolbus.gateway.http.accepting import SharedAccepting
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.protocol import Hub

@@ -12,9 +12,9 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import BaseModel
 
 from tests.gateway.driving import JSON, LegacyClient, ModernClient, gateway_over, text_of
-from tests.gateway.front import OLDER, Front, Gates, front, gated, until
+from tests.gateway.front import OLDER, Front, Gates, front, gated
 from tests.gateway.test_http_legacy import Names
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from toolbus import Toolbus
 from toolbus.connect.busy import BUSY, wait_for_room
 from toolbus.core.errors import INTERNAL_ERROR, CallRejected

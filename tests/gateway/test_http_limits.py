@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager
 import pytest
 
 from tests.gateway.driving import JSON
-from tests.gateway.front import BOTH, Front, front, modern_bytes, modern_request, until
-from tests.patience import PATIENCE
+from tests.gateway.front import BOTH, Front, front, modern_bytes, modern_request
+from tests.patience import PATIENCE, until
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.metrics import Metrics
 

@@ -13,8 +13,8 @@ import httpx2
 import pytest
 
 from tests import warm
-from tests.gateway.front import Events, front, modern_request, until
-from tests.patience import PATIENCE
+from tests.gateway.front import Events, front, modern_request
+from tests.patience import PATIENCE, until
 from tests.servers.certificates import self_signed
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import CannotListen, listening_socket

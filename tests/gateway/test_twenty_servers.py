@@ -15,7 +15,7 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS
 from tests.gateway.serving import gateway
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.processes import alive
 from toolbus import LinkLost, Toolbus, View
 from toolbus.core.records import ServerStatus
@@ -96,7 +96,7 @@ async def test_one_killed_one_hanging_one_flooding() -> None:
         assert isinstance(lost, LinkLost)
         healed = await _status(bus, "killed", lambda status: status.state == "ready" and status.restarts > 0)
         assert "signal 9" in reasons["killed"]
-        assert not alive(victim)
+        await until(lambda: not alive(victim))
         assert healed.error is None
         assert (await bus.call("killed/count")).text == "1", "it was started again"
 

@@ -22,9 +22,9 @@ import pytest
 from tests import warm
 from tests.cli.running import environment
 from tests.gateway.driving import JSON
-from tests.gateway.front import BOTH, META, PREFIX, Events, modern_request, tool_call, until
+from tests.gateway.front import BOTH, META, PREFIX, Events, modern_request, tool_call
 from tests.gateway.serving import URL, end, wait_until
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from toolbus.cli.workers import crowding
 
 pytestmark = [

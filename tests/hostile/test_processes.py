@@ -5,8 +5,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +12,7 @@ import pytest
 
 from tests.conftest import plain, sampled
 from tests.hostile.daemon import DAEMONS
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, wait_until
 from tests.processes import alive
 from toolbus import Toolbus
 
@@ -62,13 +60,6 @@ def _read(file: Path) -> bytes:
 
 def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.005)
 
 
 def leaving(how: str, folder: Path, *behaviours: str) -> dict[str, Any]:

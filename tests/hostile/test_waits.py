@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import plain, sampled
-from tests.hostile.test_processes import processes_of, wait_until
-from tests.patience import PATIENCE
+from tests.hostile.test_processes import processes_of
+from tests.patience import PATIENCE, until, wait_until
 from tests.processes import alive
 from tests.servers.raw_http import Request, raw_server, response
 from toolbus import BusClosed, CallTimeout, LinkLost, Toolbus, ToolbusError
@@ -49,7 +49,7 @@ async def test_a_server_that_closes_its_input() -> None:
         first = (await bus.call("a_stop")).text
         await until_ready(events)
         assert (await bus.call("a_echo", LARGE)).text != first
-        assert not alive(int(first))
+        await until(lambda: not alive(int(first)))
         assert bus.servers["a"].restarts == 1
 
 
@@ -67,7 +67,7 @@ async def test_a_server_that_no_longer_reads(way: tuple[str, str]) -> None:
             await bus.call("a_echo", arguments, timeout=0.3)
         await until_ready(events)
         assert (await bus.call("a_echo", arguments, timeout=PATIENCE)).text != first
-        assert not alive(int(first))
+        await until(lambda: not alive(int(first)))
         assert bus.servers["a"].restarts == 1
 
 
@@ -104,7 +104,7 @@ async def test_a_stop_while_more_is_queued_than_the_server_reads(how: str) -> No
     for call in calls:
         with pytest.raises(ToolbusError):
             await call
-    assert not alive(server)
+    await until(lambda: not alive(server))
 
 
 async def test_a_stop_while_descendants_hold_the_pipes() -> None:
@@ -113,7 +113,7 @@ async def test_a_stop_while_descendants_hold_the_pipes() -> None:
     await bus.start()
     child = int((await bus.call("a_echo")).text)
     await stop(bus)
-    await asyncio.to_thread(wait_until, lambda: not alive(child))
+    await until(lambda: not alive(child))
 
 
 @pytest.mark.parametrize("entry", [{"command": "true", "env": REFERENCE}, {"url": URL, "headers": REFERENCE}])

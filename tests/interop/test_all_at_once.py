@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from tests.interop.servers import SERVERS, require_git, require_installed
+from tests.patience import PATIENCE, until
 from tests.processes import alive, children
 from toolbus import Toolbus, connect_mcp
 from toolbus.sync import SyncToolbus
@@ -91,7 +92,7 @@ async def test_six_servers_make_one_catalog_in_the_order_of_the_config_and_answe
     assert results["filesystem_list_allowed_directories"].text == f"Allowed directories:\n{tmp_path}"
     assert results["memory_read_graph"].structured == {"entities": [], "relations": []}
     assert len(started) >= len(SERVERS)
-    assert [pid for pid in started if alive(pid)] == []
+    await until(lambda: not any(map(alive, started)))
 
 
 @pytest.mark.full  # real ones fail as those in tests/faults do
@@ -139,7 +140,8 @@ async def test_the_example_of_the_issue_prints_names_and_the_time_in_paris(
     web_ports: dict[str, int], capsys: pytest.CaptureFixture[str]
 ) -> None:
     docs = {"url": f"http://127.0.0.1:{web_ports['http']}/mcp"}
-    time = {"command": "uvx", "args": ["mcp-server-time"]}
+    # Its first start downloads the package.
+    time = {"command": "uvx", "args": ["mcp-server-time"], "timeouts": {"connect": PATIENCE}}
     before = children()
     async with Toolbus({"servers": {"time": time, "docs": docs}}) as bus:
         print(bus.catalog.names)
@@ -154,4 +156,4 @@ async def test_the_example_of_the_issue_prints_names_and_the_time_in_paris(
     assert datetime.now(UTC) - datetime.fromisoformat(answer["datetime"]) < timedelta(minutes=1)
     # uvx starts the server as a child of its own, which would outlive it unnoticed.
     assert len(started) == 2
-    assert [pid for pid in started if alive(pid)] == []
+    await until(lambda: not any(map(alive, started)))

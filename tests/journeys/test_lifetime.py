@@ -6,7 +6,7 @@ import threading
 import pytest
 
 from tests.conftest import Place, plain
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.processes import alive, children
 from toolbus import BusClosed, LinkLost, McpConnection, Toolbus, ToolResult, connect_mcp
 from toolbus.sync import SyncToolbus
@@ -124,21 +124,21 @@ async def test_a_bus_that_nobody_stopped_is_ended_with_its_loop() -> None:
 
     before = children()
     await asyncio.to_thread(forgetful)
-    assert children() <= before
+    await until(lambda: children() <= before)
 
 
 async def test_grandchildren_are_gone_after_close() -> None:
     async with Toolbus({"servers": {"a": plain("leave_child")}}) as bus:
         grandchild = int((await bus.call("a_echo")).text)
         assert alive(grandchild)
-    assert not alive(grandchild)
+    await until(lambda: not alive(grandchild))
 
 
 async def test_a_server_that_ignores_every_request_to_leave_is_killed() -> None:
     before = children()
     async with Toolbus({"servers": {"a": plain("stay")}}):
         assert children() > before
-    assert children() == before
+    await until(lambda: children() == before)
 
 
 async def test_a_caller_cancelled_by_its_own_timeout_sees_just_that(place: Place) -> None:

@@ -1,15 +1,13 @@
 """A config with one server whose offer a test changes, and its lockfile."""
 
-import asyncio
 import json
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from tests import warm
-from tests.patience import PATIENCE
 from toolbus import Toolbus
 from toolbus.config import load_config
 from toolbus.core.records import Inventory, Prompt, PromptArgument, ResourceTemplate, ToolSpec
@@ -170,13 +168,6 @@ def _template(alias: str, one: Definition) -> ResourceTemplate:
         description=one.get("description", ""),
         mime_type=one.get("mimeType"),
     )
-
-
-async def until(true: Callable[[], bool]) -> None:
-    """Wait for something that no event tells."""
-    async with asyncio.timeout(PATIENCE):
-        while not true():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
 
 
 def names(bus: Toolbus) -> list[str]:

@@ -17,9 +17,9 @@ from openai import AsyncOpenAI
 from openai.types.chat import ChatCompletionMessageParam
 from pydantic_ai import Agent as PydanticAgent
 
-from tests.lock.place import OFFER, Place, until
+from tests.lock.place import OFFER, Place
 from tests.lock.test_mutations import MUTATIONS, mutated
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.wire import Asked, Provider, Say, ToolCall
 from toolbus import Toolbus
 from toolbus.adapters import langchain, openai, openai_agents, pydantic_ai

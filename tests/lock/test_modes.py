@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from tests.lock.place import OFFER, Place, names, until
+from tests.lock.place import OFFER, Place, names
 from tests.lock.test_mutations import MUTATIONS, mutated, relisted
+from tests.patience import until
 from toolbus import Toolbus
 from toolbus.config import load_config
 from toolbus.errors import ConfigError, LockError

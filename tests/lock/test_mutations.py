@@ -11,7 +11,8 @@ from typing import Any, cast
 import pytest
 
 from tests.conftest import sampled
-from tests.lock.place import OFFER, READ, Definition, Place, names, until
+from tests.lock.place import OFFER, READ, Definition, Place, names
+from tests.patience import until
 from toolbus import Toolbus
 from toolbus.errors import CallRefused, ToolbusError, ToolNotFound
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from tests.lock.place import GREET, NOTES, OFFER, READ, Offer, Place, names, until
+from tests.lock.place import GREET, NOTES, OFFER, READ, Offer, Place, names
+from tests.patience import until
 from toolbus import Toolbus
 from toolbus.config import load_config
 from toolbus.config.find import with_config_cwd

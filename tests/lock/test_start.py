@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from tests.cli.running import environment, toolbus
-from tests.lock.place import OFFER, Place, names, until
+from tests.lock.place import OFFER, Place, names
 from tests.lock.test_mutations import MUTATIONS, mutated
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.processes import children
 from toolbus import Toolbus
 from toolbus.adapters.openai import tools as openai_tools
@@ -169,8 +169,7 @@ async def test_a_stop_right_after_the_start_leaves_nothing(when: str, tmp_path: 
     if when != "at once":
         await bus.wait_ready(timeout=PATIENCE if when == "when ready" else 0.01)
     await bus.stop()
-    assert asyncio.all_tasks() == tasks
-    assert children() == before
+    await until(lambda: asyncio.all_tasks() == tasks and children() == before)
     assert place.starts == (0 if when == "at once" else place.starts)
     with pytest.raises(BusClosed):
         await bus.call("files_read")

@@ -4,8 +4,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
@@ -76,11 +74,3 @@ def command_lines() -> list[bytes]:
             if alive(int(entry.name)):
                 found.append((entry / "cmdline").read_bytes())
     return found
-
-
-def wait_until(holds: Callable[[], bool], seconds: float = 60.0) -> None:
-    """Wait for what a busy machine takes its time for."""
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.005)

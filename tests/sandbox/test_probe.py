@@ -12,17 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.patience import wait_until
 from tests.processes import alive
-from tests.sandbox.place import (
-    PROBE,
-    attack,
-    bus_of,
-    command_lines,
-    outside,
-    probe,
-    require_sandbox,
-    wait_until,
-)
+from tests.sandbox.place import PROBE, attack, bus_of, command_lines, outside, probe, require_sandbox
 from tests.sandbox.probe import ADD_KEY, KEYCTL
 from toolbus import Toolbus
 

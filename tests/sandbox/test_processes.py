@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from tests.patience import until, wait_until
 from tests.processes import alive, children
-from tests.sandbox.place import PROBE, attack, bus_of, command_lines, probe, require_sandbox, wait_until
+from tests.sandbox.place import PROBE, attack, bus_of, command_lines, probe, require_sandbox
 from toolbus import CallTimeout, LinkLost, Toolbus, ToolbusError
 from toolbus.connect.sandbox.environment import home_folder
 from toolbus.errors import ConnectFailed
@@ -97,7 +98,7 @@ async def test_five_servers_start_together() -> None:
         assert all(text.startswith("got") for text in answers)
         started = children() - before
     assert len(started) == 3 * len(names)
-    assert [pid for pid in started if alive(pid)] == []
+    await until(lambda: not any(map(alive, started)))
 
 
 @pytest.mark.parametrize("what", ["start", "frozen"])

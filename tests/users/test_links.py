@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.processes import alive, children
 from tests.servers.everyday import everyday
 from tests.users.personal_bus import bus_of, event_of, heard, process, text_of, token_of, web
@@ -99,9 +99,7 @@ async def test_an_own_link_closes_when_idle_and_opens_again() -> None:
         ann = bus.as_user("ann")
         first = int(await text_of(ann, "process"))
         await event_of(ann, StateChanged, asyncio.sleep(0), state="idle")
-        async with asyncio.timeout(PATIENCE):
-            while alive(first):  # noqa: ASYNC110  there is no event for the end of a process
-                await asyncio.sleep(0.01)
+        await until(lambda: not alive(first))
         assert "me_whoami" in ann.catalog
         assert await text_of(ann, "whoami") == "ann"
         assert int(await text_of(ann, "process")) != first
@@ -123,8 +121,7 @@ async def test_after_the_bus_has_stopped_nothing_of_its_users_is_left(personal_p
         async with asyncio.timeout(PATIENCE):
             async for _ in stream:
                 pass
-    assert children() == set()
-    assert asyncio.all_tasks() - before == set()
+    await until(lambda: not children() and not asyncio.all_tasks() - before)
     for view in (*views, bus.as_user("cid")):
         assert not view.running
         with pytest.raises(BusClosed):
@@ -156,7 +153,7 @@ async def test_changes_of_the_servers_reach_the_users() -> None:
         assert (await ann.call("own/whoami")).text == "ann"
         await bus.remove_server("all")
         await bus.remove_server("me")
-        assert not alive(pid)
+        await until(lambda: not alive(pid))
         assert {spec.origin.server for spec in ann.catalog} == {"own"}
         with pytest.raises(ToolNotFound):
             await ann.call("me/whoami")
@@ -210,9 +207,7 @@ async def test_users_that_nobody_needs_are_released(monkeypatch: pytest.MonkeyPa
         hanging = asyncio.create_task(cid.call("me/hang"))
         await event_of(cid, CallStarted, asyncio.sleep(0), tool="hang")
         # Ann is the one that was not used for longest, and nobody waits for anything of hers.
-        async with asyncio.timeout(PATIENCE):
-            while alive(pids[0]):  # noqa: ASYNC110  there is no event for the end of a process
-                await asyncio.sleep(0.01)
+        await until(lambda: not alive(pids[0]))
         assert alive(pids[1])
         # A view that somebody has goes on, with another process.
         assert await text_of(ann, "whoami") == "ann"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.processes import alive, children
 from tests.servers.everyday import everyday
 from tests.users.counting_bus import bus_of, counting, pid_of, started, text_of
@@ -81,15 +81,14 @@ async def test_the_end_of_a_session_leaves_nothing() -> None:
         events = one.events()
         await one.view(include="me_*").call("me_count")
         await one.end_session()
-        assert not alive(pid)
+        await until(lambda: not alive(pid))
         with pytest.raises((LinkLost, ServerDown)):
             await hanging
         async with asyncio.timeout(PATIENCE):
             async for _ in events:
                 pass
-        assert children() == processes
-        assert asyncio.all_tasks() <= tasks
-        assert set(os.listdir("/proc/self/fd")) == files
+        await until(lambda: children() == processes and asyncio.all_tasks() <= tasks)
+        await until(lambda: set(os.listdir("/proc/self/fd")) == files)
         assert not one.running
         for view in (one, one.view(servers="me")):
             with pytest.raises(BusClosed, match="session 'one' is closed"):
@@ -105,13 +104,11 @@ async def test_a_session_can_end_while_it_connects() -> None:
     async with bus_of(silent) as bus:
         one = bus.as_user("", session="one")
         calling = asyncio.create_task(one.read_resource("me", "count://now"))
-        async with asyncio.timeout(PATIENCE):
-            while not children():  # noqa: ASYNC110  there is no event for the start of a process
-                await asyncio.sleep(0.01)
+        await until(lambda: bool(children()))
         await one.end_session()
         with pytest.raises(ServerDown):
             await calling
-        assert children() == set()
+        await until(lambda: not children())
 
 
 async def test_a_server_of_a_session_that_crashes_is_started_again() -> None:
@@ -163,7 +160,7 @@ async def test_everything_ends_with_the_bus() -> None:
         async with asyncio.timeout(PATIENCE):
             async for _ in stream:
                 pass
-    assert children() == set()
+    await until(lambda: not children())
     assert asyncio.all_tasks() - before == set()
     for view in (*views, bus.as_user("", session="two")):
         assert not view.running
@@ -191,9 +188,7 @@ async def test_a_connection_that_is_idle_closes_and_opens_again() -> None:
     async with bus_of(counting(idle_timeout=0.2)) as bus:
         one = bus.as_user("", session="one")
         first = await pid_of(one)
-        async with asyncio.timeout(PATIENCE):
-            while alive(first):  # noqa: ASYNC110  there is no event for the end of a process
-                await asyncio.sleep(0.01)
+        await until(lambda: not alive(first))
         assert one.servers["me"].state == "idle"
         assert await text_of(one, "count") == "1"
         assert await pid_of(one) != first
@@ -223,7 +218,7 @@ async def test_a_changed_entry_reaches_the_sessions() -> None:
         one = bus.as_user("", session="one")
         before = await pid_of(one)
         await bus.reload({"servers": {"me": counting(env={"WHO": "after"})}})
-        assert not alive(before)
+        await until(lambda: not alive(before))
         assert await text_of(one, "who") == "after"
 
 
@@ -252,7 +247,7 @@ async def test_a_user_with_a_session_is_kept(monkeypatch: pytest.MonkeyPatch) ->
             await bus.as_user(name).call("me/count")
         assert await pid_of(one) == pid
         await one.end_session()
-        assert not alive(pid)
+        await until(lambda: not alive(pid))
 
 
 async def test_sessions_can_be_served_from_other_threads_and_loops() -> None:

@@ -92,7 +92,7 @@ class ServerCalls:
 class CallQueue:
     """The calls of all users to all servers."""
 
-    def __init__(self, limits: CallLimits | None = CallLimits()) -> None:  # noqa: B008 - it is frozen
+    def __init__(self, limits: CallLimits | None = CallLimits()) -> None:
         """Without limits, no call waits."""
         most = sys.maxsize
         self._limits = limits or CallLimits(per_user=most, per_server=most, waiting=most, wait_seconds=most)

@@ -12,7 +12,8 @@ from tests.gateway.console.chromium import SMALL, WIDE, Chromium, Tab, token
 from tests.gateway.console.opening import Opened, console_over
 from tests.gateway.console.test_browser_servers import card, wild
 from tests.gateway.console.wild import HOSTILE, PICTURE
-from tests.lock.place import OFFER, READ, WRITE, Place, until
+from tests.lock.place import OFFER, READ, WRITE, Place
+from tests.patience import until
 from toolbus import LinkLost, ToolbusError
 from toolbus.config.serve import Serve, ServeView
 from toolbus.config.serve_auth import ServeAuth

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
-from tests.lock.place import GREET, OFFER, READ, WRITE, Place, names, until
-from tests.patience import PATIENCE
+from tests.lock.place import GREET, OFFER, READ, WRITE, Place, names
+from tests.patience import PATIENCE, until
 from toolbus.gateway.http.limits import Limits
 from toolbus.lock.file import read_lock
 

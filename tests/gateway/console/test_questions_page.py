@@ -7,8 +7,7 @@ import pytest
 
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, PICTURE, Showing
-from tests.lock.place import until
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.servers.asking import asking
 from toolbus import Caller, CallRefused, InputNeeded
 from toolbus.core.switchboard import Switchboard

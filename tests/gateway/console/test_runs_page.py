@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.durable.stage import Ledger, ended, is_waiting, settings, until
+from tests.durable.stage import Ledger, ended, is_waiting, run_when, settings
 from tests.gateway.console.opening import console_over, plain
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
@@ -28,7 +28,7 @@ async def test_a_question_of_a_run_is_answered_on_the_page(tmp_path: Path) -> No
         await opened.enter()
         assert (await opened.http.get(f"{opened.url}/runs")).status_code == 404
         run = agent.start("Go.", key="k 1")
-        await until(agent.runs, "k 1", is_waiting)
+        await run_when(agent.runs, "k 1", is_waiting)
         opened.console.runs = runs
         page = await opened.page("runs")
         assert "k 1: inn asks" in plain(page)

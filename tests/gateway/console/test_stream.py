@@ -10,8 +10,8 @@ import pytest
 
 from tests.gateway.console.opening import console_over, plain
 from tests.gateway.driving import JSON
-from tests.gateway.front import Gates, gated, until
-from tests.patience import PATIENCE
+from tests.gateway.front import Gates, gated
+from tests.patience import PATIENCE, until
 from toolbus.gateway.console import stream as streams
 from toolbus.gateway.console.html import Element, element, live
 from toolbus.gateway.console.page import Page, PageRequest

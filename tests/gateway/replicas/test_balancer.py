@@ -15,7 +15,7 @@ import pytest
 
 from tests.gateway.replicas.balancer import HAPROXY, MISSING, balancer
 from tests.gateway.replicas.cluster import Client, Cluster, Replica, client, cluster
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.postgres import Server, postgres_server
 
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(HAPROXY is None, reason=MISSING)]
@@ -63,9 +63,7 @@ class Load:
     async def until_more(self, count: int) -> None:
         """Wait for so many more calls to end."""
         wanted = sum(1 for call in self.calls if call.ended) + count
-        async with asyncio.timeout(PATIENCE):
-            while sum(1 for call in self.calls if call.ended) < wanted:  # noqa: ASYNC110  of other tasks
-                await asyncio.sleep(0.02)
+        await until(lambda: sum(1 for call in self.calls if call.ended) >= wanted)
 
 
 async def kill(made: Cluster, victim: Replica) -> tuple[float, float, dict[str, object]]:

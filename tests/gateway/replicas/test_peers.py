@@ -129,6 +129,17 @@ async def test_a_replica_that_announces_a_wrong_address_is_reported_once_and_fou
     await wrong.close()
 
 
+async def test_a_replica_that_was_found_is_known_while_the_store_does_not_respond(store: Store) -> None:
+    first, second = Peers(store, beat=1000.0), Peers(store, beat=1000.0)
+    await first.start("http://127.0.0.1:1")
+    await second.start("http://127.0.0.1:2")
+    assert first.known(second.id) is None, "the next beat would tell"
+    assert (found := await first.find(second.id)) is not None
+    assert first.known(second.id) == found
+    await first.close()
+    await second.close()
+
+
 async def test_an_answer_that_cannot_be_delivered_is_an_error(store: Store) -> None:
     asking = Peers(store, beat=BEAT)
     await asking.start(f"http://127.0.0.1:{free_port()}")

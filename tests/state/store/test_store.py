@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.postgres import Server, over_tcp, own_address
 from toolbus.state.store import sql
 from toolbus.state.store.cipher import VARIABLE, Cipher
@@ -261,9 +261,7 @@ async def test_the_log_says_at_once_that_the_database_is_gone_and_that_it_is_bac
         await store.put("key", "ann", b"1")
         await asyncio.to_thread(postgres.stop)
         writing = [asyncio.create_task(store.put("key", f"n{n}", b"x")) for n in range(3)]
-        async with asyncio.timeout(PATIENCE):
-            while not caplog.messages:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: bool(caplog.messages))
         assert not any(task.done() for task in writing)
         await asyncio.to_thread(postgres.start)
         await asyncio.gather(*writing)
@@ -288,9 +286,7 @@ async def test_what_a_full_disk_has_no_room_for_waits_until_there_is_some(
         await store.put("key", "ann", b"1")
         pages[0] = 1
         writing = asyncio.create_task(store.put("key", "large", b"x" * 100_000))
-        async with asyncio.timeout(PATIENCE):
-            while not caplog.messages:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await until(lambda: bool(caplog.messages))
         assert "does not respond (database or disk is full); it is tried again" in caplog.text
         assert await store.get("key", "ann") == b"1"
         assert not writing.done()

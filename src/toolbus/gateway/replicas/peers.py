@@ -123,6 +123,8 @@ class Peers:
         if (known := self._known.get(replica)) is None:  # it may be new
             value = await self._store.get(KIND, replica)
             known = None if value is None else _read(value)
+            if known is not None:
+                self._known = {**self._known, replica: known}  # the store may not respond the next time
         return known
 
     def known(self, replica: str) -> Peer | None:
