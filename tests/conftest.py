@@ -51,6 +51,14 @@ def pytest_configure(config: pytest.Config) -> None:
         settings.load_profile("full" if config.getoption("--full") else "sampled")
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
+    """Collect the tests once for all workers."""
+    python = warm.worker([str(argument) for argument in config.invocation_params.args])
+    for spec in specs:
+        spec.python = python
+
+
 LONGEST = (
     "test_cli_shells.py",
     "test_restarts.py",

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.background.holding import EVERYDAY
+from tests.background.holding import everyday_entry
 from tests.cli.running import write_config
 
 
@@ -19,5 +19,5 @@ def folder(tmp_path: Path) -> Path:
     """A folder with a server, in a home of its own."""
     folder = tmp_path / "work"
     folder.mkdir()
-    write_config(folder, {"every": EVERYDAY})
+    write_config(folder, {"every": everyday_entry()})
     return folder

@@ -14,8 +14,16 @@ from tests.cli.running import environment, toolbus
 from tests.patience import PATIENCE
 
 SERVERS = Path(__file__).parents[1] / "servers"
-EVERYDAY = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
-ASKING = {"command": warm.python(), "args": [str(SERVERS / "asking.py"), "stdio"]}
+
+
+def everyday_entry() -> dict[str, Any]:
+    """A server entry for the everyday server."""
+    return {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
+
+
+def asking_entry() -> dict[str, Any]:
+    """A server entry for the server that asks."""
+    return {"command": warm.python(), "args": [str(SERVERS / "asking.py"), "stdio"]}
 
 
 class Background:

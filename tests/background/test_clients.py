@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.background.holding import EVERYDAY, background, called, status
+from tests.background.holding import background, called, everyday_entry, status
 from tests.cli.running import environment, toolbus, write_config
 from tests.patience import PATIENCE, wait_until
 from toolbus.cli.background.protocol import Messages, send
@@ -47,7 +47,7 @@ def open_home() -> Iterator[Path]:
         os.chmod(home, 0o755)
         folder = Path(home) / "work"
         folder.mkdir()
-        write_config(folder, {"every": EVERYDAY})
+        write_config(folder, {"every": everyday_entry()})
         yield folder
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.background.holding import ASKING, EVERYDAY, background, called, is_running, status
+from tests.background.holding import asking_entry, background, called, everyday_entry, is_running, status
 from tests.cli.running import environment, living_at, toolbus, write_config
 from tests.conftest import plain
 from tests.patience import PATIENCE, wait_until
@@ -108,7 +108,7 @@ def test_two_configs_each_have_their_own(tmp_path: Path) -> None:
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         folder.mkdir()
-        write_config(folder, {"every": EVERYDAY})
+        write_config(folder, {"every": everyday_entry()})
     with background(folders[0]), background(folders[1]):
         processes = [called(folder, "every_process") for folder in folders]
         assert processes[0] != processes[1]
@@ -184,7 +184,7 @@ def test_it_follows_a_config_that_is_trusted_and_keeps_the_old_one_otherwise(fol
     with background(folder) as held:
         process = called(folder, "every_process")
         file = folder / "toolbus.yaml"
-        file.write_text(json.dumps({"servers": {"every": EVERYDAY, "more": EVERYDAY}}))
+        file.write_text(json.dumps({"servers": {"every": everyday_entry(), "more": everyday_entry()}}))
         held.until("not reloaded")
         run = toolbus("call", "every_process", folder=folder)
         assert run.stdout.strip() == process
@@ -217,7 +217,9 @@ def test_a_command_uses_a_config_that_has_just_changed(folder: Path) -> None:
     """As `toolbus add` suggests it: the server that was added can be used at once."""
     with background(folder):
         for alias in ("more", "again"):
-            added = toolbus("add", alias, "--", str(EVERYDAY["command"]), *EVERYDAY["args"], folder=folder)
+            added = toolbus(
+                "add", alias, "--", everyday_entry()["command"], *everyday_entry()["args"], folder=folder
+            )
             assert added.returncode == 0, added.stderr
             run = toolbus("tools", alias, folder=folder)
             assert run.stdout.startswith(f"{alias}  ready  "), run.stderr
@@ -277,7 +279,9 @@ def test_a_server_that_is_down_does_not_keep_it_from_starting(tmp_path: Path) ->
     folder = tmp_path / "work"
     folder.mkdir()
     broken = {"command": sys.executable, "args": ["-c", "raise SystemExit('no luck')"], "required": True}
-    write_config(folder, {"every": EVERYDAY, "broken": broken, "later": {**EVERYDAY, "lazy": True}})
+    write_config(
+        folder, {"every": everyday_entry(), "broken": broken, "later": {**everyday_entry(), "lazy": True}}
+    )
     with background(folder) as held:
         assert "no luck" in held.log
         here = f"here (pid {held.process.pid}), for 'toolbus call' and others; Ctrl-C or 'toolbus down' stops"
@@ -291,12 +295,14 @@ def test_a_server_that_is_down_does_not_keep_it_from_starting(tmp_path: Path) ->
 
 
 def test_what_keeps_it_from_starting_is_reported(folder: Path) -> None:
-    (folder / "toolbus.yaml").write_text(json.dumps({"servers": {"every": {**EVERYDAY, "nonsense": 1}}}))
+    (folder / "toolbus.yaml").write_text(
+        json.dumps({"servers": {"every": {**everyday_entry(), "nonsense": 1}}})
+    )
     run = toolbus("up", "--config", "toolbus.yaml", folder=folder)
     assert run.returncode == 2
     assert "nonsense" in run.stderr
     # Where its socket should be is a file.
-    write_config(folder, {"every": EVERYDAY})
+    write_config(folder, {"every": everyday_entry()})
     state = folder.parent / ".state" / "toolbus"
     (state / "run").write_text("")
     run = toolbus("up", folder=folder)
@@ -332,7 +338,7 @@ def test_in_the_foreground_json_is_one_document_per_line(folder: Path) -> None:
 def test_secrets_and_variables_are_those_of_up(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    write_config(folder, {"every": {**EVERYDAY, "env": {"TOKEN": "${TOKEN}"}}})
+    write_config(folder, {"every": {**everyday_entry(), "env": {"TOKEN": "${TOKEN}"}}})
     with background(folder, env={"TOKEN": "of up"}):
         run = toolbus("call", "every_environment", "name=TOKEN", folder=folder, env={"TOKEN": "mine"})
         assert run.stdout == "***\n" or run.stdout == "of up\n"
@@ -343,7 +349,7 @@ def test_check_reports_what_happened_when_the_servers_started(tmp_path: Path) ->
     folder = tmp_path / "work"
     folder.mkdir()
     servers = {name: plain(name) for name in ("talk", "bad_tools", "exit_at_once")}
-    write_config(folder, {"inn": ASKING, **servers})
+    write_config(folder, {"inn": asking_entry(), **servers})
     by_itself = toolbus("check", "--json", "--no-up", folder=folder)
     with background(folder):
         run = toolbus("check", "--json", folder=folder)

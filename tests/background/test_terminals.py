@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.background.holding import ASKING, EVERYDAY, background, called, status
+from tests.background.holding import asking_entry, background, called, everyday_entry, status
 from tests.cli.running import Done, environment, toolbus, write_config
 from tests.cli.terminal import COLOUR, terminal
 from tests.patience import PATIENCE, wait_until
@@ -23,7 +23,7 @@ def asking(tmp_path: Path) -> Path:
     """A folder with a server that asks."""
     folder = tmp_path / "work"
     folder.mkdir()
-    write_config(folder, {"inn": ASKING})
+    write_config(folder, {"inn": asking_entry()})
     return folder
 
 
@@ -104,7 +104,7 @@ def test_colours_and_width_are_those_of_the_client(folder: Path) -> None:
 def test_the_log_is_shown_to_the_client_that_asks_for_it(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    write_config(folder, {"inn": ASKING})
+    write_config(folder, {"inn": asking_entry()})
     with background(folder):
         run = toolbus("-v", "call", "inn_tell", "text=news", folder=folder)
         assert run.returncode == 0, run.stderr
@@ -180,7 +180,7 @@ def test_without_a_terminal_a_question_ends_the_call_as_it_does_without(asking: 
 def test_a_call_is_approved_on_the_terminal_that_makes_it(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    write_config(folder, {"every": EVERYDAY}, policy=[{"tools": "every/echo", "do": "ask"}])
+    write_config(folder, {"every": everyday_entry()}, policy=[{"tools": "every/echo", "do": "ask"}])
     refused = toolbus("call", "every_echo", "text=a", "--no-up", folder=folder)
     with background(folder):
         with terminal("call", "every_echo", "text=approved", folder=folder) as screen:
@@ -289,7 +289,7 @@ def test_a_reader_that_has_enough_ends_the_command(folder: Path) -> None:
 def test_check_finds_the_trail_that_the_bus_writes(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    write_config(folder, {"every": EVERYDAY}, audit={"file": "audit.jsonl"})
+    write_config(folder, {"every": everyday_entry()}, audit={"file": "audit.jsonl"})
     by_itself = toolbus("check", "--no-up", folder=folder)
     with background(folder):
         assert called(folder, "every_echo", "text=a") == "a"

@@ -5,8 +5,9 @@ of this kind is a process of its own, with the streams, the folder and the envir
 its imports were made before. There are two: `toolbus`, and `python` with a script, `-c` and code, or `-m`
 and a module.
 
-`process.py` is the process that forks. `standin.py` is the command line of such a program, for whoever has
-to start one by a command; `folder()` has it under the names `toolbus` and `python`, for a PATH.
+`process.py` is the process that forks them, by `forking.py`. `standin.py` is the command line of such a
+program, for whoever has to start one by a command; `folder()` has it under the names `toolbus` and `python`,
+for a PATH. In the same way `workers.py` collects the tests once, and forks pytest's workers.
 """
 
 import atexit
@@ -34,6 +35,16 @@ STAND_IN = f"import sys; sys.path.append({str(HERE)!r}); import standin; standin
 @cache
 def folder() -> Path:
     """A folder with the programs `toolbus` and `python`; starts the process, which ends with this one."""
+    return _serving("tests.warm.process")
+
+
+def worker(arguments: Sequence[str]) -> str:
+    """The `python` of pytest's workers, which are forked once the tests of these arguments are collected."""
+    return str(_serving("tests.warm.workers", *arguments) / "python")
+
+
+def _serving(module: str, *words: str) -> Path:
+    """Start a process that forks; returns the folder of its programs."""
     made = tempfile.TemporaryDirectory(prefix="warm-")
     bin_folder, address = Path(made.name) / "bin", os.path.join(made.name, "socket")
     bin_folder.mkdir()
@@ -46,7 +57,7 @@ def folder() -> Path:
     with keeping():
         # It ends when nobody holds the other end of its input any more.
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.warm.process", address],
+            [sys.executable, "-m", module, address, *words],
             cwd=HERE.parents[1],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,

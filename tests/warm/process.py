@@ -1,30 +1,20 @@
-"""The process that has made the imports, and forks the programs. Run by `tests.warm`.
-
-One loop does it all, without threads, so that a fork is safe. A program whose connection goes is killed; all
-of them are when our input ends.
-"""
+"""The process that has made the imports of toolbus and of the test servers. Run by `tests.warm`."""
 
 import ctypes
-import fcntl
 import gc
 import logging
-import marshal
 import os
 import runpy
-import select
-import signal
-import socket
 import sys
-import termios
-import traceback
 import warnings
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from importlib.metadata import version
-from io import BufferedReader, BufferedWriter, FileIO, TextIOWrapper
 from pkgutil import walk_packages
 from typing import Any
+
+from tests.warm.forking import serve
 
 IMPORTED = (
     "sqlite3",
@@ -51,67 +41,7 @@ IMPORTED = (
 )
 """What the programs would import, besides all of toolbus."""
 
-FOLDER = os.path.dirname(sys.argv[-1])
-WARM_PYTHON = os.path.join(FOLDER, "bin", "python")
-
-
-class Program:
-    """One that runs: who asked for it, and how its end is seen."""
-
-    def __init__(self, connection: socket.socket, pid: int, home: str) -> None:
-        self.connection = connection
-        self.pid = pid
-        self.ended = os.pidfd_open(pid)
-        self._home = os.path.join(FOLDER, "homes", str(pid))
-        with open(self._home, "w") as file:
-            file.write(home)
-        self.tell(pid)
-
-    def end(self) -> None:
-        """Kill it if it has not ended, and tell the exit code."""
-        if not select.select([self.ended], [], [], 0)[0]:
-            os.kill(self.pid, signal.SIGKILL)
-        code = os.waitstatus_to_exitcode(os.waitpid(self.pid, 0)[1])
-        os.close(self.ended)
-        os.unlink(self._home)
-        self.tell(code)
-        self.connection.close()
-
-    def tell(self, number: int) -> None:
-        """Send a number, unless whoever asked is gone."""
-        with suppress(OSError):
-            self.connection.sendall(number.to_bytes(4, "big", signed=True))
-
-
-def serve(path: str) -> None:
-    """Fork what is asked for, until our input ends."""
-    listening = socket.socket(socket.AF_UNIX)
-    listening.bind(path)
-    listening.listen(100)
-    _prepare()
-    print("listening", flush=True)
-    running: list[Program] = []
-    while True:
-        ready, _, _ = select.select(
-            [0, listening, *(p.connection for p in running), *(p.ended for p in running)], [], []
-        )
-        if 0 in ready:
-            break
-        if listening in ready:
-            connection, _ = listening.accept()
-            request, streams = _received(connection)
-            pid = os.fork()
-            if pid == 0:
-                _close(listening, connection, *(p.connection for p in running), *(p.ended for p in running))
-                os._exit(_run(request, streams))
-            _close(*streams)
-            running.append(Program(connection, pid, request["env"].get("HOME", "")))
-        for program in list(running):
-            if program.ended in ready or program.connection in ready:
-                program.end()
-                running.remove(program)
-    for program in running:
-        program.end()
+WARM_PYTHON = os.path.join(os.path.dirname(sys.argv[1]), "bin", "python")
 
 
 def _prepare() -> None:
@@ -158,50 +88,6 @@ def _modules() -> list[str]:
     return [module.name for module in found if not module.name.startswith(left_out)]
 
 
-def _close(*descriptors: int | socket.socket) -> None:
-    for descriptor in descriptors:
-        os.close(descriptor if isinstance(descriptor, int) else descriptor.detach())
-
-
-def _received(connection: socket.socket) -> tuple[dict[str, Any], list[int]]:
-    size, streams, _, _ = socket.recv_fds(connection, 4, 3)
-    body = connection.recv(int.from_bytes(size, "big"), socket.MSG_WAITALL)
-    return marshal.loads(body), streams
-
-
-def _run(request: dict[str, Any], streams: list[int]) -> int:
-    """Be the program; returns its exit code."""
-    os.chdir(request["folder"])
-    os.environ.clear()
-    os.environ.update(request["env"])
-    for number, stream in enumerate(streams):
-        os.dup2(stream, number)
-        os.close(stream)
-    if request["in_terminal"]:
-        os.setsid()
-        fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C becomes a signal
-    sys.stdin = TextIOWrapper(BufferedReader(FileIO(0)), line_buffering=os.isatty(0))
-    sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w")), line_buffering=os.isatty(1))
-    sys.stderr = TextIOWrapper(BufferedWriter(FileIO(2, "w")), errors="backslashreplace", line_buffering=True)
-    code: Any = 0
-    try:
-        _start(request["words"])
-    except SystemExit as end:
-        code = end.code
-        if isinstance(code, str):
-            print(code, file=sys.stderr)
-            code = 1
-    except BaseException:  # as the interpreter does at the end of a program
-        traceback.print_exc()
-        code = 1
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except OSError:
-            code = code or 120  # as the interpreter does
-    return code or 0
-
-
 def _start(words: list[str]) -> None:
     match words:
         case ["python", "-m", module, *more]:
@@ -232,4 +118,5 @@ def _start(words: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    serve(sys.argv[1])
+    _prepare()
+    serve(sys.argv[1], _start)
