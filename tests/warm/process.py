@@ -55,6 +55,7 @@ def _prepare() -> None:
     version("toolbus")  # the folders that it looks through are kept
     import_module("tests.warm.tools").remember()
     import_module("tests.servers.everyday").everyday()
+    import_module("tests.servers.asking").asking()
     logging.basicConfig(level="WARNING", handlers=[], force=True)  # undo what a server of the SDK sets up
     gc.collect()
     gc.freeze()

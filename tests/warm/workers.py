@@ -6,6 +6,7 @@ A worker collects them again, but has nothing left to import, which is most of w
 import gc
 import os
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -17,11 +18,16 @@ def _collect(arguments: list[str]) -> None:
     """Import all that the workers would; what fails, fails there again and is reported."""
     told, silence = os.dup(1), os.open(os.devnull, os.O_WRONLY)
     os.dup2(silence, 1)
-    pytest.main([*arguments, "-n0", "--collect-only", "-qq"])
+    # Without capturing: a module may keep the streams that it finds.
+    pytest.main([*arguments, "-n0", "--collect-only", "-qq", "-s"])
     os.dup2(told, 1)
     os.close(told)
     os.close(silence)
     assert not warm.folder.cache_info().currsize, "a module starts a process when it is imported"
+    if find_spec("hypothesis"):
+        from hypothesis.strategies import text
+
+        text().validate()  # it takes seconds to list the characters that there are
     gc.collect()
     gc.freeze()
     gc.disable()  # until the worker has collected
