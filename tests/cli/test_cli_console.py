@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from tests.cli.running import scripted, toolbus, write_config
+from tests.cli.running import TOOLBUS, scripted, toolbus, write_config
 from tests.cli.test_cli_serve_http import Served, served
 from tests.patience import PATIENCE
 from tests.servers.certificates import self_signed
@@ -96,7 +96,7 @@ def test_the_browser_is_opened_if_there_is_one(folder: Path) -> None:
 
 
 def test_a_gateway_that_was_killed_is_forgotten(folder: Path) -> None:
-    with served(folder) as gateway:
+    with served(folder, program=TOOLBUS) as gateway:  # a warm one ends a moment after it is killed
         os.kill(gateway.process.pid, signal.SIGKILL)
         gateway.process.wait(PATIENCE)
         assert len(_files(folder)) == 1
@@ -149,7 +149,7 @@ def test_under_https_the_certificate_of_the_gateway_is_checked(folder: Path) -> 
 
 def test_a_console_that_ends_while_it_is_asked_is_forgotten(folder: Path) -> None:
     """Its connection is reset, and then nothing listens there any more."""
-    with served(folder) as gateway:
+    with served(folder, program=TOOLBUS) as gateway:  # a warm one ends a moment after it is killed
         [file] = _files(folder)
         announced = json.loads(file.read_text())
         os.kill(gateway.process.pid, signal.SIGKILL)

@@ -25,13 +25,19 @@ import json, sys
 def say(message):
     print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
-answered = 0
+def flood():
+    pings = [json.dumps({"jsonrpc": "2.0", "id": f"q{n}", "method": "ping"}) for n in range(500)]
+    print("\\n".join(pings), flush=True)
+
+answered, wanted = 0, int(sys.argv[2])
 for line in sys.stdin:
     message = json.loads(line)
     number, method = message.get("id"), message.get("method")
     if method is None:
         answered += 1
-        if answered == int(sys.argv[2]):
+        if answered < wanted and answered % 5 == 0:
+            flood()
+        if answered == wanted:
             say({"id": call, "result": {"content": [{"type": "text", "text": str(answered)}]}})
     elif method == "initialize":
         info = {"name": "flood", "version": "1"}
@@ -42,8 +48,7 @@ for line in sys.stdin:
         say({"id": number, "result": {"tools": tools}})
     elif method == "tools/call":
         call = number
-        for n in range(5_000):
-            say({"id": f"q{n}", "method": "ping"})
+        flood()
     elif number is not None:
         say({"id": number, "error": {"code": -32601, "message": "no such method"}})
 """
@@ -71,7 +76,7 @@ async def test_more_tools_than_the_limit(flooding: list[str], caplog: pytest.Log
 
 async def test_a_flood_of_requests_during_a_call(flooding: list[str]) -> None:
     """They are answered up to the limit, and the call ends."""
-    # More requests than the limit arrive in one piece; some are answered, and later ones again.
+    # More requests than the limit arrive in one piece; some are answered, and so are some of the next piece.
     entry = {"command": sys.executable, "args": [*flooding, "1", "50"], "limits": {"requests": 10}}
     async with asyncio.timeout(PATIENCE), Toolbus({"servers": {"a": {**entry, "era": "legacy"}}}) as bus:
         assert (await bus.call("a_t0")).text == "50"

@@ -68,9 +68,9 @@ def daemon(file: str) -> str:
             Path(file).write_text(f"{os.getpid()} {time.monotonic()}")
             time.sleep(0.01)
     os.wait()
-    while not os.path.exists(file) or not Path(file).read_text():
+    while not os.path.exists(file) or not (written := Path(file).read_text()):  # it may just be written anew
         time.sleep(0.01)
-    return Path(file).read_text().split()[0]
+    return written.split()[0]
 
 
 def key(name: str) -> str:
