@@ -11,7 +11,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ from tests.gateway.driving import JSON
 from tests.gateway.front import BOTH, META, PREFIX, Events, modern_request, tool_call
 from tests.gateway.serving import URL, end, wait_until
 from tests.patience import PATIENCE, until
+from tests.processes import alive
 from toolbus.cli.workers import crowding
 
 pytestmark = [
@@ -169,14 +170,8 @@ def _parent(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
-def _is_alive(pid: int) -> bool:
-    with suppress(OSError):
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    return False
-
-
 async def _until_gone(pids: list[int]) -> None:
-    await until(lambda: not any(map(_is_alive, pids)))
+    await until(lambda: not any(map(alive, pids)))
 
 
 def _text(message: JSON) -> str:

@@ -1,4 +1,4 @@
-"""Results and model responses as JSON, and back; the events of what they say."""
+"""Results and model responses as JSON, and back; and the events that a stored response stands for."""
 
 import base64
 from collections.abc import Iterable, Mapping
