@@ -210,9 +210,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        from importlib.metadata import version
-
-        value: Any = version("toolbus")
+        value: Any = import_module("toolbus.core.version").version()
     elif name in _HOME:
         value = getattr(import_module(f"toolbus.{_HOME[name]}"), name)
     else:

@@ -11,7 +11,6 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import version
 from typing import TYPE_CHECKING, cast
 
 import mcp_types as types
@@ -36,6 +35,7 @@ from toolbus.connect.session import Session
 from toolbus.connect.transports.table import connector
 from toolbus.core.errors import ConnectFailed, ToolbusError
 from toolbus.core.tracing import leave_trace
+from toolbus.core.version import version
 
 if TYPE_CHECKING:
     from toolbus.connect.auth.oauth_credentials import OAuthCredentials
@@ -252,7 +252,7 @@ def _session(
 
 @cache
 def _client_info() -> types.Implementation:
-    return types.Implementation(name="toolbus", version=version("toolbus"))
+    return types.Implementation(name="toolbus", version=version())
 
 
 def _redacting(log: LoggingFnT, values: Resolved) -> LoggingFnT:

@@ -3,9 +3,9 @@
 import os
 import sys
 from functools import cached_property
-from importlib.metadata import version
 from typing import TYPE_CHECKING
 
+from toolbus.core.version import version
 from toolbus.telemetry import names
 
 if TYPE_CHECKING:
@@ -62,13 +62,13 @@ class Providers:
         """The tracer; a provider that is installed later is used from then on."""
         from opentelemetry.trace import get_tracer
 
-        return get_tracer(names.SCOPE, _version())
+        return get_tracer(names.SCOPE, version())
 
     @cached_property
     def _meter(self) -> "Meter":
         from opentelemetry.metrics import get_meter
 
-        return get_meter(names.SCOPE, _version())
+        return get_meter(names.SCOPE, version())
 
     @cached_property
     def client_operations(self) -> "Histogram":
@@ -100,7 +100,3 @@ class Providers:
         return self._meter.create_histogram(
             name, "s", description, explicit_bucket_boundaries_advisory=names.BUCKETS
         )
-
-
-def _version() -> str:
-    return version("toolbus")

@@ -6,7 +6,6 @@ import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from importlib.metadata import version
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -23,6 +22,7 @@ from toolbus.agent.durable.programs import claim_name
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, RunStoreError
 from toolbus.agent.durable.steps import Gate, Steps
 from toolbus.agent.durable.store import WORKFLOW, JSONSerializer, RunStore
+from toolbus.core.version import version
 
 logger = logging.getLogger("toolbus")
 _ORPHANS = 12
@@ -140,7 +140,7 @@ class Worker:
             pid=os.getpid(),
             started=started(os.getpid()),
             agents=self._agents,
-            version=version("toolbus"),
+            version=version(),
         )
         self._leases.join(row)
         self.id = worker

@@ -15,6 +15,7 @@ from toolbus.cli.background.client_signals import ClientSignals, SignalCame
 from toolbus.cli.background.command_line import BusCommand
 from toolbus.cli.background.place import Place, config_file, places
 from toolbus.cli.background.protocol import Hostile, Messages, check_peer, process_of, send
+from toolbus.core.version import version
 
 VARIABLES = (
     "TERM",
@@ -111,11 +112,9 @@ class _Client:
         """Whether the bus runs the command: from then on it must not be run again."""
 
     def run(self, words: Sequence[str], folder: str) -> int | None:
-        from importlib.metadata import version
-
         request = {
             "run": list(words),
-            "version": version("toolbus"),
+            "version": version(),
             "cwd": folder,
             "environ": {name: os.environ[name] for name in VARIABLES if name in os.environ},
             "encodings": [_encoding(sys.stdin), _encoding(sys.stdout), _encoding(sys.stderr)],

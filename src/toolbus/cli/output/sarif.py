@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.metadata import version
 from pathlib import Path
 from urllib.parse import quote
 
 from toolbus.cli.output.differences import plain_change
 from toolbus.cli.output.screen import short_path, visible
 from toolbus.core.records import JSON
+from toolbus.core.version import version
 from toolbus.lock.changes import Difference
 
 _RULES = {
@@ -25,7 +25,7 @@ def sarif_report(path: Path, differences: Sequence[Difference], failed: Mapping[
     rules = [{"id": f"lock/{name}", "shortDescription": {"text": text}} for name, text in _RULES.items()]
     driver = {
         "name": "toolbus",
-        "version": version("toolbus"),
+        "version": version(),
         "rules": rules,
     }
     return {

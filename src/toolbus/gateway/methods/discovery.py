@@ -3,11 +3,11 @@
 import asyncio
 from contextlib import suppress
 from functools import cache
-from importlib.metadata import version
 
 from toolbus.core.errors import ToolbusError
 from toolbus.core.records import JSON, JSONObject
 from toolbus.core.skills import SKILLS
+from toolbus.core.version import version
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.offering import Offering
 from toolbus.gateway.protocol import INVALID_PARAMS, LEVELS, TASKS
@@ -30,7 +30,7 @@ _CAPABILITIES: dict[str, JSON] = {
 @cache
 def server_info(name: str) -> JSONObject:
     """Who the gateway is."""
-    return {"name": name, "version": version("toolbus")}
+    return {"name": name, "version": version()}
 
 
 async def discover(kernel: Kernel, request: Request) -> JSONObject:
