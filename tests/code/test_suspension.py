@@ -1,16 +1,16 @@
 """A script that waits for a person: small, sealed, resumed elsewhere, and every write happens once."""
 
 import json
-import signal
-import subprocess
-import sys
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests import warm
 from tests.code.support import config, written
+from tests.patience import PATIENCE, wait_until
 from toolbus import ApprovalRequest, Interactions, Pending, Toolbus
 from toolbus.code.suspended import ScriptNotResumable
 
@@ -42,13 +42,12 @@ def step(folder: Path, script: str, pending: str | None) -> dict[str, Any]:
     given = {"config": config(folder, policy=ASK), "script": script, "pending": pending}
     file = folder / "given.json"
     file.write_text(json.dumps(given))
-    with subprocess.Popen(
-        [sys.executable, str(PROGRAM), str(file)], stdout=subprocess.PIPE, text=True
-    ) as one:
-        assert one.stdout is not None
-        line = one.stdout.readline()
-        one.send_signal(signal.SIGKILL)
-    return json.loads(line)
+    log = folder / "printed"
+    one = warm.start("python", [str(PROGRAM), str(file)], folder, os.environ, log)
+    wait_until(lambda: log.read_text().endswith("\n"))
+    one.kill()
+    one.wait(PATIENCE)
+    return json.loads(log.read_text())
 
 
 def approved(pending: Pending) -> dict[str, Any]:

@@ -10,14 +10,14 @@ import subprocess
 from functools import cache
 from typing import Literal
 
-from tests.interop.servers import INTEROP
+from tests.interop.servers import INTEROP, NODE
 from tests.patience import PATIENCE
 
 VERSIONS = ("2025-03-26", "2025-11-25", "2026-07-28")
 EXTENSION = "extension"
 """Instead of a version, for scenarios that belong to none."""
 SUITE = INTEROP / "conformance" / "node_modules"
-PROGRAM = (str(SUITE / ".bin" / "node"), str(SUITE / "@modelcontextprotocol/conformance/dist/index.js"))
+PROGRAM = (NODE, str(SUITE / "@modelcontextprotocol/conformance/dist/index.js"))
 
 
 def suite(*arguments: str, **env: str) -> tuple[int, str]:

@@ -24,6 +24,7 @@ async def test_every_other_gateway_answers_calls() -> None:
             assert seconds > 0
 
 
+@pytest.mark.full
 async def test_a_gateway_wants_its_key() -> None:
     with gateway(STDIO) as served:
         assert len(await calls_round(served.url, [served.call], 3)()) == 3

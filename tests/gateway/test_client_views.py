@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -97,7 +96,7 @@ async def test_sessions_have_connections_of_their_own_if_a_server_wants_that() -
 
 
 async def test_trouble_with_a_connection_of_a_session_is_reported() -> None:
-    entry = {"command": sys.executable, "args": [str(SERVERS / "everyday.py"), "stdio"], "per_session": True}
+    entry = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"], "per_session": True}
     of_bus: list[Event] = []
     of_clients: list[Event] = []
     lost = asyncio.Event()

@@ -36,22 +36,15 @@ NPM = {
         "@modelcontextprotocol/server-filesystem@2026.8.31",
         "@modelcontextprotocol/server-memory@2026.8.31",
     ],
-    # The suite needs Node 22; npm carries that too, so the machine's own may be older.
-    "conformance": ["@modelcontextprotocol/conformance@0.2.0-alpha.12", "node@22.23.3"],
-    # Clients of the gateway: both versions of the TypeScript SDK, and the Inspector, which needs Node 22.
+    "conformance": ["@modelcontextprotocol/conformance@0.2.0-alpha.12"],
+    # Clients of the gateway: both versions of the TypeScript SDK, and the Inspector.
     "clients": [
         "@modelcontextprotocol/sdk@1.32.2",
         "@modelcontextprotocol/client@2.4.0",
         "@modelcontextprotocol/inspector@2.12.0",
-        "node@22.23.3",
     ],
     # An authorization server, and a browser to sign in with (for x64; elsewhere the machine's is used).
-    "oauth": [
-        "oidc-provider@9.13.3",
-        "playwright-core@1.65.0",
-        "@sparticuz/chromium@153.0.0",
-        "node@22.23.3",
-    ],
+    "oauth": ["oidc-provider@9.13.3", "playwright-core@1.65.0", "@sparticuz/chromium@153.0.0"],
 }
 
 
@@ -102,7 +95,7 @@ def unpack_browser(folder: Path) -> None:
     """Now, because tests that start it for the first time at once would be in each other's way."""
     unpacked, modules = folder / "browser", folder / "node_modules"
     unpacked.mkdir()
-    run("env", f"TMPDIR={unpacked}", modules / ".bin" / "node", INTEROP.parent / UNPACK, modules)
+    run("env", f"TMPDIR={unpacked}", "node", INTEROP.parent / UNPACK, modules)
 
 
 def install(name: str) -> str | None:

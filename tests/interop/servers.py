@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 INTEROP = Path(__file__).resolve().parents[2] / ".interop"
+NODE = str(INTEROP.with_name(".venv") / "bin" / "node")
+"""Newer than what many machines have; `make` puts it there."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

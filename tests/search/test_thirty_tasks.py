@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.conftest import sampled
 from tests.search.bench_servers import Called, arguments_for, config, tasks
 from tests.shape.corpus import absent
 from toolbus import Toolbus
@@ -111,7 +112,7 @@ class Scripts(TwoTools):
         return str(await self.reply("run_code", {"script": script}))
 
 
-@pytest.mark.parametrize("kind", [TwoTools, Anthropic, Responses, Scripts])
+@pytest.mark.parametrize("kind", sampled([TwoTools, Anthropic, Responses, Scripts], TwoTools, Scripts))
 async def test_a_scripted_model_calls_the_right_tool_in_thirty_tasks(kind: Any) -> None:
     called: Called = []
     second = 0

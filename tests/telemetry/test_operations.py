@@ -1,12 +1,12 @@
 """Every operation of a bus is one CLIENT span, with the attributes that the conventions name."""
 
 import asyncio
-import sys
 from typing import Any
 
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
+from tests import warm
 from tests.conftest import SERVERS, Place, plain
 from tests.servers.everyday import everyday
 from tests.telemetry.collected import Collected, attributes, events
@@ -158,7 +158,7 @@ async def test_arguments_and_results_are_in_spans_only_on_request(
 ) -> None:
     monkeypatch.setenv("TOKEN", "tok-123456")
     server = {
-        "command": sys.executable,
+        "command": warm.python(),
         "args": [str(SERVERS / "everyday.py"), "stdio"],
         "env": {"TOKEN": "${TOKEN}"},
     }

@@ -45,10 +45,10 @@ def worker(arguments: Sequence[str]) -> str:
 
 def _serving(module: str, *words: str) -> Path:
     """Start a process that forks; returns the folder of its programs."""
-    made = tempfile.TemporaryDirectory(prefix="warm-")
-    bin_folder, address = Path(made.name) / "bin", os.path.join(made.name, "socket")
+    place = Path(tempfile.mkdtemp(prefix="warm-"))  # the process removes it when it ends
+    bin_folder, address = place / "bin", str(place / "socket")
     bin_folder.mkdir()
-    (bin_folder.parent / "homes").mkdir()
+    (place / "homes").mkdir()
     for program in ("toolbus", "python"):
         stand_in = shlex.join([sys.executable, "-I", "-S", "-c", STAND_IN, address, program])
         cold = f'[ "$1" != -I ] || exec {sys.executable} "$@"' if program == "python" else ""
@@ -62,12 +62,7 @@ def _serving(module: str, *words: str) -> Path:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-
-    def end() -> None:
-        process.communicate()
-        made.cleanup()
-
-    atexit.register(end)
+    atexit.register(process.communicate)
     assert process.stdout is not None
     assert process.stdout.readline() == b"listening\n"
     return bin_folder

@@ -1,13 +1,14 @@
 """A process that has made the imports forks the programs that are asked for.
 
 One loop does it all, without threads, so that a fork is safe. A program whose connection goes is killed; all
-of them are when our input ends.
+of them are when our input ends, and the folder of the address is removed.
 """
 
 import fcntl
 import marshal
 import os
 import select
+import shutil
 import signal
 import socket
 import sys
@@ -80,6 +81,7 @@ def serve(address: str, start: Start) -> None:
                 running.remove(program)
     for program in running:
         program.end()
+    shutil.rmtree(os.path.dirname(address), ignore_errors=True)
 
 
 def _close(*descriptors: int | socket.socket) -> None:

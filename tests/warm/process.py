@@ -6,15 +6,17 @@ import logging
 import os
 import runpy
 import sys
+import tempfile
 import warnings
 from contextlib import suppress
 from functools import cache
 from importlib import import_module
-from importlib.metadata import version
 from pkgutil import walk_packages
 from typing import Any
 
 from tests.warm.forking import serve
+from toolbus.core.text import cleaned
+from toolbus.core.version import version
 
 IMPORTED = (
     "sqlite3",
@@ -22,7 +24,8 @@ IMPORTED = (
     "yaml",
     "dotenv",
     "platformdirs",
-    "uvicorn",
+    "uvicorn.protocols.http.auto",
+    "uvicorn.protocols.websockets.auto",
     "anyio._backends._asyncio",
     "mcp.server.mcpserver",
     "typer._adapters",
@@ -31,7 +34,8 @@ IMPORTED = (
     "rich.logging",
     "jsonschema",
     "jsonschema_rs",
-    "keyring",
+    "keyring.backends.SecretService",
+    "keyring.backends.macOS",  # it looks for libraries with a compiler
     "pydantic_ai.models.function",
     "pydantic_ai.models.openai",
     "pydantic_ai.providers.openai",
@@ -52,11 +56,13 @@ def _prepare() -> None:
     typer_main: Any = import_module("typer.main")
     typer_main.get_command = cache(typer_main.get_command)
     typer_main.get_command(import_module("toolbus.cli.app").app)
-    version("toolbus")  # the folders that it looks through are kept
+    version()
+    cleaned("\x00")  # compiles a large pattern
     import_module("tests.warm.tools").remember()
     import_module("tests.servers.everyday").everyday()
     import_module("tests.servers.asking").asking()
     logging.basicConfig(level="WARNING", handlers=[], force=True)  # undo what a server of the SDK sets up
+    tempfile.tempdir = None  # every program has its own
     gc.collect()
     gc.freeze()
     _pack()

@@ -4,26 +4,19 @@ import asyncio
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Generator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
-from multiprocessing import get_context
-from multiprocessing.forkserver import ensure_running
+from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from tests import warm
 from tests.durable.crash import PHASES, STEPS, tool_of
-from tests.durable.crash.worker import main, settings
+from tests.durable.crash.worker import settings
 from tests.patience import PATIENCE
-from tests.processes import keeping
 from toolbus.agent.durable import RunInfo, Runs
-
-if TYPE_CHECKING:
-    from multiprocessing.context import ForkServerProcess
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -67,7 +60,7 @@ async def crash(
     began = time.monotonic()
     async with asyncio.timeout(deadline):
         with ExitStack() as stack:
-            stack.enter_context(_process("tests.durable.crash.server", str(folder)))
+            stack.enter_context(_server(folder))
             while not (folder / "port").exists():  # noqa: ASYNC110  another process writes it
                 await asyncio.sleep(0.05)
             opened = Runs(settings(store))
@@ -86,30 +79,21 @@ async def crash(
 
 
 class _Pool:
-    """The workers; one that was killed is replaced, as a supervisor does.
-
-    They are forked from a process that has imported all they need, which takes longer than all their work.
-    """
+    """The workers; one that was killed is replaced, as a supervisor does."""
 
     def __init__(self, workers: int, store: str, folder: Path, remote: bool) -> None:
-        self._context = get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.durable.crash.worker"])
-        self._arguments = (store, str(folder)), {"remote": remote}
-        with keeping():  # the process that they are forked from stays for the next test
-            ensure_running()
+        self._words = ["-m", "tests.durable.crash.worker", store, str(folder), "remote" if remote else ""]
+        self._logs = (folder / f"worker-{number}.txt" for number in count())
         self._workers = [self._start() for _ in range(workers)]
 
-    def _start(self) -> "ForkServerProcess":
-        arguments, options = self._arguments
-        worker = self._context.Process(target=main, args=arguments, kwargs=options)
-        worker.start()
-        return worker
+    def _start(self) -> warm.Running:
+        return warm.start("python", self._words, ROOT, os.environ, next(self._logs))
 
     def replace_dead(self) -> None:
         """Start a worker for each one that has ended."""
         for at, worker in enumerate(self._workers):
-            if worker.exitcode is not None:
-                assert worker.exitcode == -signal.SIGKILL, f"a worker ended with {worker.exitcode}"
+            if (code := worker.poll()) is not None:
+                assert code == -signal.SIGKILL, f"a worker ended with {code}"
                 self._workers[at] = self._start()
 
     def close(self) -> None:
@@ -117,15 +101,13 @@ class _Pool:
         for worker in self._workers:
             worker.terminate()
         for worker in self._workers:
-            worker.join(PATIENCE)
+            worker.wait(PATIENCE)
 
 
 @contextmanager
-def _process(*command: str) -> Generator[None]:
-    environment = {**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT}/src", "PYTHONWARNINGS": "ignore"}
-    process = subprocess.Popen(
-        [sys.executable, "-m", *command], cwd=ROOT, env=environment, stderr=subprocess.DEVNULL
-    )
+def _server(folder: Path) -> Generator[None]:
+    words = ["-m", "tests.durable.crash.server", str(folder)]
+    process = warm.start("python", words, ROOT, os.environ, folder / "server.txt")
     try:
         yield
     finally:

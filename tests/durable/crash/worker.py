@@ -5,6 +5,7 @@ import json
 import logging
 import os
 import signal
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -80,10 +81,15 @@ async def work(store: str, folder: Path) -> None:
         working.cancel()
 
 
-def main(store: str, folder: str, *, remote: bool) -> None:
+def main() -> None:
     """Be a worker of the kill test, in a process of its own."""
+    store, folder, where = sys.argv[1:]
     logging.basicConfig(filename=Path(folder) / f"worker-{os.getpid()}.log", level=logging.INFO)
-    if remote:
+    if where == "remote":
         # As on another machine: nobody sees that its process has ended, and its lease decides.
         lease.host = lambda: ""
     asyncio.run(work(store, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from tests.auth.authorization_server import MODULES, NODE
+from tests.auth.authorization_server import MODULES
 from tests.auth.pages import why_no_browser
 from tests.gateway.console.opening import Opened
-from tests.interop.servers import require_installed
+from tests.interop.servers import NODE, require_installed
 from tests.patience import PATIENCE
 from tests.processes import keep_tree
 
