@@ -106,9 +106,10 @@ def _run(request: dict[str, Any], streams: list[int], start: Start) -> int:
     if request["in_terminal"]:
         os.setsid()
         fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C becomes a signal
-    sys.stdin = TextIOWrapper(BufferedReader(FileIO(0)), line_buffering=os.isatty(0))
-    sys.stdout = TextIOWrapper(BufferedWriter(FileIO(1, "w")), line_buffering=os.isatty(1))
-    sys.stderr = TextIOWrapper(BufferedWriter(FileIO(2, "w")), errors="backslashreplace", line_buffering=True)
+    stdin, stdout, stderr = (FileIO(number, "w" if number else "r", closefd=False) for number in range(3))
+    sys.stdin = TextIOWrapper(BufferedReader(stdin), line_buffering=os.isatty(0))
+    sys.stdout = TextIOWrapper(BufferedWriter(stdout), line_buffering=os.isatty(1))
+    sys.stderr = TextIOWrapper(BufferedWriter(stderr), errors="backslashreplace", line_buffering=True)
     code: Any = 0
     try:
         start(request["words"])

@@ -9,10 +9,8 @@ import sys
 import tempfile
 import warnings
 from contextlib import suppress
-from functools import cache
 from importlib import import_module
 from pkgutil import walk_packages
-from typing import Any
 
 from tests.warm.forking import serve
 from toolbus.core.text import cleaned
@@ -53,9 +51,8 @@ def _prepare() -> None:
     for module in (*IMPORTED, *_modules()):
         with suppress(ImportError):  # the environment of one adapter has not all of them
             import_module(module)
-    typer_main: Any = import_module("typer.main")
-    typer_main.get_command = cache(typer_main.get_command)
-    typer_main.get_command(import_module("toolbus.cli.app").app)
+    with import_module("toolbus.cli.app").trees.lent():
+        pass  # it is built now
     version()
     cleaned("\x00")  # compiles a large pattern
     import_module("tests.warm.tools").remember()
