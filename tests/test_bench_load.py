@@ -10,7 +10,6 @@ from bench.load.chart import draw
 from bench.load.measure import Figure
 from bench.load.report import NOTES, caption, line
 from bench.load.scenarios import QUICK, Row
-from tests.conftest import sampled
 
 FIGURE = Figure(calls=2000, refused=3, seconds=2.0, p50=1.5, p99=9.25, cpu=350.0, memory=75.0)
 SVG = "{http://www.w3.org/2000/svg}"
@@ -30,7 +29,8 @@ ROWS = {
 """How many of each group, and how many clients, in a quick run."""
 
 
-@pytest.mark.parametrize("group", sampled(list(ROWS), "greedy"))
+@pytest.mark.full
+@pytest.mark.parametrize("group", ROWS)
 def test_a_quick_run_has_every_figure(group: str, capsys: pytest.CaptureFixture[str]) -> None:
     before = PAGE.read_text(encoding="utf-8")
     assert main(["--quick", "--json", "--only", group]) == 0

@@ -7,6 +7,7 @@ import pytest
 
 from tests.cli.running import scripted, toolbus, write_config
 from tests.cli.tab import printed
+from tests.conftest import sampled
 from toolbus.cli.completion.shells import SAFE
 
 COMMANDS = [
@@ -218,7 +219,7 @@ CONFIGS = {
 }
 
 
-@pytest.mark.parametrize("trouble", list(CONFIGS))
+@pytest.mark.parametrize("trouble", sampled(list(CONFIGS), "broken", "binary", "no servers", "bomb"))
 def test_a_config_that_cannot_be_read_offers_nothing_in_silence(tmp_path: Path, trouble: str) -> None:
     (tmp_path / "toolbus.yaml").write_text(CONFIGS[trouble])
     assert offered("toolbus tools ", tmp_path) == []

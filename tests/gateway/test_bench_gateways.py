@@ -9,12 +9,10 @@ import pytest
 from bench.gateway import gateway, http_behind, many_in_flight, one_in_flight, sessions
 from bench.gateways import OTHERS, calls_round, open_others
 from bench.sides import STDIO, http_server
-from tests.conftest import sampled
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.full]
 
 
-@pytest.mark.full
 async def test_every_other_gateway_answers_calls() -> None:
     async with AsyncExitStack() as stack:
         rounds, left_out = await open_others(stack, 2, 4)
@@ -24,7 +22,6 @@ async def test_every_other_gateway_answers_calls() -> None:
             assert seconds > 0
 
 
-@pytest.mark.full
 async def test_a_gateway_wants_its_key() -> None:
     with gateway(STDIO) as served:
         assert len(await calls_round(served.url, [served.call], 3)()) == 3
@@ -41,7 +38,7 @@ LINES: dict[str, Callable[[str], Any]] = {
 }
 
 
-@pytest.mark.parametrize("line", sampled(list(LINES), "http"))
+@pytest.mark.parametrize("line", LINES)
 async def test_each_line_measures_both_sides(line: str) -> None:
     with http_server() as url:
         async with LINES[line](url)() as sides:

@@ -102,7 +102,7 @@ async def test_a_daemon_of_another_server(tmp_path: Path) -> None:
         assert len(processes_of(folders["b"])) == 2
 
 
-@pytest.mark.parametrize("how", sampled(list(DAEMONS), "ignores signals", "clears its traces"))
+@pytest.mark.parametrize("how", sampled(list(DAEMONS), "clears its traces"))
 def test_a_daemon_when_we_are_killed(how: str, tmp_path: Path) -> None:
     """It ends soon after us."""
     program = client("start", leaving(how, tmp_path, "stay"))
@@ -112,7 +112,10 @@ def test_a_daemon_when_we_are_killed(how: str, tmp_path: Path) -> None:
     wait_until(lambda: not processes_of(tmp_path) | guards_of(program.pid))
 
 
-@pytest.mark.parametrize("moment", ["the guard", "its keeper", "the server", "its daemon"])
+MOMENTS = ["the guard", "its keeper", "the server", "its daemon"]
+
+
+@pytest.mark.parametrize("moment", sampled(MOMENTS, "its keeper", "its daemon"))
 def test_a_kill_while_the_first_server_starts(moment: str, tmp_path: Path) -> None:
     """Nothing is left, whenever it comes."""
     program = client("start", leaving("waits", tmp_path, "stay"))
@@ -146,7 +149,7 @@ def test_a_kill_while_a_program_without_an_interpreter_starts_its_first_server(
     wait_until(lambda: not processes_in(tmp_path))
 
 
-@pytest.mark.parametrize("what", ["fork", "frozen fork"])
+@pytest.mark.parametrize("what", sampled(["fork", "frozen fork"], "frozen fork"))
 def test_a_fork_that_outlives_us(what: str, tmp_path: Path) -> None:
     """Servers end with the process that started them, not with its forks."""
     entry = leaving("waits", tmp_path, "stay") if what == "fork" else plain("stay", cwd=str(tmp_path))

@@ -122,9 +122,10 @@ def install(name: str) -> str | None:
 
 
 def main() -> int:
-    """Install everything at the same time; 1 when something failed."""
+    """Install everything, or what the command line names, at the same time; 1 when something failed."""
+    names = sys.argv[1:] or [*PYPI, *FILES, *NPM]
     with ThreadPoolExecutor() as pool:
-        problems = [problem for problem in pool.map(install, [*PYPI, *FILES, *NPM]) if problem]
+        problems = [problem for problem in pool.map(install, names) if problem]
     print("\n".join(problems), end="\n" if problems else "", file=sys.stderr)
     return 1 if problems else 0
 
