@@ -76,6 +76,28 @@ async def test_a_worker_leaves_connections_to_one_that_has_fewer() -> None:
         assert served.spread == [4, 4, 4]
 
 
+class Noted(ConnectionCounts):
+    """Remembers what was noted."""
+
+    def __init__(self) -> None:
+        self.noted: list[int] = []
+        super().__init__(3)
+
+    def note(self, worker: int, count: int) -> None:
+        self.noted.append(count)
+        super().note(worker, count)
+
+
+async def test_a_connection_counts_once_while_it_is_opened() -> None:
+    counts = Noted()
+    with ExitStack() as stack:
+        served = Gateway(counts, stack)
+        served.start()
+        await served.connect(4)
+        assert counts.noted == sorted(counts.noted)
+        assert counts.noted[-1] == 4
+
+
 async def test_connections_that_end_count_no_more() -> None:
     with gateway() as served:
         served.start()

@@ -35,8 +35,8 @@ class SharedAccepting:
         self._counts = workers.connections
         self._number = workers.number
         self._loop = asyncio.get_running_loop()
-        self._opening: set[asyncio.Task[None]] = set()
-        """Accepted, and not connected yet."""
+        self._opening: dict[asyncio.Task[None], Connection] = {}
+        """Accepted, and perhaps not connected yet."""
         self._left = 0
         """How often it left the next connection to others."""
         self._in_vain = -1
@@ -59,7 +59,9 @@ class SharedAccepting:
 
     @property
     def _own(self) -> int:
-        return len(self._hub.connections) + len(self._opening)
+        # A connection is in both for a moment; were it counted twice, another worker would take the next one.
+        open_now = self._hub.connections
+        return len(open_now) + sum(one not in open_now for one in self._opening.values())
 
     def _note(self) -> None:
         self._counts.note(self._number, self._own)
@@ -75,8 +77,9 @@ class SharedAccepting:
         except OSError as error:
             logger.warning("no connection can be accepted for %g s: %s", _PAUSE, error.strerror)
             return self._pause(_PAUSE)
-        task = self._loop.create_task(self._open(accepted))
-        self._opening.add(task)
+        connection = Connection(self._hub)
+        task = self._loop.create_task(self._open(accepted, connection))
+        self._opening[task] = connection
         task.add_done_callback(self._opened)
         return self._note()
 
@@ -92,11 +95,11 @@ class SharedAccepting:
         self._loop.remove_reader(self._socket)
         self._again = self._loop.call_later(seconds, self._loop.add_reader, self._socket, self._accept)
 
-    async def _open(self, accepted: socket.socket) -> None:
+    async def _open(self, accepted: socket.socket, connection: Connection) -> None:
         with suppress(OSError):  # the client is gone, or its TLS cannot be used
-            await self._loop.connect_accepted_socket(lambda: Connection(self._hub), accepted, ssl=self._tls)
+            await self._loop.connect_accepted_socket(lambda: connection, accepted, ssl=self._tls)
 
     def _opened(self, task: asyncio.Task[None]) -> None:
-        self._opening.discard(task)
+        del self._opening[task]
         if self._hub.on_change is not None:
             self._note()
