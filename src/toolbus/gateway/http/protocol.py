@@ -47,6 +47,8 @@ class Hub:
     """The header with the date."""
     on_change: Callable[[], None] | None = None
     """Called when a connection has ended."""
+    is_closed: bool = False
+    """Whether no connection may begin any more."""
 
 
 class _Refused(Exception):
@@ -109,7 +111,9 @@ class Connection(asyncio.Protocol):
         hub.connections.add(self)
         hub.addresses[self.address] += 1
         self._expect("head", limits.head_seconds)
-        if len(hub.connections) > limits.connections:
+        if hub.is_closed:  # it was accepted just before
+            self.abort()
+        elif len(hub.connections) > limits.connections:
             self._refuse(_Refused(503, "connections", "too many connections"))
         elif hub.addresses[self.address] > limits.connections_per_address and not self._is_proxy():
             self._refuse(_Refused(503, "connections", "too many connections of one address"))

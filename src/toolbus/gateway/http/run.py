@@ -127,7 +127,7 @@ class HttpServer:
     async def drain(self, seconds: float) -> None:
         """Stop accepting connections and requests; wait for those in flight, at most that long."""
         assert self._server is not None, "the server has not been started"
-        self._server.close()
+        await self._stop_accepting()
         self._app.drain()
         try:
             async with asyncio.timeout(seconds):
@@ -139,8 +139,8 @@ class HttpServer:
 
     async def close(self) -> None:
         """Close all connections; what is still running is cancelled."""
-        if self._server is not None:
-            self._server.close()
+        self._hub.is_closed = True
+        await self._stop_accepting()
         if self._ticking is not None:
             self._ticking.cancel()
         connections, tasks = self._hub.connections, self._hub.tasks
@@ -152,7 +152,16 @@ class HttpServer:
             connection.abort()
         for task in tuple(tasks):
             task.cancel()
-        await asyncio.sleep(0)  # lets the loop close the sockets
+        await _turns()  # lets the loop close the sockets
+
+    async def _stop_accepting(self) -> None:
+        if isinstance(self._server, asyncio.Server):
+            # What it has accepted, but not connected yet, asyncio would lose when the server is closed.
+            for listening in self._server.sockets:
+                asyncio.get_running_loop().remove_reader(listening.fileno())
+            await _turns()
+        if self._server is not None:
+            self._server.close()
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
@@ -166,6 +175,12 @@ class HttpServer:
 
     def _set_date(self) -> None:
         self._hub.date_line = f"date: {formatdate(usegmt=True)}\r\n".encode()
+
+
+async def _turns() -> None:
+    """Let the loop do what it has begun."""
+    for _ in range(8):
+        await asyncio.sleep(0)
 
 
 async def serve_http(
