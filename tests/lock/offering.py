@@ -56,8 +56,7 @@ def answer(file: Path, method: str, params: Message) -> Message | None:
             return None
 
 
-def watch(file: Path) -> None:
-    before = file.read_bytes()
+def watch(file: Path, before: bytes) -> None:
     while True:
         time.sleep(0.02)
         if (now := file.read_bytes()) != before and now.endswith(b"}"):
@@ -69,7 +68,8 @@ def watch(file: Path) -> None:
 def main(file: Path) -> None:
     with Path(f"{file}.starts").open("a") as starts:
         starts.write("s")
-    threading.Thread(target=watch, args=(file,), daemon=True).start()
+    # Read here: the thread may get its turn only after the first list was sent, and the file changed.
+    threading.Thread(target=watch, args=(file, file.read_bytes()), daemon=True).start()
     for line in sys.stdin:
         if json.loads(file.read_text()).get("silent"):
             continue
