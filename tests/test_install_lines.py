@@ -32,9 +32,9 @@ def test_a_page_that_shows_how_to_install_an_extra_links_to_the_set_up(page: Pat
 
 
 def test_pip_uses_the_installed_toolbus_without_an_index() -> None:
-    words = ["install", "--dry-run", "--no-index", "--disable-pip-version-check", "toolbus[agent]"]
+    words = ["install", "--dry-run", "--no-index", "--disable-pip-version-check", "toolbus[keyring]"]
     done = subprocess.run(
         [sys.executable, "-m", "pip", *words], capture_output=True, text=True, timeout=PATIENCE, check=False
     )
     assert done.returncode == 0, done.stderr
-    assert "Requirement already satisfied: toolbus[agent]" in done.stdout
+    assert "Requirement already satisfied: toolbus[keyring]" in done.stdout

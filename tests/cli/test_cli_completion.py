@@ -1,5 +1,6 @@
 """What Tab offers: commands, servers, and what was listed last; no server is started."""
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -223,6 +224,11 @@ CONFIGS = {
 def test_a_config_that_cannot_be_read_offers_nothing_in_silence(tmp_path: Path, trouble: str) -> None:
     (tmp_path / "toolbus.yaml").write_text(CONFIGS[trouble])
     assert offered("toolbus tools ", tmp_path) == []
+
+
+def test_a_config_that_takes_forever_to_read_is_given_up(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "never.yaml")
+    assert offered("toolbus --config never.yaml tools ", tmp_path) == []
 
 
 def test_completing_fills_in_nothing_of_the_config(tmp_path: Path) -> None:

@@ -200,3 +200,39 @@ def test_no_config_is_an_error_that_says_where_it_was_looked_for(
     with pytest.raises(ConfigError) as caught:
         find_config(tmp_path)
     assert caught.value.file == str(tmp_path / "gone.yaml")
+
+
+SERVERS = "servers: {post: {command: x}}\n"
+ENDLESS = {
+    "merges": "".join(f"x{n}: &x{n} {{<<: [*x{n - 1}, *x{n - 1}]}}\n" for n in range(1, 60)),
+    "lists": "".join(f"x{n}: &x{n} [*x{n - 1}, *x{n - 1}]\n" for n in range(1, 60)),
+}
+
+
+@pytest.mark.parametrize(
+    "text", [f"x0: &x0 {{a: 1}}\n{ENDLESS[kind]}{SERVERS}" for kind in ENDLESS], ids=list(ENDLESS)
+)
+def test_aliases_of_aliases_that_would_never_end_are_refused_at_once(tmp_path: Path, text: str) -> None:
+    assert "more than 100,000 values" in str(failure(written(tmp_path, "c.yaml", text)))
+
+
+@pytest.mark.parametrize(
+    "text", ["servers: &a {post: {command: x, env: *a}}\n", f"x: &a {{<<: *a}}\n{SERVERS}"]
+)
+def test_an_alias_inside_of_what_it_stands_for_is_refused(tmp_path: Path, text: str) -> None:
+    assert "its aliases (*)" in str(failure(written(tmp_path, "c.yaml", text)))
+
+
+def test_an_alias_may_be_used_often(tmp_path: Path) -> None:
+    entries = "".join(f"  s{n}: {{<<: *base, args: [a{n}]}}\n" for n in range(300))
+    base = "x-base: &base {command: npx, env: &env {A: b}}\n"
+    text = f"{base}servers:\n{entries}  last: {{command: y, env: *env}}\n"
+
+    servers = load_config(written(tmp_path, "c.yaml", text)).servers
+
+    assert len(servers) == 301
+    assert (servers["s7"].command, servers["s7"].args, dict(servers["last"].env)) == (
+        "npx",
+        ("a7",),
+        {"A": "b"},
+    )

@@ -1,7 +1,8 @@
 """Read a YAML, JSON or TOML file into plain values, and refuse what the parsers would silently accept.
 
-A duplicate key is an error: PyYAML and json keep the last one, and a server would be lost. JSON may have
-comments and trailing commas, as in VS Code. Every failure is a ConfigError that names file and line.
+A duplicate key is an error: PyYAML and json keep the last one, and a server would be lost. So are aliases of
+aliases that stand for more values than anybody wrote: reading them would never end. JSON may have comments
+and trailing commas, as in VS Code. Every failure is a ConfigError that names file and line.
 """
 
 import re
@@ -19,6 +20,9 @@ if TYPE_CHECKING:
 # A string is matched first, so that `//` in a URL is not a comment.
 _COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
 _TRAILING_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])', re.DOTALL)
+
+_MOST_VALUES = 100_000
+"""In a YAML file, with those that aliases stand for."""
 
 
 def read_document(path: Path) -> Mapping[JSON, JSON]:
@@ -95,6 +99,7 @@ def _constructed(text: str, location: Location) -> JSON:
         if node is None:
             return None
         _refuse_duplicates(node, location)
+        _refuse_endless_aliases(node, location)
         document: JSON = loader.construct_document(node)  # pyright: ignore[reportUnknownMemberType]  untyped stub
         return document
     finally:
@@ -124,6 +129,31 @@ def _refuse_duplicates(root: "yaml.Node", location: Location) -> None:
                 if (key.tag, key.value) in keys:
                     raise _given_twice(key.value, location, key.start_mark.line + 1)
                 keys.add((key.tag, key.value))
+
+
+def _refuse_endless_aliases(root: "yaml.Node", location: Location) -> None:
+    """ConfigError if the document, with every alias written out, is larger than any that is meant."""
+    import yaml
+
+    sizes: dict[int, int] = {}
+
+    def size(node: yaml.Node) -> int:
+        if id(node) not in sizes:
+            sizes[id(node)] = _MOST_VALUES + 1  # for an alias inside of what it stands for
+            match node:
+                case yaml.SequenceNode():
+                    parts = list(node.value)
+                case yaml.MappingNode():
+                    parts = [part for pair in node.value for part in pair]
+                case _:
+                    parts = []
+            sizes[id(node)] = 1 + sum(map(size, parts))
+        return sizes[id(node)]
+
+    if size(root) > _MOST_VALUES:
+        raise location.error(
+            f"has more than {_MOST_VALUES:,} values, with those that its aliases (*) stand for; remove some"
+        )
 
 
 def _json(text: str, location: Location) -> JSON:
