@@ -189,6 +189,31 @@ def test_ctrl_z_stops_a_command_when_the_bus_has_left_its_terminal(folder: Path)
             assert command.wait(PATIENCE) == 7
 
 
+IMPATIENT = """
+from toolbus.cli import entry
+from toolbus.cli.background import client
+client.ACCEPTED_WITHIN = 0.01
+entry.main()
+"""
+
+
+def test_a_command_whose_bus_does_not_answer_yet_reports_it_and_waits(folder: Path) -> None:
+    with _own_bus(folder) as listening:
+        log = folder / "log"
+        words = ["-c", IMPATIENT, "call", "every_echo", "text=on"]
+        command = warm.start("python", words, folder, environment(folder.parent), log)
+        connection, _ = listening.accept()
+        with connection:
+            wait_until(lambda: log.read_text().endswith("\n"), "it reports nothing")
+            send(connection, {"accepted": True})
+            send(connection, {"exit": 7})
+            assert command.wait(PATIENCE) == 7
+        assert log.read_text() == (
+            f"toolbus: the background bus (pid {os.getpid()}) does not answer yet; Ctrl-C ends this command, "
+            "--no-up runs it without the bus\n"
+        )
+
+
 def test_a_command_whose_bus_is_killed_is_not_run_again(folder: Path) -> None:
     with background(folder) as held, ThreadPoolExecutor(1) as pool:
         call = pool.submit(toolbus, "call", "every_hang", folder=folder)

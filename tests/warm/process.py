@@ -12,7 +12,9 @@ from contextlib import suppress
 from importlib import import_module
 from pkgutil import walk_packages
 
+from tests.patience import PATIENCE
 from tests.warm.forking import serve
+from toolbus.cli.background import client
 from toolbus.core.text import cleaned
 from toolbus.core.version import version
 
@@ -51,8 +53,8 @@ def _prepare() -> None:
     for module in (*IMPORTED, *_modules()):
         with suppress(ImportError):  # the environment of one adapter has not all of them
             import_module(module)
-    with import_module("toolbus.cli.app").trees.lent():
-        pass  # it is built now
+    import_module("toolbus.cli.app").commands()  # they are built now
+    client.ACCEPTED_WITHIN = PATIENCE  # or a command would report a bus that is slow on a busy machine
     version()
     cleaned("\x00")  # compiles a large pattern
     import_module("tests.warm.tools").remember()

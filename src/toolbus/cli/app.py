@@ -7,6 +7,7 @@ line on stderr that ends with the next step; `--debug` adds a traceback.
 import os
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +15,7 @@ import typer
 
 from toolbus.cli.approval_commands import add_approval_commands, trust
 from toolbus.cli.background_commands import add_background_commands
-from toolbus.cli.command_trees import CommandTrees
+from toolbus.cli.command_tree import command_tree
 from toolbus.cli.durable_commands import add_durable_commands
 from toolbus.cli.edit_commands import add_edit_commands
 from toolbus.cli.gateway_commands import add_gateway_commands
@@ -380,11 +381,13 @@ def exit_code(arguments: Sequence[str]) -> int:
         discard_unwritable(sys.stderr)
 
 
-trees = CommandTrees(app)
+@cache
+def commands() -> Any:
+    """The commands, built once."""
+    return command_tree(app)
 
 
 def _run_command(arguments: Sequence[str]) -> int:
-    with trees.lent() as tree:
-        code: Any = tree.main(list(arguments) or ["--help"], prog_name="toolbus", standalone_mode=False)
+    code: Any = commands().main(list(arguments) or ["--help"], prog_name="toolbus", standalone_mode=False)
     sys.stdout.flush()
     return code or 0

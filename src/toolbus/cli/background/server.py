@@ -15,6 +15,7 @@ from toolbus.cli.background.console import open_console
 from toolbus.cli.background.place import Place
 from toolbus.cli.background.shared_bus import SharedBus
 from toolbus.cli.background.status import Status
+from toolbus.cli.command_tree import keep_environment
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.output.serve_log import ServeLog
@@ -70,6 +71,7 @@ class BackgroundBus:
     async def run(self, began: int, ready: Callable[[], None]) -> int:
         """Run until a signal or `toolbus down`; `ready` is called when the servers have started."""
         follow_clients()
+        keep_environment()
         listening = self._place.listen()
         self._socket = self._place.socket_number()
         with stop_signals() as stop:
