@@ -55,6 +55,6 @@ def keep_environment() -> None:
     Typer disables pydantic's plugins with a variable that it sets for a moment. Two threads would remove it
     twice, and a server that another thread starts in that moment would inherit it.
     """
-    from typer import _adapters  # pyright: ignore[reportPrivateUsage]  # there is no other way to turn it off
+    from typer import _adapters  # pyright: ignore[reportPrivateUsage]  # typer has no setting for it
 
     _adapters.disabled_pydantic_plugins = nullcontext
