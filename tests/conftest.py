@@ -42,6 +42,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    given: dict[str, Any] = getattr(config, "workerinput", {})
+    if "warm" in given:
+        warm.share(given["warm"])
     config.addinivalue_line("markers", "full: only with --full, as `make test-all` has it")
     if find_spec("hypothesis"):  # adapters with an environment of their own are tested without it
         from hypothesis import settings
@@ -53,10 +56,16 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_setupnodes(config: pytest.Config, specs: Sequence[Any]) -> None:
-    """Collect the tests once for all workers."""
+    """Collect the tests once for all workers, and make the imports of the programs meanwhile."""
+    warm.prepared()
     python = warm.worker([str(argument) for argument in config.invocation_params.args])
     for spec in specs:
         spec.python = python
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    node.workerinput["warm"] = warm.prepared().address
 
 
 LONGEST = (

@@ -4,6 +4,7 @@ import os
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 
+_roots: set[int] = set()
 _kept: set[int] = set()
 _trees: set[int] = set()
 
@@ -13,13 +14,18 @@ def children(*, keepers: bool = False) -> set[int]:
 
     Also left out, unless asked for, are the keepers of servers, which end a moment after what they keep.
     """
-    found = set(_descendants(os.getpid())) - _kept
+    found = {pid for root in (os.getpid(), *_roots) for pid in _descendants(root)} - _kept
     return found if keepers else {pid for pid in found if not _is_keeper(pid)}
 
 
 def _is_keeper(pid: int) -> bool:
     command = _read(f"/proc/{pid}/cmdline")
     return not command or b"guard.main(" in command  # a process that is ending has none
+
+
+def adopt(pid: int) -> None:
+    """Count what this process starts among our descendants."""
+    _roots.add(pid)
 
 
 @contextmanager

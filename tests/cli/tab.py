@@ -38,6 +38,8 @@ bind \\c] 'printf "[line:%s:end]" (commandline | string collect) > /dev/tty'
 """,
 }
 """How each shell is told to have that prompt and that key."""
+FISH_COMPLETIONS = ".local/share/fish/generated_completions"
+"""Where fish keeps what it found in the manual; without it, it reads the whole manual in the background."""
 
 
 def printed(shell: str, line: str, folder: Path, **more: str) -> str:
@@ -94,6 +96,7 @@ def shell(name: str, folder: Path) -> Generator[Shell]:
         if name in file:
             with (home / file).open("a") as rc:
                 rc.write(settings)
+    (home / FISH_COMPLETIONS).mkdir(parents=True, exist_ok=True)
     env = {"TERM": "dumb", "PATH": os.pathsep.join([str(warm.folder()), os.environ["PATH"]])}
     with terminal("-i", folder=folder, program=program, env=env) as screen:
         screen.until(READY)

@@ -175,7 +175,7 @@ def gateway(folder: Path, config: Path) -> Generator[int]:
     with log.open("wb") as output:
         process = subprocess.Popen(
             [warm.toolbus(), "serve", "--config", str(config), "--http", f"0.0.0.0:{port}"],
-            env=environment(folder),
+            env=environment(folder, PATH=os.pathsep.join([str(warm.folder()), os.environ["PATH"]])),
             stdin=DEVNULL,
             stdout=output,
             stderr=output,

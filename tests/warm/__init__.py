@@ -5,7 +5,8 @@ of this kind is a process of its own, with the streams, the folder and the envir
 its imports were made before. There are two: `toolbus`, and `python` with a script, `-c` and code, or `-m`
 and a module.
 
-`process.py` is the process that forks them, by `forking.py`. `standin.py` is the command line of such a
+`process.py` is the process that has made the imports, one for all of pytest's workers; it forks another for
+each of them, and that one forks the programs, by `forking.py`. `standin.py` is the command line of such a
 program, for whoever has to start one by a command; `folder()` has it under the names `toolbus` and `python`,
 for a PATH. In the same way `workers.py` collects the tests once, and forks pytest's workers.
 """
@@ -21,51 +22,121 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from subprocess import CompletedProcess, TimeoutExpired
+from typing import IO
 
-from tests.processes import keeping
+from tests.processes import adopt, keeping
 from tests.warm.standin import ask, received
 
 HERE = Path(__file__).parent
 STAND_IN = f"import sys; sys.path.append({str(HERE)!r}); import standin; standin.main()"
 
 
-@cache
-def folder() -> Path:
-    """A folder with the programs `toolbus` and `python`; starts the process, which ends with this one."""
-    return _serving("tests.warm.process")
+class Forking:
+    """A process that forks programs, on its way. It ends when nobody holds the other end of its input."""
+
+    def __init__(self, place: Path, stdin: IO[bytes], stdout: IO[bytes]) -> None:
+        self._place = place
+        self._stdin = stdin
+        self._stdout = stdout
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._stdin.close()
+        self._stdout.read()  # it is gone
+
+    @cached_property
+    def pid(self) -> int:
+        """Its process, once it listens."""
+        listening, pid = self._stdout.readline().split()
+        assert listening == b"listening"
+        return int(pid)
+
+    @property
+    def programs(self) -> Path:
+        """The folder of its programs, once it listens."""
+        assert self.pid
+        return self._place / "bin"
+
+    @property
+    def address(self) -> str:
+        """Where it listens, once it does."""
+        assert self.pid
+        return _address(self._place)
+
+
+def _new_place() -> Path:
+    """A folder for a process that forks, with its programs; the process removes it when it ends."""
+    place = Path(tempfile.mkdtemp(prefix="warm-"))
+    (place / "bin").mkdir()
+    (place / "homes").mkdir()
+    for program in ("toolbus", "python"):
+        stand_in = shlex.join([sys.executable, "-I", "-S", "-c", STAND_IN, _address(place), program])
+        cold = f'[ "$1" != -I ] || exec {sys.executable} "$@"' if program == "python" else ""
+        file = place / "bin" / program
+        file.write_text(f'#!/bin/sh\n{cold}\nexec {stand_in} "$@"\n')
+        file.chmod(0o755)
+    return place
+
+
+def _address(place: Path) -> str:
+    return str(place / "socket")
+
+
+def _started(module: str, *words: str) -> Forking:
+    place = _new_place()
+    command = [sys.executable, "-m", module, _address(place), *words]
+    with keeping():
+        process = subprocess.Popen(
+            command, cwd=HERE.parents[1], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+    atexit.register(process.wait)
+    assert process.stdin is not None
+    assert process.stdout is not None
+    return Forking(place, process.stdin, process.stdout)
 
 
 def worker(arguments: Sequence[str]) -> str:
     """The `python` of pytest's workers, which are forked once the tests of these arguments are collected."""
-    return str(_serving("tests.warm.workers", *arguments) / "python")
+    return str(_started("tests.warm.workers", *arguments).programs / "python")
 
 
-def _serving(module: str, *words: str) -> Path:
-    """Start a process that forks; returns the folder of its programs."""
-    place = Path(tempfile.mkdtemp(prefix="warm-"))  # the process removes it when it ends
-    bin_folder, address = place / "bin", str(place / "socket")
-    bin_folder.mkdir()
-    (place / "homes").mkdir()
-    for program in ("toolbus", "python"):
-        stand_in = shlex.join([sys.executable, "-I", "-S", "-c", STAND_IN, address, program])
-        cold = f'[ "$1" != -I ] || exec {sys.executable} "$@"' if program == "python" else ""
-        (bin_folder / program).write_text(f'#!/bin/sh\n{cold}\nexec {stand_in} "$@"\n')
-        (bin_folder / program).chmod(0o755)
-    with keeping():
-        # It ends when nobody holds the other end of its input any more.
-        process = subprocess.Popen(
-            [sys.executable, "-m", module, address, *words],
-            cwd=HERE.parents[1],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
-    atexit.register(process.communicate)
-    assert process.stdout is not None
-    assert process.stdout.readline() == b"listening\n"
-    return bin_folder
+@cache
+def prepared() -> Forking:
+    """The process that makes the imports, which begins to."""
+    return _started("tests.warm.process")
+
+
+_shared: list[str] = []
+
+
+def share(address: str) -> None:
+    """Have the programs forked from the imports of a process that another one has prepared."""
+    _shared.append(address)
+
+
+@cache
+def _forked() -> Forking:
+    """A fork of the process that has made the imports, for the programs of this process."""
+    place = _new_place()
+    first = _shared[0] if _shared else prepared().address
+    (its_in, stdin), (stdout, its_out) = os.pipe(), os.pipe()
+    forking = Forking(place, os.fdopen(stdin, "wb"), os.fdopen(stdout, "rb"))
+    words = ["forking", _address(place)]
+    with keeping(), socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(first)
+        ask(connection, words, str(HERE.parents[1]), os.environ, (its_in, its_out, 2))
+        os.close(its_in)
+        os.close(its_out)
+        adopt(forking.pid)
+    return forking
+
+
+def folder() -> Path:
+    """A folder with the programs `toolbus` and `python`; what forks them ends with this process."""
+    return _forked().programs
 
 
 def python() -> str:
@@ -102,7 +173,7 @@ class Running:
     ) -> None:
         self._args = [program, *words]
         self._connection = socket.socket(socket.AF_UNIX)
-        self._connection.connect(str(folder().parent / "socket"))
+        self._connection.connect(_forked().address)
         ask(self._connection, self._args, str(cwd), env, streams, in_terminal=in_terminal)
         self.pid = received(self._connection)
         self.returncode: int | None = None

@@ -56,7 +56,7 @@ def serve(address: str, start: Start) -> None:
     listening = socket.socket(socket.AF_UNIX)
     listening.bind(address)
     listening.listen(100)
-    print("listening", flush=True)
+    print("listening", os.getpid(), flush=True)
     homes = os.path.join(os.path.dirname(address), "homes")
     running: list[Program] = []
     while True:

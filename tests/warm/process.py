@@ -45,7 +45,8 @@ IMPORTED = (
 )
 """What the programs would import, besides all of toolbus."""
 
-WARM_PYTHON = os.path.join(os.path.dirname(sys.argv[1]), "bin", "python")
+warm_python = ""
+"""The program `python` of this process."""
 
 
 def _prepare() -> None:
@@ -94,8 +95,18 @@ def _modules() -> list[str]:
     return [module.name for module in found if not module.name.startswith(left_out)]
 
 
+def _serve(address: str) -> None:
+    global warm_python
+    warm_python = os.path.join(os.path.dirname(address), "bin", "python")
+    serve(address, _start)
+
+
 def _start(words: list[str]) -> None:
     match words:
+        case ["forking", address]:
+            # Not our child, which would be killed at once if whoever asked is: it ends its programs first.
+            if os.fork() == 0:
+                _serve(address)
         case ["python", "-m", module, *more]:
             sys.argv = [module, *more]
             sys.modules.pop(module, None)  # runpy warns of what was imported before
@@ -110,19 +121,19 @@ def _start(words: list[str]) -> None:
         case ["python", first, *more] if first.startswith("-"):
             os.execv(sys.executable, [sys.executable, first, *more])  # a cold one
         case ["python", script, *more]:
-            sys.executable = WARM_PYTHON  # for what the script starts in its turn
+            sys.executable = warm_python  # for what the script starts in its turn
             sys.argv = [script, *more]
             sys.path[0] = os.path.dirname(os.path.abspath(script))
             runpy.run_path(script, run_name="__main__")
         case _:
             from toolbus.cli.entry import main
 
-            if words[1:2] == ["demo"]:
-                sys.executable = WARM_PYTHON  # for its servers
+            if words[1:2] in (["demo"], ["init"]):
+                sys.executable = warm_python  # for their servers
             sys.argv = words
             main()
 
 
 if __name__ == "__main__":
     _prepare()
-    serve(sys.argv[1], _start)
+    _serve(sys.argv[1])

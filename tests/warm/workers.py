@@ -23,7 +23,7 @@ def _collect(arguments: list[str]) -> None:
     os.dup2(told, 1)
     os.close(told)
     os.close(silence)
-    assert not warm.folder.cache_info().currsize, "a module starts a process when it is imported"
+    assert not warm.prepared.cache_info().currsize, "a module starts a process when it is imported"
     if find_spec("hypothesis"):
         from hypothesis.strategies import text
 
