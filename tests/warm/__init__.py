@@ -35,7 +35,7 @@ STAND_IN = f"import sys; sys.path.append({str(HERE)!r}); import standin; standin
 
 
 class Forking:
-    """A process that forks programs, on its way. It ends when nobody holds the other end of its input."""
+    """A process that forks programs; it may still be starting. It ends when its input is closed."""
 
     def __init__(self, place: Path, stdin: IO[bytes], stdout: IO[bytes]) -> None:
         self._place = place
@@ -45,7 +45,7 @@ class Forking:
 
     def _end(self) -> None:
         self._stdin.close()
-        self._stdout.read()  # it is gone
+        self._stdout.read()  # until it is gone
 
     @cached_property
     def pid(self) -> int:
@@ -105,7 +105,7 @@ def worker(arguments: Sequence[str]) -> str:
 
 @cache
 def prepared() -> Forking:
-    """The process that makes the imports, which begins to."""
+    """The process that makes the imports; the first call starts it."""
     return _started("tests.warm.process")
 
 
@@ -113,7 +113,7 @@ _shared: list[str] = []
 
 
 def share(address: str) -> None:
-    """Have the programs forked from the imports of a process that another one has prepared."""
+    """Use the process at this address, which has made the imports, instead of starting one."""
     _shared.append(address)
 
 

@@ -104,7 +104,7 @@ def _serve(address: str) -> None:
 def _start(words: list[str]) -> None:
     match words:
         case ["forking", address]:
-            # Not our child, which would be killed at once if whoever asked is: it ends its programs first.
+            # Not our child: we would kill it together with its worker, and it has to end its programs.
             if os.fork() == 0:
                 _serve(address)
         case ["python", "-m", module, *more]:

@@ -3,6 +3,7 @@
 import asyncio
 import socket
 import threading
+from contextlib import ExitStack
 from types import TracebackType
 from typing import Self
 
@@ -39,7 +40,7 @@ class ThreadedServer:
                 connection.transport.close()
 
     def __enter__(self) -> Self:
-        self._socket = socket.create_server(("127.0.0.1", 0))
+        self._socket = _listening()
         self._port: int = self._socket.getsockname()[1]
         self._thread = threading.Thread(
             target=self._server.run, args=([self._socket],), name="scripted provider", daemon=True
@@ -54,6 +55,25 @@ class ThreadedServer:
         assert self._thread is not None
         self._server.stop()
         self._thread.join(2 * STOPPING)
+
+
+_used: set[int] = set()
+"""The ports of this process so far."""
+
+
+def _listening() -> socket.socket:
+    """A socket at a port that no server of this process had before.
+
+    LangChain keeps one client for each address, with its connections, and one of a test that has ended cannot
+    even be closed.
+    """
+    with ExitStack() as refused:  # they are closed at the end, or the same port would come again
+        while True:
+            found = socket.create_server(("127.0.0.1", 0))
+            if (port := found.getsockname()[1]) not in _used:
+                _used.add(port)
+                return found
+            refused.enter_context(found)
 
 
 class _Server(uvicorn.Server):

@@ -1,6 +1,7 @@
 """The scripted provider is believed by the providers' own packages, on every wire, plain and streamed."""
 
 import os
+import socket
 import threading
 from typing import Any
 
@@ -215,6 +216,21 @@ async def test_turns_that_are_left_can_be_seen() -> None:
 def test_a_turn_of_the_wrong_kind_is_refused_where_it_is_written() -> None:
     with pytest.raises(TypeError, match="ToolCall"):
         Provider([ToolCall("look")])  # pyright: ignore[reportArgumentType]  the mistake itself
+
+
+def test_no_address_is_used_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Or a client that is kept for an address would be used again, in another event loop."""
+    with Provider([]) as provider:
+        used = provider.url
+    create, ports = socket.create_server, [int(used.rpartition(":")[2])]
+
+    def create_server(address: tuple[str, int]) -> socket.socket:
+        return create((address[0], ports.pop() if ports else 0))
+
+    monkeypatch.setattr(socket, "create_server", create_server)
+    with Provider([]) as other:
+        assert ports == []
+        assert other.url != used
 
 
 def test_a_synchronous_client_finds_the_provider_by_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
