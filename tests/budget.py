@@ -47,6 +47,9 @@ class Steps:
     """The longest step of the loop in this thread, in pieces of work."""
 
     def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
         self.longest = 0.0
         self._seconds = 0.0
         self.callback = ""
