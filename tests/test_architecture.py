@@ -87,7 +87,7 @@ FOREIGN: dict[str, set[str]] = {
     **{name: {"adapters"} for name in FRAMEWORKS},
 }
 
-MAX_FILE_LINES = 400
+MAX_FILE_LINES = 600
 MAX_FUNCTION_LINES = 60
 MAX_PARAMETERS = 9
 BANNED_NAMES = {"utils", "helpers", "common", "misc", "manager"}
@@ -370,7 +370,7 @@ BROKEN: list[tuple[Rule, dict[str, str], list[str]]] = [
     (
         long_files,
         {"bus.py": "x = 1\n" * (MAX_FILE_LINES + 1), "sync.py": "x = 1\n" * MAX_FILE_LINES},
-        ["toolbus/bus.py:401: 401 lines; a file has at most 400"],
+        ["toolbus/bus.py:601: 601 lines; a file has at most 600"],
     ),
     (
         long_functions,

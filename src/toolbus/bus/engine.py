@@ -27,6 +27,7 @@ from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation import Guard, Observer, Operation
 from toolbus.core.records import OWN, ToolSpec
 from toolbus.core.text import cleaned
+from toolbus.lock.drift import Held
 from toolbus.policy.asking import Asking
 from toolbus.policy.guard import PolicyGuard
 from toolbus.policy.layers import Layer
@@ -257,7 +258,7 @@ class Engine(ABC):
         down = (alias for alias in self.servers.down if scope.has_server(alias))
         unlisted = (alias for alias in down if not inventories[alias].tools)
         likely = [self.servers[alias] for alias in unlisted if shaping.may_have(alias, name)]
-        await asyncio.gather(*(link.open() for link in likely))
+        await asyncio.gather(*(link.open(by_name=True) for link in likely))
 
     def missing(self, name: str, scope: Scope) -> ToolNotFound | CallRefused | LoginRequired:
         """The error for a tool that is not in a view: unknown, held, denied, or of a server to sign in to."""
@@ -285,14 +286,23 @@ class Engine(ABC):
 
     def _why_held(self, name: str, scope: Scope) -> str | None:
         """Why a tool is held, by the name that it would have in the catalog or `server/tool`."""
-        held = self.lock.held
-        if name in held and scope.has_server(held[name].server):
+        held = self.held(scope)
+        if name in held:
             return held[name].reason
         for spec in self.catalog.shaping.tools(self.lock.unreviewed) if held else ():
-            is_named = name in (spec.name, str(spec.origin)) and scope.has_server(spec.origin.server)
+            is_named = name in (spec.name, str(spec.origin)) and scope.reaches(spec)
             if is_named and (one := self.lock.held_as(spec)) is not None:
                 return one.reason
         return None
+
+    def held(self, scope: Scope) -> dict[str, Held]:
+        """What is held of the servers and tools of a view, by `server/tool`."""
+        held = {key: one for key, one in self.lock.held.items() if scope.has_server(one.server)}
+        if not held or not scope.has_patterns:
+            return held
+        tools = self.catalog.shaping.tools(self.lock.unreviewed)
+        reached = {str(spec.origin) for spec in tools if scope.reaches(spec)}
+        return {key: one for key, one in held.items() if one.kind != "tool" or key in reached}
 
 
 def reason_of(error: ToolNotFound | CallRefused | LoginRequired) -> Reason:

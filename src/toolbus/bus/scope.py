@@ -40,7 +40,12 @@ class Scope:
     @property
     def is_whole(self) -> bool:
         """Whether it shows everything."""
-        return self.servers is None and not self.patterns and not self.excluded and not self.policies
+        return self.servers is None and not self.has_patterns and not self.policies
+
+    @property
+    def has_patterns(self) -> bool:
+        """Whether it names tools, and not only servers."""
+        return bool(self.patterns or self.excluded)
 
     def narrowed(
         self,
@@ -107,7 +112,9 @@ class Scope:
         """The catalog of its tools."""
         if self.is_whole:
             return whole
-        key = self.servers, self.patterns, tuple((layer.prefix, layer.content) for layer in self.policies)
+        # The whole record but for what is named here, so that no field can be forgotten: a field more than
+        # needed costs another part, one less would show the tools of another view.
+        key = replace(self, caller=PROGRAM, expose=None, always=None)
         return whole.part(key, lambda: self._part(whole))
 
     def _part(self, whole: Catalog) -> Catalog:

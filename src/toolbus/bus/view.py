@@ -323,7 +323,7 @@ class View(Searching, SkillAccess):
     @property
     def held(self) -> dict[str, Held]:
         """What differs from the lockfile and is left out until it is approved, by `server/tool`."""
-        return {key: one for key, one in self._engine.lock.held.items() if self._scope.has_server(one.server)}
+        return self._engine.held(self._scope)
 
     @property
     def running(self) -> bool:

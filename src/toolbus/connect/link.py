@@ -56,6 +56,8 @@ T = TypeVar("T")
 logger = logging.getLogger("toolbus")
 ON_DEMAND_EVERY = 1.0
 """Seconds between attempts on demand; also limits how often a process is started."""
+SPAWN_BY_NAME_EVERY = 10.0
+"""Seconds between starts of a failed program because of unknown names."""
 CLOSE_MARGIN = 1.0
 """Seconds beyond `timeouts.close`, for what is killed then."""
 MAX_REPEATS = 3
@@ -140,9 +142,15 @@ class Link:
         """The last lines that the server's processes wrote to stderr, without secrets."""
         return self._hints.stderr
 
-    async def open(self) -> None:
-        """Connect, or retry; returns when the outcome is known (see `state`). Never raises."""
-        if self._live_session is not None or self._failed_recently:
+    async def open(self, *, by_name: bool = False) -> None:
+        """Connect, or retry; returns when the outcome is known (see `state`). Never raises.
+
+        With `by_name`, for a tool that it may have, a failed program is not started for every call: anyone
+        can call a name that does not exist.
+        """
+        every = SPAWN_BY_NAME_EVERY if by_name and self.config.transport == "stdio" else 0.0
+        is_recent = self._state == "failed" and time.monotonic() - self._last_attempt < every
+        if self._live_session is not None or self._failed_recently or is_recent:
             return
         await self._wait_for_attempt(self._demand())
 

@@ -40,17 +40,16 @@ class Uris:
         resources: Iterable[Located],
         templates: Iterable[Located],
         servers: Sequence[str],
-        everywhere: Iterable[Located] = (),
         together: Iterable[Sequence[str]] = (),
     ) -> None:
-        """`servers` in the order of the config; a URI that is also `everywhere` else is not unique.
+        """`servers` in the order of the config.
 
         URIs that belong `together`, those of a skill, keep their relation: if one is not unique, none is.
         """
         resources, templates = list(resources), list(templates)
         self._servers = servers
         owners: defaultdict[str, set[str]] = defaultdict(set)
-        for one in (*resources, *templates, *everywhere):
+        for one in (*resources, *templates):
             owners[one.uri].add(one.server)
         self._shared = {uri for uri, who in owners.items() if len(who) > 1}
         for group in together:

@@ -76,21 +76,14 @@ class Snapshot:
     def uris(self) -> Uris:
         """The URIs of the resources, and of the files of skills."""
 
-        def all_of(view: View) -> tuple[list[Located], list[Located]]:
-            return (
-                [
-                    *(Located(one.server, one.uri) for one in view.resources()),
-                    *(Located(one.server, uri) for one in view.skills() for uri in _files(one)),
-                ],
-                [Located(one.server, one.uri_template) for one in view.templates()],
-            )
-
-        resources, templates = all_of(self._view)
-        # A name must not depend on what a view hides.
-        other_resources, other_templates = all_of(self._bus)
-        servers = list(self._view.config.servers)
-        together = map(_files, self._bus.skills())
-        return Uris(resources, templates, servers, [*other_resources, *other_templates], together)
+        view = self._view
+        resources = [
+            *(Located(one.server, one.uri) for one in view.resources()),
+            *(Located(one.server, uri) for one in view.skills() for uri in _files(one)),
+        ]
+        templates = [Located(one.server, one.uri_template) for one in view.templates()]
+        # Only of this view: a URI that is qualified because of another server would tell of that server.
+        return Uris(resources, templates, list(view.config.servers), map(_files, view.skills()))
 
     @cached_property
     def eras(self) -> dict[str, Era | None]:

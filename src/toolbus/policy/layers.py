@@ -6,6 +6,7 @@ All of them decide, and the strictest decision counts.
 from collections import OrderedDict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from toolbus.config.policy import Action, PolicyRule
 from toolbus.core.canonical import digest_of
@@ -21,7 +22,10 @@ _MOST_USERS = 10_000
 
 
 class Layer:
-    """A policy, with the rates of its rules."""
+    """A policy, with the rates of its rules.
+
+    Layers with the same rules are equal: they decide alike, though each one counts its own calls.
+    """
 
     def __init__(self, rules: Sequence[PolicyRule], prefix: str = "") -> None:
         """`prefix` tells its rules from those of the bus: `view.policy[2]`."""
@@ -32,11 +36,19 @@ class Layer:
         self._limited = {n for n, rule in enumerate(rules) if rule.per_minute or rule.per_run}
         self._digests: dict[int, str] = {}
 
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Layer):
+            return NotImplemented
+        return (self.prefix, self.policy.rules) == (other.prefix, other.policy.rules)
+
+    def __hash__(self) -> int:
+        return hash((self.prefix, self.content))
+
     def label(self, verdict: Verdict) -> str | None:
         """The rule that decided, such as `policy[2]`."""
         return None if verdict.rule is None else f"{self.prefix}{verdict.label}"
 
-    @property
+    @cached_property
     def content(self) -> str:
         """The digest of all its rules."""
         return digest_of([rule_digest(rule) for rule in self.policy.rules])
