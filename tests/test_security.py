@@ -1,7 +1,9 @@
-"""SECURITY.md: every defense names tests that exist, and every file of attacks is named."""
+"""SECURITY.md: every defense names tests that exist, and `make hostile` runs every one of them."""
 
 import re
 from pathlib import Path
+
+from tests.hostile.table import docstrings, promises
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
@@ -20,3 +22,11 @@ def test_every_defense_names_tests_that_exist() -> None:
 def test_every_file_of_attacks_is_named() -> None:
     files = (file.name for file in (ROOT / "tests" / "hostile").glob("test_*.py"))
     assert [name for name in sorted(files) if name != "test_promises.py" and name not in PAGE] == []
+
+
+def test_make_hostile_runs_every_attack_of_the_page_with_its_promise() -> None:
+    run = promises()
+    assert set(run) == set(re.findall(r"tests/[\w/]+\.py", PAGE))
+    assert [file for file, promise in run.items() if not promise] == []
+    assert [file for file in run if not any(name.startswith("test_") for name in docstrings(file))] == []
+    assert "\n\tpython -m tests.hostile.table" in (ROOT / "Makefile").read_text(encoding="utf-8")

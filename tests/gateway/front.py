@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -228,13 +228,15 @@ async def front(
     certificate: Path | None = None,
     serve: Serve | None = None,
     replicas: Replicas | None = None,
+    trusted_proxies: Iterable[str] = (),
 ) -> AsyncGenerator[Front]:
     """A gateway over HTTP, on a free port of this machine; over HTTPS with a certificate."""
     gates = Gates()
     config = config or {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     async with gateway_over(config, settings, serve=serve, replicas=replicas) as gateway:
         app = App(gateway, access, limits)
-        server, sock = HttpServer(app), listening_socket("127.0.0.1", 0)
+        server = HttpServer(app, trusted_proxies=trusted_proxies)
+        sock = listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]
         await server.start(sock, tls_context(str(certificate)) if certificate else None)
         scheme = "https" if certificate else "http"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.patience import until
-from toolbus.gateway.http.accepting import SharedAccepting
+from toolbus.gateway.http.accepting import Acceptor
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.protocol import Hub
 from toolbus.gateway.http.request import HttpRequest
@@ -39,14 +39,14 @@ class Gateway:
     def spread(self) -> list[int]:
         return [len(hub.connections) for hub in self.hubs]
 
-    def start(self) -> SharedAccepting:
+    def start(self) -> Acceptor:
         """One more worker."""
         hub, number = Hub(_unused, Limits(), Refusals(Metrics())), len(self.hubs)
         self.hubs.append(hub)
         workers = Workers(
             gateway="g", number=number, count=3, connections=self.counts, all_started=lambda: True
         )
-        started = SharedAccepting(self.socket.dup(), None, hub, workers)
+        started = Acceptor(self.socket.dup(), None, hub, workers)
         self.stack.callback(started.close)
         return started
 

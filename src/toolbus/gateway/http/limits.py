@@ -32,8 +32,12 @@ class Limits:
     """Between two requests on a connection, which is then closed."""
     unread_seconds: float = 30.0
     """How long a client may leave unread what was sent to it; the connection is then closed."""
+    handshake_seconds: float = 10.0
+    """From an accepted connection to the end of its TLS handshake; it is then closed."""
+    handshakes: int = 512
+    """TLS handshakes under way; one address has at most as many as are left."""
     connections: int = 4096
-    """Open connections (503)."""
+    """Connections, from the moment they are accepted (503; over TLS, closed without a handshake)."""
     connections_per_address: int = 2048
     """Open connections of one address; a trusted proxy may have all of them (503)."""
     requests: int = 2048

@@ -11,8 +11,8 @@ from collections import Counter, deque
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
 from http import HTTPStatus
-from ipaddress import ip_address, ip_network
-from typing import Any, NoReturn, cast
+from ipaddress import IPv4Network, IPv6Network, ip_address
+from typing import Any, NamedTuple, NoReturn, cast
 
 import httptools
 
@@ -26,6 +26,9 @@ _LINGER = 2.0
 """Seconds in which a refused client may go on sending, so that it gets to read the refusal."""
 _MOST_UNREAD = 64 * 1024
 """Bytes of a body that are kept before somebody takes it."""
+_MOST_WAITING = 16
+"""Requests of one connection that wait for the one before them; no known client of MCP sends any."""
+_FRAMING = (b"content-length", b"transfer-encoding")
 
 
 @dataclass(slots=True, eq=False)
@@ -36,13 +39,12 @@ class Hub:
     """Answers a request."""
     limits: Limits
     refusals: Refusals
-    trusted_proxies: tuple[str, ...] = ()
-    """Addresses and networks."""
+    trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
     connections: "set[Connection]" = field(default_factory=lambda: set[Connection]())
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """Those that answer requests."""
     addresses: Counter[str] = field(default_factory=Counter[str])
-    """Open connections by address."""
+    """Connections by address, from the moment they are accepted."""
     date_line: bytes = b""
     """The header with the date."""
     on_change: Callable[[], None] | None = None
@@ -51,14 +53,21 @@ class Hub:
     """Whether no connection may begin any more."""
 
 
-class _Refused(Exception):
-    """Ends the parsing of a request that exceeds a limit."""
+class _Refused(NamedTuple):
+    """Why a request is refused."""
 
-    def __init__(self, status: int, kind: str, reason: str) -> None:
-        self.status = status
-        self.kind = kind
-        self.reason = reason
-        super().__init__(reason)
+    status: int
+    kind: str
+    reason: str
+
+
+class _Stop(Exception):
+    """Ends the parsing of a request that is refused."""
+
+
+_TOO_LONG = _Refused(431, "head", "its headers are too long (serve.max_header)")
+_TOO_MANY = _Refused(431, "head", "it has too many headers")
+_TOO_LARGE = _Refused(413, "body", "its body is too long (serve.max_body)")
 
 
 class Connection(asyncio.Protocol):
@@ -66,15 +75,18 @@ class Connection(asyncio.Protocol):
 
     _transport: asyncio.Transport
 
-    def __init__(self, hub: Hub) -> None:
+    def __init__(self, hub: Hub, address: str = "") -> None:
+        """It counts from here on, opened or not; `address` is empty for a Unix socket."""
         self._hub = hub
         self._limits = hub.limits
+        self.address = address
+        hub.connections.add(self)
+        hub.addresses[address] += 1
+        self.is_made = False
+        """Whether it was opened: accepted, and encrypted if need be."""
         self._loop = asyncio.get_running_loop()
         self._now = self._loop.time
-        self._parser = httptools.HttpRequestParser(self)
-        # Data after a request that ends the connection is ignored, and does not cost it its response.
-        self._parser.set_dangerous_leniencies(lenient_data_after_close=True)
-        self.address = ""
+        self._parser = self._new_parser()
         self.scheme = "http"
         self._served: HttpRequest | None = None
         """The request that is being answered, or was last."""
@@ -86,14 +98,21 @@ class Connection(asyncio.Protocol):
         """The last request whose head was read."""
         self._refusal: _Refused | None = None
         self._is_refused = False
+        """Whether nothing more of the client is read as a request."""
         self._url = b""
         self._headers: RawHeaders = []
         self._expects_continue = False
         self._in_head = True
+        self._is_head_known = False
+        """Whether the parser reads a head again that was read before."""
         self._head_bytes = 0
+        """Bytes that are no body: of the head, and then of trailers and between chunks."""
+        self._trailers = 0
         self._body_bytes = 0
         self._fed = 0
         """The bytes that are being read."""
+        self._has_advanced = False
+        """Whether they ended a head, or have some of a body, or ended that."""
         self._deadline: float | None = None
         self._phase = "head"
         self._unread_since: float | None = None
@@ -103,25 +122,29 @@ class Connection(asyncio.Protocol):
     # The connection
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast("asyncio.Transport", transport)
-        peer = cast("tuple[str, int] | str", transport.get_extra_info("peername"))
-        self.address = peer[0] if isinstance(peer, tuple) else ""  # a Unix socket has none
+        self._transport, self.is_made = cast("asyncio.Transport", transport), True
         self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
-        hub, limits = self._hub, self._limits
-        hub.connections.add(self)
-        hub.addresses[self.address] += 1
-        self._expect("head", limits.head_seconds)
-        if hub.is_closed:  # it was accepted just before
+        self._expect("head", self._limits.head_seconds)
+        if self._hub.is_closed:  # it was accepted just before
             self.abort()
-        elif len(hub.connections) > limits.connections:
-            self._refuse(_Refused(503, "connections", "too many connections"))
-        elif hub.addresses[self.address] > limits.connections_per_address and not self._is_proxy():
-            self._refuse(_Refused(503, "connections", "too many connections of one address"))
+        elif (reason := self.surplus()) is not None:
+            self._refuse(_Refused(503, "connections", reason))
+
+    def surplus(self) -> str | None:
+        """Why it is one connection too many; None if it is not."""
+        hub, limits = self._hub, self._limits
+        if len(hub.connections) > limits.connections:
+            return "too many connections"
+        if hub.addresses[self.address] > limits.connections_per_address and not self._is_proxy():
+            return "too many connections of one address"
+        return None
 
     def _is_proxy(self) -> bool:
-        return any(ip_address(self.address) in ip_network(one) for one in self._hub.trusted_proxies)
+        proxies = self._hub.trusted_proxies
+        return bool(proxies and self.address) and any(ip_address(self.address) in one for one in proxies)
 
-    def connection_lost(self, exc: Exception | None) -> None:
+    def forget(self) -> None:
+        """It has ended, or could not be opened."""
         self._hub.connections.discard(self)
         addresses = self._hub.addresses
         addresses[self.address] -= 1
@@ -129,6 +152,10 @@ class Connection(asyncio.Protocol):
             del addresses[self.address]
         if self._hub.on_change is not None:
             self._hub.on_change()
+        del self._parser  # holds this object, which would be kept until the garbage collector runs
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.forget()
         self._deadline = self._unread_since = None
         self._waiting.clear()
         self._writable.set()
@@ -137,15 +164,17 @@ class Connection(asyncio.Protocol):
             served.abandon()
         if self._task is not None:
             self._task.cancel()
-        del self._parser  # which holds this object
+        self._served = self._coming = self._task = None  # the requests hold this object, too
 
     def abort(self) -> None:
         """Close the connection without sending what waits to be sent."""
-        self._transport.abort()
+        if self.is_made:
+            self._transport.abort()
 
     def close(self) -> None:
         """Close the connection after what was sent; the request that is served is cancelled."""
-        self._transport.close()
+        if self.is_made:
+            self._transport.close()
 
     # Flow
 
@@ -210,53 +239,90 @@ class Connection(asyncio.Protocol):
 
     # The request
 
+    def _new_parser(self) -> httptools.HttpRequestParser:
+        parser = httptools.HttpRequestParser(self)
+        # Data after a request that ends the connection is ignored, and does not cost it its response.
+        parser.set_dangerous_leniencies(lenient_data_after_close=True)
+        return parser
+
     def data_received(self, data: bytes) -> None:
         if self._is_refused:
-            return
-        self._fed = len(data)
+            return None
+        self._fed, self._has_advanced = len(data), False
         try:
-            self._parser.feed_data(data)
-        except httptools.HttpParserUpgrade:
-            if self._coming is not None:
-                self._coming.keeps_alive = False
+            self._feed(data)
         except httptools.HttpParserError as error:
             if self._refusal is None and isinstance(error, httptools.HttpParserCallbackError):
                 logger.error("could not read a request", exc_info=error)  # a bug of ours
-            self._refuse(self._refusal or _Refused(400, "malformed", "it is not HTTP"))
-        else:
-            if self._in_head:
-                # An unfinished header is not reported by the parser, so the bytes are counted.
-                self._head_bytes += len(data)
-                if self._head_bytes > self._limits.head_bytes:
-                    self._refuse(_Refused(431, "head", "its headers are too long (serve.max_header)"))
+            return self._refuse(self._refusal or _Refused(400, "malformed", "it is not HTTP"))
+        if not self._has_advanced:
+            # Unfinished headers, trailers and chunk extensions are not reported by the parser.
+            self._head_bytes += len(data)
+            if self._head_bytes > self._limits.head_bytes:
+                self._refuse(_TOO_LONG)
+        return None
+
+    def _feed(self, data: bytes) -> None:
+        while True:
+            try:
+                return self._parser.feed_data(data)
+            except httptools.HttpParserUpgrade as upgrade:
+                # No upgrade is offered, so the request is an ordinary one; but the parser took its body for
+                # another protocol. Another one reads on, from a head that does not ask for an upgrade.
+                self._parser, self._is_head_known = self._new_parser(), True
+                framing = b"".join(b"%s: %s\r\n" % one for one in self._headers if one[0] in _FRAMING)
+                self._parser.feed_data(b"POST / HTTP/1.1\r\n%s\r\n" % framing)
+                data = data[upgrade.args[0] :]
 
     def on_message_begin(self) -> None:
+        if self._is_head_known:
+            return
         self._url = b""
         self._headers = []
         self._expects_continue = False
         self._in_head = True
-        self._head_bytes = self._body_bytes = 0
+        self._head_bytes = self._body_bytes = self._trailers = 0
         self._expect("head", self._limits.head_seconds)
 
     def on_url(self, url: bytes) -> None:
-        self._url += url
+        if not self._is_head_known:
+            self._url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._is_head_known:
+            return None
+        if not self._in_head:
+            return self._count_trailer(len(name) + len(value))
         name = name.lower()
         value = value.strip(b" \t")  # the parser leaves what follows a value
         self._headers.append((name, value))
         if name == b"expect":
             self._expects_continue = value.lower() == b"100-continue"
         elif name == b"content-length" and int(value) > self._limits.body_bytes:
-            self._fail(413, "body", "its body is too long (serve.max_body)")
+            self._fail(_TOO_LARGE)
+        return None
+
+    def _count_trailer(self, size: int) -> None:
+        """Nothing that we serve has trailers, so they are read over."""
+        self._has_advanced = True
+        self._trailers += 1
+        self._head_bytes += size
+        if self._trailers > self._limits.headers:
+            self._fail(_TOO_MANY)
+        if self._head_bytes > self._limits.head_bytes:
+            self._fail(_TOO_LONG)
 
     def on_headers_complete(self) -> None:
+        if self._is_head_known:
+            self._is_head_known = False
+            return
         headers, limits, parser = self._headers, self._limits, self._parser
         if len(headers) > limits.headers:
-            self._fail(431, "head", "it has too many headers")
+            self._fail(_TOO_MANY)
         if self._head_bytes + self._fed > limits.head_bytes:  # with what may already be of the body
             self._check_head()
-        self._in_head = False
+        self._in_head, self._has_advanced = False, True
+        self._head_bytes = 0
         self._expect("body", limits.body_seconds)
         version = parser.get_http_version()
         request = HttpRequest(self, parser.get_method().decode("ascii"), self._path(), headers, version)
@@ -267,20 +333,22 @@ class Connection(asyncio.Protocol):
         self._coming = request
         if self._served is None or self._served.has_ended:
             self._start(request)
-        else:
+        elif len(self._waiting) < _MOST_WAITING:
             self.pause_reading()
             self._waiting.append(request)
+        else:
+            self._fail(_Refused(429, "pipelined", "it sends requests without waiting for responses"))
 
     def _check_head(self) -> None:
         size = sum((len(name) + len(value) for name, value in self._headers), len(self._url))
         if size > self._limits.head_bytes:
-            self._fail(431, "head", "its headers are too long (serve.max_header)")
+            self._fail(_TOO_LONG)
 
     def _path(self) -> str:
         try:
             path = httptools.parse_url(self._url).path.decode("ascii")
         except (httptools.HttpParserError, AttributeError, UnicodeDecodeError):
-            self._fail(400, "malformed", "its path cannot be read")
+            self._fail(_Refused(400, "malformed", "its path cannot be read"))
         return urllib.parse.unquote(path) if "%" in path else path
 
     def _start(self, request: HttpRequest) -> None:
@@ -291,9 +359,10 @@ class Connection(asyncio.Protocol):
         task.add_done_callback(tasks.discard)
 
     def on_body(self, body: bytes) -> None:
+        self._has_advanced, self._head_bytes = True, 0
         self._body_bytes += len(body)
         if self._body_bytes > self._limits.body_bytes:
-            self._fail(413, "body", "its body is too long (serve.max_body)")
+            self._fail(_TOO_LARGE)
         coming = self._coming
         if coming is not None and not coming.has_ended:
             coming.add_body(body)
@@ -301,6 +370,9 @@ class Connection(asyncio.Protocol):
                 self.pause_reading()
 
     def on_message_complete(self) -> None:
+        self._has_advanced = True
+        if self._parser.should_upgrade():
+            return  # `_feed` reads on
         coming = self._coming
         assert coming is not None, "its head was read"
         if coming.has_ended:
@@ -311,28 +383,29 @@ class Connection(asyncio.Protocol):
 
     def response_ended(self, request: HttpRequest) -> None:
         """The response to a request was written: go on with the next one."""
-        if not request.keeps_alive:
-            self._transport.close()
         if self._transport.is_closing():
-            return
+            return None
+        if not request.keeps_alive:
+            return self._end(lingering=not request.is_whole)
         self.resume_reading()
         if self._waiting:
             self._start(self._waiting.popleft())
         elif self._phase == "response":  # else its body is still coming
             self._expect("idle", self._limits.idle_seconds)
+        return None
 
     # Refusals
 
-    def _fail(self, status: int, kind: str, reason: str) -> NoReturn:
-        self._refusal = _Refused(status, kind, reason)
-        raise self._refusal
+    def _fail(self, refusal: _Refused) -> NoReturn:
+        self._refusal = refusal
+        raise _Stop
 
     def _refuse(self, refusal: _Refused) -> None:
-        """Send the refusal and close the connection; the client may go on sending for a moment."""
+        """Send the refusal and close the connection."""
         self._hub.refusals.note(refusal.kind, self.address, refusal.reason)
-        self._is_refused = True
         transport = self._transport
         if transport.is_closing():
+            self._is_refused = True
             return
         served = self._served
         if served is None or served.has_ended or not served.has_started:
@@ -341,10 +414,16 @@ class Connection(asyncio.Protocol):
             transport.write(f"{head}content-length: {len(phrase)}\r\n\r\n{phrase}".encode())
         if served is not None and not served.has_ended:
             served.abandon()
-        if not transport.can_write_eof():
-            transport.close()
+        self._end(lingering=True)
+
+    def _end(self, *, lingering: bool) -> None:
+        """Read no more requests, and close; a client that is still sending gets to read the response."""
+        self._is_refused = True
+        self._waiting.clear()
+        if not lingering or not self._transport.can_write_eof():
+            self._transport.close()
             return
-        # Closed at once, with bytes of the client unread, the refusal itself would be lost.
-        transport.write_eof()
+        # Closed at once, with bytes of the client unread, the response itself would be lost.
+        self._transport.write_eof()
         self.resume_reading()
         self._deadline = self._now() + _LINGER

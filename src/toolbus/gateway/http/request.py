@@ -167,6 +167,11 @@ class HttpRequest:
     # For the connection
 
     @property
+    def is_whole(self) -> bool:
+        """Whether all of its body has come."""
+        return self._is_whole
+
+    @property
     def is_read(self) -> bool:
         """Whether somebody takes its body."""
         return self._waiter is not None
@@ -251,6 +256,10 @@ class HttpRequest:
             connection.response_ended(self)
 
     def _head(self, status: int, headers: Headers) -> bytes:
+        if self.expects_continue and not self._is_whole:
+            # A client that is refused before it was told to go on may send its body, or may leave it out:
+            # what comes next could be either.
+            self.keeps_alive = False
         lines = [_STATUS_LINES[status], self.connection.date_line]
         has_length = False
         for name, value in headers:

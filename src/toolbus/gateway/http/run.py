@@ -10,15 +10,16 @@ import threading
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from email.utils import formatdate
+from ipaddress import ip_network
 from typing import Protocol
 
 from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.http.accepting import SharedAccepting
+from toolbus.gateway.http.accepting import Acceptor
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits, Refusals
-from toolbus.gateway.http.protocol import Connection, Hub
+from toolbus.gateway.http.protocol import Hub
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.workers import Workers
 
@@ -105,8 +106,9 @@ class HttpServer:
 
     def __init__(self, app: Application, *, trusted_proxies: Iterable[str] = ()) -> None:
         self._app = app
-        self._hub = Hub(app.serve, app.limits, app.refusals, tuple(trusted_proxies))
-        self._server: asyncio.Server | SharedAccepting | None = None
+        proxies = tuple(ip_network(one, strict=False) for one in trusted_proxies)
+        self._hub = Hub(app.serve, app.limits, app.refusals, proxies)
+        self._acceptor: Acceptor | None = None
         self._ticking: asyncio.Task[None] | None = None
         app.connections = lambda: len(self._hub.connections)
 
@@ -115,19 +117,14 @@ class HttpServer:
     ) -> None:
         """Accept connections; `workers` share the socket with this process."""
         self._set_date()
-        if workers is None:
-            self._server = await asyncio.get_running_loop().create_server(
-                lambda: Connection(self._hub), sock=sock, ssl=tls, backlog=_BACKLOG
-            )
-        else:
-            sock.listen(_BACKLOG)
-            self._server = SharedAccepting(sock, tls, self._hub, workers)
+        sock.listen(_BACKLOG)
+        self._acceptor = Acceptor(sock, tls, self._hub, workers)
         self._ticking = asyncio.create_task(self._tick())
 
     async def drain(self, seconds: float) -> None:
         """Stop accepting connections and requests; wait for those in flight, at most that long."""
-        assert self._server is not None, "the server has not been started"
-        await self._stop_accepting()
+        assert self._acceptor is not None, "the server has not been started"
+        self._acceptor.close()
         self._app.drain()
         try:
             async with asyncio.timeout(seconds):
@@ -140,7 +137,9 @@ class HttpServer:
     async def close(self) -> None:
         """Close all connections; what is still running is cancelled."""
         self._hub.is_closed = True
-        await self._stop_accepting()
+        if self._acceptor is not None:
+            self._acceptor.close()
+            await self._acceptor.abandon()
         if self._ticking is not None:
             self._ticking.cancel()
         connections, tasks = self._hub.connections, self._hub.tasks
@@ -152,16 +151,8 @@ class HttpServer:
             connection.abort()
         for task in tuple(tasks):
             task.cancel()
-        await _turns()  # lets the loop close the sockets
-
-    async def _stop_accepting(self) -> None:
-        if isinstance(self._server, asyncio.Server):
-            # What it has accepted, but not connected yet, asyncio would lose when the server is closed.
-            for listening in self._server.sockets:
-                asyncio.get_running_loop().remove_reader(listening.fileno())
-            await _turns()
-        if self._server is not None:
-            self._server.close()
+        for _ in range(8):  # lets the loop close the sockets
+            await asyncio.sleep(0)
 
     async def _tick(self) -> None:
         loop = asyncio.get_running_loop()
@@ -175,12 +166,6 @@ class HttpServer:
 
     def _set_date(self) -> None:
         self._hub.date_line = f"date: {formatdate(usegmt=True)}\r\n".encode()
-
-
-async def _turns() -> None:
-    """Let the loop do what it has begun."""
-    for _ in range(8):
-        await asyncio.sleep(0)
 
 
 async def serve_http(
