@@ -9,6 +9,8 @@ const INSTALLED = ['/usr/bin/chromium-headless-shell', '/usr/bin/chromium'];
 export async function program(modules) {
   if (process.arch === 'x64') {
     process.env.AWS_EXECUTION_ENV = 'AWS_Lambda_nodejs22.x';
+    // Its own fonts count only in /tmp/fonts; without any, elements with text are empty for playwright.
+    if (existsSync('/etc/fonts/fonts.conf')) process.env.FONTCONFIG_PATH ??= '/etc/fonts';
     const { default: chromium } = await import(`${modules}/@sparticuz/chromium/build/index.js`);
     return chromium.executablePath();
   }
