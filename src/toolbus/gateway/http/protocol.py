@@ -65,7 +65,10 @@ class _Stop(Exception):
     """Ends the parsing of a request that is refused."""
 
 
-_TOO_LONG = _Refused(431, "head", "its headers are too long (serve.max_header)")
+# Any page of a host, on any port, can give a browser too many cookies for it.
+_TOO_LONG = _Refused(
+    431, "head", "its headers are too long (serve.max_header); in a browser, delete the cookies of this host"
+)
 _TOO_MANY = _Refused(431, "head", "it has too many headers")
 _TOO_LARGE = _Refused(413, "body", "its body is too long (serve.max_body)")
 
@@ -411,7 +414,8 @@ class Connection(asyncio.Protocol):
         if served is None or served.has_ended or not served.has_started:
             phrase = HTTPStatus(refusal.status).phrase
             head = f"HTTP/1.1 {refusal.status} {phrase}\r\nconnection: close\r\ncontent-type: text/plain\r\n"
-            transport.write(f"{head}content-length: {len(phrase)}\r\n\r\n{phrase}".encode())
+            body = f"{phrase}: {refusal.reason}"
+            transport.write(f"{head}content-length: {len(body)}\r\n\r\n{body}".encode())
         if served is not None and not served.has_ended:
             served.abandon()
         self._end(lingering=True)
