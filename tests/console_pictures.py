@@ -102,19 +102,19 @@ async def _take(browser: Chromium, opened: Opened) -> None:
         await tab.run("document.activeElement.blur()")
         await _save(tab, "servers")
         await tab.do("setViewportSize", {"width": 1160, "height": 780})
-        await tab.goto(f"{opened.url}/calls")
+        await tab.goto(f"{tab.home}/calls")
         await tab.see("#calls-ended")
         await _save(tab, "calls")
     async with browser.tab(viewport={"width": 1160, "height": 700}, colorScheme="dark") as tab:
         await tab.enter(opened)
-        await tab.goto(f"{opened.url}/tool?name=pictures_plot")
+        await tab.goto(f"{tab.home}/tool?name=pictures_plot")
         await tab.fill(f"#call-{anchor('field', 'values')}", "[3, 5, 4, 8, 13, 9, 16]")
         await tab.click("button:text-is('Call')")
         await tab.see("#trial img")
         await _save(tab, "tool")
     async with browser.tab(viewport={"width": 380, "height": 570}) as tab:
         await tab.enter(opened)
-        await tab.goto(f"{opened.url}/held")
+        await tab.goto(f"{tab.home}/held")
         await tab.see("article")
         await _save(tab, "held")
 

@@ -2,22 +2,23 @@
 
 import http.client
 import re
+from http.client import HTTPMessage
 from pathlib import Path
-from urllib.parse import urlsplit
+from urllib.parse import urljoin, urlsplit
 
 from tests.background.holding import background, status
 from tests.cli.running import toolbus
 from tests.patience import PATIENCE
 
 
-def _get(url: str, cookie: str = "") -> tuple[int, str, str]:
-    """The status, the cookie and the text of a page."""
+def _get(url: str, cookie: str = "") -> tuple[int, HTTPMessage, str]:
+    """The status, the headers and the text of a page."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=PATIENCE)
     try:
         connection.request("GET", f"{parts.path}?{parts.query}", headers={"cookie": cookie})
         with connection.getresponse() as response:
-            return response.status, response.headers.get("set-cookie", ""), response.read().decode()
+            return response.status, response.headers, response.read().decode()
     finally:
         connection.close()
 
@@ -32,9 +33,10 @@ def test_it_shows_the_servers_of_the_bus_and_ends_with_it(folder: Path) -> None:
     try:
         url = status(folder)["console"]
         found = toolbus("console", "--print", folder=folder)
-        entered, cookie, _ = _get(found.stdout.strip())
-        shown = _get(f"{url}/servers", cookie.partition(";")[0])
-        refused = _get(f"{url}/servers")
+        entered, headers, _ = _get(found.stdout.strip())
+        page, cookie = urljoin(url, headers["location"]), headers["set-cookie"].partition(";")[0]
+        shown, without = _get(page, cookie), _get(page)
+        elsewhere = _get(f"{url}/servers", cookie)
         written = toolbus("status", folder=folder)
         [file] = _announcements(folder)
         mode = file.stat().st_mode & 0o777
@@ -42,7 +44,7 @@ def test_it_shows_the_servers_of_the_bus_and_ends_with_it(folder: Path) -> None:
         toolbus("down", folder=folder)
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/console", url)
     assert found.stdout.startswith(f"{url}?token="), found.stderr
-    assert (entered, shown[0], refused[0], mode) == (303, 200, 401, 0o600)
+    assert (entered, shown[0], without[0], elsewhere[0], mode) == (303, 200, 401, 401, 0o600)
     assert "1 of 1 server ready, 16 tools in the catalog" in shown[2]
     assert f"  console  {url}\n" in written.stdout
     assert "token" not in written.stdout

@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx2
 import pytest
@@ -269,11 +270,14 @@ async def test_the_console_is_reached_through_every_worker(tmp_path: Path) -> No
                 entered = await http.get(entry.stdout.decode().strip())
             assert entered.status_code == 303, entered.text
             cookie = {"cookie": entered.headers["set-cookie"].partition(";")[0]}
+            url = urljoin(served.url, entered.headers["location"])
             for _ in range(4):
                 async with httpx2.AsyncClient(timeout=PATIENCE) as http:
-                    page = await http.get(served.url.replace("/mcp", "/console/servers"), headers=cookie)
-                    head = await http.head(served.url.replace("/mcp", "/console/servers"), headers=cookie)
+                    page = await http.get(url, headers=cookie)
+                    head = await http.head(url, headers=cookie)
+                    alone = await http.get(url), await http.get(urljoin(url, "../servers"), headers=cookie)
                 assert page.status_code == head.status_code == 200
+                assert [one.status_code for one in alone] == [401, 401]
                 assert "worker" in page.text
 
 

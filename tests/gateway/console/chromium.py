@@ -72,6 +72,8 @@ class Tab:
     def __init__(self, browser: Chromium, number: int) -> None:
         self._browser = browser
         self._number = number
+        self.home = ""
+        """What the URLs of its pages begin with once it has entered."""
 
     async def do(self, action: str, *given: Any) -> Any:
         """Do something, and return what came of it."""
@@ -80,6 +82,7 @@ class Tab:
     async def enter(self, opened: Opened) -> None:
         """Come to the console with a fresh token."""
         await self.goto(f"{opened.url}?token={token(opened)}")
+        self.home = (await self.do("url")).removesuffix("/servers")
 
     async def goto(self, url: str) -> None:
         await self.do("goto", url)

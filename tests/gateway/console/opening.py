@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from html.parser import HTMLParser
 from typing import Any
+from urllib.parse import urljoin
 
 import httpx2
 
@@ -38,21 +39,27 @@ class Opened:
     app: ConsoleApp
     http: httpx2.AsyncClient
     """Follows no redirects, and keeps cookies."""
+    home: str = ""
+    """What the URLs of its pages begin with once it has entered: `http://127.0.0.1:PORT/console/SECRET`."""
+
+    def __post_init__(self) -> None:
+        self.home = f"{self.url}/nobody"
 
     @property
     def origin(self) -> str:
         return self.url.removesuffix("/console")
 
     async def enter(self) -> None:
-        """Exchange a token for a cookie, as a browser does."""
+        """Exchange a token for a session, as a browser does."""
         token = self.app.entry.new_token(self.app.entry.secret)
         assert token is not None
         answered = await self.http.get(f"{self.url}?token={token}")
-        assert (answered.status_code, answered.headers["location"]) == (303, "console/servers")
+        assert answered.status_code == 303
+        self.home = home_of(self.url, answered.headers["location"])
 
     async def page(self, path: str) -> str:
         """The markup of a page."""
-        answered = await self.http.get(f"{self.url}/{path}")
+        answered = await self.http.get(f"{self.home}/{path}")
         assert answered.status_code == 200, answered.text
         return answered.text
 
@@ -61,14 +68,19 @@ class Opened:
         kind = "application/x-www-form-urlencoded"  # also of a form without fields
         sent = {"origin": self.origin, "content-type": kind, **headers}
         kept = {name: value for name, value in sent.items() if value}
-        return await self.http.post(f"{self.url}/{path}", data=dict(form), headers=kept)
+        return await self.http.post(f"{self.home}/{path}", data=dict(form), headers=kept)
 
     @asynccontextmanager
     async def stream(self, page: str) -> AsyncGenerator["Stream"]:
         """The event stream of a page."""
-        async with self.http.stream("GET", f"{self.url}/events/{page}") as response:
+        async with self.http.stream("GET", f"{self.home}/events/{page}") as response:
             assert response.status_code == 200
             yield Stream(response)
+
+
+def home_of(url: str, location: str) -> str:
+    """What the URLs of a session's pages begin with; `location` is where a browser that enters is sent."""
+    return urljoin(url, location).removesuffix("/servers")
 
 
 class Stream:

@@ -121,11 +121,11 @@ async def test_markup_in_the_trail_is_text(tmp_path: Path) -> None:
             trail.write(json.dumps({"time": HOSTILE, "event": HOSTILE, "decision": HOSTILE, "by": HOSTILE}))
             trail.write("\n")
         markup = await opened.page("audit")
-        filtered = await opened.http.get(f"{opened.url}/audit", params={"tool": HOSTILE, "caller": HOSTILE})
+        filtered = await opened.http.get(f"{opened.home}/audit", params={"tool": HOSTILE, "caller": HOSTILE})
     for text in (markup, filtered.text):
         read = Markup(text)
         assert "img" not in {tag for tag, _ in read.elements}
-        assert [one.get("src") for one in read.named("script")] == ["static/console.js"]
+        assert [one.get("src") for one in read.named("script")] == ["../static/console.js"]
         assert not any(key.startswith("on") for _, given in read.elements for key in given)
         shown = [text or "" for _, given in read.elements for key, text in given.items() if key != "value"]
         assert not any(hidden in text for text in (*shown, read.text) for hidden in "\x1b\u202e")

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.console.chromium import SMALL, WIDE, Chromium, Tab, token
-from tests.gateway.console.opening import Opened, console_over
+from tests.gateway.console.opening import Opened, console_over, home_of
 from tests.gateway.console.test_browser_servers import card, wild
 from tests.gateway.console.wild import HOSTILE, PICTURE
 from tests.lock.place import OFFER, READ, WRITE, Place
@@ -18,6 +18,7 @@ from toolbus import LinkLost, ToolbusError
 from toolbus.config.serve import Serve, ServeView
 from toolbus.config.serve_auth import ServeAuth
 from toolbus.gateway.access.stored_keys import StoredKeys
+from toolbus.gateway.console.entry import SESSION_SECONDS
 from toolbus.gateway.console.state import ConsoleKeys
 
 pytestmark = pytest.mark.anyio
@@ -115,7 +116,7 @@ async def test_no_markup_of_a_server_gets_into_a_page_and_every_page_fits_a_phon
         await tab.enter(opened)
         waiting = await _use(opened)
         for path in PAGES:
-            await tab.goto(f"{opened.url}/{path}")
+            await tab.goto(f"{tab.home}/{path}")
             await tab.see("#content")
             # Also what the stream brings: everything, once more.
             await tab.run(
@@ -144,7 +145,7 @@ async def test_the_keyboard_reaches_all_that_can_be_done(
         await tab.enter(opened)
         waiting = await _use(opened)
         for path in ("servers", "tool?name=x_kinds", "questions", "held", "keys"):
-            await tab.goto(f"{opened.url}/{path}")
+            await tab.goto(f"{tab.home}/{path}")
             wanted, reached = await tab.run(count), set[int]()
             for _ in range(wanted + 3):
                 await tab.press("Tab")
@@ -190,27 +191,40 @@ async def test_the_token_lets_one_browser_in_and_leaves_no_trace(browser: Chromi
         once = token(opened)
         await tab.goto(f"{opened.url}?token={once}")
         await tab.see(card("wild"))
-        assert await tab.do("url") == f"{opened.url}/servers"
+        home = home_of(opened.url, (await tab.do("url")).removeprefix(f"{opened.origin}/"))
         [cookie] = await tab.do("cookies")
-        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", "/console")
+        path = home.removeprefix(opened.origin)
+        assert (cookie["httpOnly"], cookie["sameSite"], cookie["path"]) == (True, "Strict", path)
         assert await tab.run("document.cookie") == ""
         async with browser.tab(harmless=False) as other:
             await other.goto(f"{opened.url}?token={once}")
             await other.see("h1", "Not signed in")
             await other.see("p", "That link was used before")
-            await other.goto(f"{opened.url}/servers")
+            await other.goto(f"{home}/servers")
             await other.see("code", "toolbus console")
             assert await other.do("cookies") == []
 
 
+async def test_a_page_whose_session_ended_says_how_to_go_on(browser: Chromium) -> None:
+    now = [0.0]
+    async with console_over({}, clock=lambda: now[0]) as opened, browser.tab(harmless=False) as tab:
+        await tab.enter(opened)
+        now[0] += SESSION_SECONDS
+        await tab.run("(disconnect(), connect())")
+        await tab.see("#connection", "not connected; reload the page")
+        await tab.do("reload")
+        await tab.see("h1", "Not signed in")
+        await tab.see("p", "Run toolbus console to open the console.")
+
+
 async def test_a_form_on_a_page_of_others_does_nothing(browser: Chromium) -> None:
-    """Of another port of this machine: it shares the cookies, and only the origin tells it from ours."""
+    """Of another port of this machine, which somehow knows the secret of the URLs."""
     config = {"servers": {"wild": wild()}}
     form = "<form method=post action={}/servers/restart><input name=server value=wild><button>Press"
 
     async def other_page(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
-        body = form.format(opened.url).encode()
+        body = form.format(tab.home).encode()
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n\r\n" + body)
         await writer.drain()
         writer.close()

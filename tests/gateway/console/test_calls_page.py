@@ -42,7 +42,7 @@ def _rows(page: str) -> list[str]:
 def _check_markup(markup: str) -> Markup:
     read = Markup(markup)
     assert "img" not in {tag for tag, _ in read.elements}
-    assert [one.get("src") for one in read.named("script")] in ([], ["static/console.js"])
+    assert [one.get("src") for one in read.named("script")] in ([], ["../static/console.js"])
     assert not any(key.startswith("on") for _, given in read.elements for key in given)
     shown = [text or "" for _, given in read.elements for key, text in given.items() if key != "value"]
     assert not any(hidden in text for text in (*shown, read.text) for hidden in "\x1b\u202e")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.gateway.console.opening import console_over
+from tests.gateway.console.opening import console_over, home_of
 from tests.gateway.driving import JSON
 from toolbus.config.serve import Serve
 
@@ -17,11 +17,11 @@ POLICY = (
 
 async def test_every_response_tells_the_browser_what_it_must_not_do() -> None:
     async with console_over(CONFIG) as opened:
-        refused = await opened.http.get(f"{opened.url}/servers")
+        refused = await opened.http.get(f"{opened.home}/servers")
         await opened.enter()
         pages = [
-            await opened.http.get(f"{opened.url}/{path}")
-            for path in ("servers", "nowhere", "static/console.js")
+            await opened.http.get(f"{opened.home}/{path}")
+            for path in ("servers", "nowhere", "../static/console.js")
         ]
         form = await opened.post("servers/restart", {"server": "gone"})
         async with opened.stream("servers") as stream:
@@ -85,11 +85,11 @@ async def test_what_is_not_a_form_is_refused() -> None:
     async with console_over(CONFIG) as opened:
         await opened.enter()
         sent = {"origin": opened.origin}
-        json = await opened.http.post(f"{opened.url}/servers/restart", json={"server": "gone"}, headers=sent)
+        json = await opened.http.post(f"{opened.home}/servers/restart", json={"server": "gone"}, headers=sent)
         assert json.status_code == 415
         many = await opened.post("servers/restart", {f"a{number}": "b" for number in range(1001)})
         assert many.status_code == 400
-        assert (await opened.http.put(f"{opened.url}/servers")).status_code == 405
+        assert (await opened.http.put(f"{opened.home}/servers")).status_code == 405
 
 
 async def test_an_unknown_server_is_an_error_on_the_page() -> None:
@@ -106,7 +106,9 @@ async def test_a_foreign_host_is_refused_before_anything_else() -> None:
     async with console_over(CONFIG) as opened:
         await opened.enter()
         for host in ("evil.example", "evil.example:80", "127.0.0.1.evil.example"):
-            assert (await opened.http.get(f"{opened.url}/servers", headers={"host": host})).status_code == 421
+            assert (
+                await opened.http.get(f"{opened.home}/servers", headers={"host": host})
+            ).status_code == 421
             refused = await opened.http.post(
                 f"{opened.url}/token",
                 headers={"host": host, "authorization": f"Bearer {opened.app.entry.secret}"},
@@ -118,10 +120,10 @@ async def test_other_machines_come_in_only_if_the_config_says_so() -> None:
     forwarded = {"x-forwarded-for": "203.0.113.7"}
     async with console_over(CONFIG) as opened:
         await opened.enter()
-        assert (await opened.http.get(f"{opened.url}/servers", headers=forwarded)).status_code == 403
+        assert (await opened.http.get(f"{opened.home}/servers", headers=forwarded)).status_code == 403
     async with console_over(CONFIG, Serve(console=True)) as opened:
         await opened.enter()
-        assert (await opened.http.get(f"{opened.url}/servers", headers=forwarded)).status_code == 200
+        assert (await opened.http.get(f"{opened.home}/servers", headers=forwarded)).status_code == 200
 
 
 async def test_behind_a_proxy_the_cookie_is_for_its_path_and_for_https_alone() -> None:
@@ -135,16 +137,16 @@ async def test_behind_a_proxy_the_cookie_is_for_its_path_and_for_https_alone() -
     async with console_over(CONFIG, serve) as opened:
         token = opened.app.entry.new_token(opened.app.entry.secret)
         entered = await opened.http.get(f"{opened.url}?token={token}", headers=sent)
-        name, _, attributes = entered.headers["set-cookie"].partition("=")
-        assert name == "toolbus_console_default"
-        assert attributes.endswith("; Path=/team/console; HttpOnly; SameSite=Strict; Secure")
-        cookie = entered.headers["set-cookie"].partition(";")[0]
+        opened.home = home_of(opened.url, entered.headers["location"])
+        cookie, _, attributes = entered.headers["set-cookie"].partition("; ")
+        path = opened.home.removeprefix(opened.origin)
+        assert attributes == f"Path=/team{path}; HttpOnly; SameSite=Strict; Secure"
         own = {**sent, "cookie": cookie, "origin": "https://tools.example.com"}
-        assert (await opened.http.get(f"{opened.url}/servers", headers=own)).status_code == 200
+        assert (await opened.http.get(f"{opened.home}/servers", headers=own)).status_code == 200
         form = {"server": "gone"}
-        posted = await opened.http.post(f"{opened.url}/servers/restart", data=form, headers=own)
+        posted = await opened.http.post(f"{opened.home}/servers/restart", data=form, headers=own)
         assert posted.status_code == 303
         evil = {**own, "origin": "https://evil.example"}
         assert (
-            await opened.http.post(f"{opened.url}/servers/restart", data=form, headers=evil)
+            await opened.http.post(f"{opened.home}/servers/restart", data=form, headers=evil)
         ).status_code == 403

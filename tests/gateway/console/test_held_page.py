@@ -173,7 +173,7 @@ async def test_markup_of_a_server_is_text_in_every_field(tmp_path: Path) -> None
     for markup in (page, streamed, said):
         parsed = Markup(markup)
         assert {tag for tag, _ in parsed.elements} & {"img", "b"} == set()
-        assert [one.get("src") for one in parsed.named("script")] in ([], ["static/console.js"])
+        assert [one.get("src") for one in parsed.named("script")] in ([], ["../static/console.js"])
         assert not any(key.startswith("on") for _, given in parsed.elements for key in given)
         assert parsed.text.count(PICTURE) >= 4
         shown = [text or "" for _, given in parsed.elements for key, text in given.items() if key != "value"]

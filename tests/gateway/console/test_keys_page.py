@@ -33,7 +33,7 @@ async def test_a_key_is_added_shown_once_and_revoked(stored: StoredKeys, tmp_pat
     async with console_over(tmp_path / "place" / "toolbus.json") as opened:
         await opened.enter()
         assert "Keys" not in plain(await opened.page("servers"))
-        assert (await opened.http.get(f"{opened.url}/keys")).status_code == 404
+        assert (await opened.http.get(f"{opened.home}/keys")).status_code == 404
         assert (await opened.post("keys/add", {"name": "ann", "view": "default"})).status_code == 404
         opened.console.keys = _keys(stored, "research")
         assert "There are no keys." in plain(await opened.page("keys"))
@@ -105,7 +105,7 @@ async def test_markup_is_text_in_every_field(stored: StoredKeys, tmp_path: Path)
     for markup in (page, said):
         read = Markup(markup)
         assert "img" not in {tag for tag, _ in read.elements}
-        assert [one.get("src") for one in read.named("script")] == ["static/console.js"]
+        assert [one.get("src") for one in read.named("script")] == ["../static/console.js"]
         assert not any(key.startswith("on") for _, given in read.elements for key in given)
         shown = [text or "" for _, given in read.elements for key, text in given.items() if key != "value"]
         assert not any(hidden in text for text in (*shown, read.text) for hidden in "\x1b\u202e")

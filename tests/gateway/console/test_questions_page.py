@@ -111,7 +111,7 @@ async def test_nothing_waits_while_no_console_is_open_and_the_rule_is_named() ->
         with pytest.raises(InputNeeded):
             await opened.bus.call("book", {"guest": "Ann"})
         assert not opened.console.board.is_watched
-        await opened.http.get(f"{opened.url}/questions")
+        await opened.http.get(f"{opened.home}/questions")
         assert not opened.console.board.is_watched, "who is not let in cannot answer"
         await opened.enter()
         await opened.page("servers")

@@ -26,7 +26,7 @@ async def test_a_question_of_a_run_is_answered_on_the_page(tmp_path: Path) -> No
         console_over({"ledger": {"server": Ledger().server()}}) as opened,
     ):
         await opened.enter()
-        assert (await opened.http.get(f"{opened.url}/runs")).status_code == 404
+        assert (await opened.http.get(f"{opened.home}/runs")).status_code == 404
         run = agent.start("Go.", key="k 1")
         await run_when(agent.runs, "k 1", is_waiting)
         opened.console.runs = runs

@@ -83,7 +83,7 @@ async def test_markup_of_a_server_is_text_in_every_field(alias: str) -> None:
     for markup in (page, streamed, said):
         read = Markup(markup)
         assert {tag for tag, _ in read.elements} & {"img", "b"} == set()
-        assert [one.get("src") for one in read.named("script")] in ([], ["static/console.js"])
+        assert [one.get("src") for one in read.named("script")] in ([], ["../static/console.js"])
         assert not any(key.startswith("on") for _, given in read.elements for key in given)
         # The reason, and the last lines on stderr.
         assert read.text.count(PICTURE) >= 2

@@ -100,7 +100,8 @@ async def test_a_slow_reader_skips_to_the_latest_state_and_nothing_piles_up(
         [cookie] = [f"{one.name}={one.value}" for one in opened.http.cookies.jar]
         with socket.create_connection(("127.0.0.1", opened.port)) as slow:
             slow.setblocking(False)
-            head = f"GET /console/events/probe HTTP/1.1\r\nhost: 127.0.0.1:{opened.port}\r\n"
+            path = f"{opened.home.removeprefix(opened.origin)}/events/probe"
+            head = f"GET {path} HTTP/1.1\r\nhost: 127.0.0.1:{opened.port}\r\n"
             slow.sendall(f"{head}cookie: {cookie}\r\n\r\n".encode())
             for _ in range(changes):
                 probe.shown += 1
@@ -127,11 +128,11 @@ async def test_there_are_only_so_many_streams() -> None:
         await opened.enter()
         open_streams = opened.app._streams._open  # pyright: ignore[reportPrivateUsage]
         reading = [
-            asyncio.create_task(opened.http.get(f"{opened.url}/events/servers"))
+            asyncio.create_task(opened.http.get(f"{opened.home}/events/servers"))
             for _ in range(streams.MOST_STREAMS)
         ]
         await until(lambda: len(open_streams) == streams.MOST_STREAMS)
-        refused = await opened.http.get(f"{opened.url}/events/servers")
+        refused = await opened.http.get(f"{opened.home}/events/servers")
         assert (refused.status_code, refused.headers["retry-after"]) == (503, "5")
         for task in reading:
             task.cancel()
@@ -147,7 +148,7 @@ async def test_streams_end_when_the_process_drains() -> None:
             opened.app.drain()
             while await stream.next() is not None:
                 pass
-        assert (await opened.http.get(f"{opened.url}/events/servers")).status_code == 503
+        assert (await opened.http.get(f"{opened.home}/events/servers")).status_code == 503
         assert "1 of 1 server ready" in plain(await opened.page("servers"))
 
 
@@ -160,7 +161,7 @@ async def test_a_fragment_is_one_line_whatever_is_in_it(probe: Probe) -> None:
     async with console_over(_config()) as opened:
         await opened.enter()
         object.__setattr__(BY_PATH["probe"], "render", render)
-        async with opened.http.stream("GET", f"{opened.url}/events/probe") as response:
+        async with opened.http.stream("GET", f"{opened.home}/events/probe") as response:
             received = ""
             async for chunk in response.aiter_text():
                 received += chunk

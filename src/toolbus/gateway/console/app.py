@@ -1,6 +1,8 @@
 """The console over HTTP: who is let in, pages, actions, static files, and streams.
 
 It is mounted at `/console`, beside an MCP endpoint or alone. Keys and tokens of MCP clients do not open it.
+Pages are at `/console/SECRET/PAGE`, where SECRET is the session's own; each request needs the cookie of the
+session as well. Links are relative, so that the secret is in no markup; no log or error contains a path.
 """
 
 import logging
@@ -23,13 +25,15 @@ from toolbus.gateway.http.request import Headers, HttpRequest
 logger = logging.getLogger("toolbus")
 
 PATH = "/console"
+_COOKIE = "toolbus_console"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 _SECURE: Headers = (
     (b"content-security-policy", _POLICY.encode()),
-    # Not no-referrer: with it, browsers send `Origin: null` with every form, and we need the origin.
+    # Other origins, such as another port, must not see the secret in the path. Not no-referrer: with it,
+    # browsers send `Origin: null` with every form, and we need the origin.
     (b"referrer-policy", b"same-origin"),
     (b"x-content-type-options", b"nosniff"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -60,7 +64,7 @@ class ConsoleApp:
         self._streams = Streams(console, (limits or Limits()).keepalive_seconds)
         public = urlsplit(serve.public_url or "")
         self._public_origin = f"{public.scheme}://{public.netloc}".lower() if serve.public_url else None
-        self._cookie_path = f"{public.path.rstrip('/')}{PATH}"
+        self._public_path = f"{public.path.rstrip('/')}{PATH}"
         folder = Path(__file__).parent / "static"
         self._static = {
             file.name: (_TYPES[file.suffix], file.read_bytes())
@@ -83,29 +87,30 @@ class ConsoleApp:
         if not self._serve.console and self._hosts.comes_from_elsewhere(facts):
             reason = "The console is for this machine alone; set serve.console: true to open it to others."
             return await self._refuse(http, 403, "Not from there", reason)
-        where = facts.path.removeprefix(PATH).lstrip("/")
         if facts.method in ("GET", "HEAD"):
-            return await self._get(http, peer, where)
+            return await self._get(http, peer)
         if facts.method != "POST":
             return await self._refuse(http, 405, "Not like that", "Pages are read, and forms are posted.")
-        if where == "token":
+        if _asked(http) == ("token", ""):
             return await self._new_token(http)
-        return await self._post(http, peer, where)
+        return await self._post(http, peer)
 
     # Who is let in
 
     async def _enter(self, http: HttpRequest, peer: Peer) -> None:
-        """Exchange the token in the URL for a cookie, and go where the URL has none."""
+        """Exchange the token in the URL for the secrets of a session, and go to its first page."""
         query = self._fields(http.query)
-        first = f"{_way_back(http)}{PAGES[0].path}"
         if query is None or "token" not in query:
-            return await self._redirect(http, first)
-        cookie = self.entry.enter(query.get("token"))
-        if cookie is None:
+            return await self._stay_out(http)
+        given = self.entry.enter(query.get("token"))
+        if given is None:
             reason = "That link was used before, is older than 10 minutes, or is for another gateway."
             return await self._stay_out(http, reason)
+        # Browsers ignore the port of a cookie, but not its path: nobody else can name this one.
         secure = "; Secure" if peer.scheme == "https" else ""
-        value = f"{_cookie_name(peer)}={cookie}; Path={self._cookie_path}; HttpOnly; SameSite=Strict{secure}"
+        where = f"Path={self._public_path}/{given.path}"
+        value = f"{_COOKIE}={given.cookie}; {where}; HttpOnly; SameSite=Strict{secure}"
+        first = f"{_way_back(http)}{given.path}/{PAGES[0].path}"
         return await self._redirect(http, first, ((b"set-cookie", value.encode()),))
 
     async def _new_token(self, http: HttpRequest) -> None:
@@ -116,13 +121,11 @@ class ConsoleApp:
             return await http.respond_json(403, {"error": "forbidden"}, (*_SECURE, _NOT_STORED))
         return await http.respond_json(200, {"token": token}, (*_SECURE, _NOT_STORED))
 
-    def _session(self, http: HttpRequest, peer: Peer) -> Session | None:
-        wanted = _cookie_name(peer)
-        for pair in http.headers.get("cookie", "").split(";"):
-            name, _, value = pair.strip().partition("=")
-            if name == wanted:
-                return self.entry.session(value)
-        return None
+    def _session(self, http: HttpRequest) -> Session | None:
+        """The session of a request that has both of its secrets."""
+        pairs = (pair.strip().partition("=") for pair in http.headers.get("cookie", "").split(";"))
+        cookies = (value for name, _, value in pairs if name == _COOKIE)
+        return self.entry.session(_asked(http)[0], cookies)
 
     def _is_own_page(self, http: HttpRequest, peer: Peer) -> bool:
         """Whether a request comes from one of our pages: another port of this machine is not one."""
@@ -135,60 +138,59 @@ class ConsoleApp:
     async def _stay_out(self, http: HttpRequest, reason: str = "") -> None:
         # A browser withholds the cookie if a page of others led here; then it is asked to come by itself.
         is_led = not reason and http.headers.get("sec-fetch-site") == "cross-site"
-        help_line = [
-            reason,
-            " " if reason else "",
-            "Run ",
-            element("code", "toolbus console"),
-            " to open it.",
-        ]
-        page = refusal("Not signed in", help_line, assets=_way_back(http), reloads=is_led)
+        command = element("code", "toolbus console")
+        lines = (
+            reason or "A page opens only by its full address, in the browser that was let in, for 12 hours.",
+            ["Run ", command, " to open the console."],
+        )
+        page = refusal("Not signed in", *lines, assets=_way_back(http), reloads=is_led)
         await self._send_html(http, 401, page)
 
     # Pages
 
-    async def _get(self, http: HttpRequest, peer: Peer, where: str) -> None:
-        if not where:
+    async def _get(self, http: HttpRequest, peer: Peer) -> None:
+        first, where = _asked(http)
+        if not first:
             return await self._enter(http, peer)
-        folder, _, name = where.partition("/")
-        if folder == "static" and name in self._static:
-            kind, content = self._static[name]
+        if first == "static" and where in self._static:
+            kind, content = self._static[where]
             return await http.respond(200, content, (*_SECURE, _NOT_STORED, (b"content-type", kind)))
-        session = self._session(http, peer)
+        session = self._session(http)
         if session is None:
             return await self._stay_out(http)
         self.console.presence.note_request()
+        folder, _, name = where.partition("/")
         is_stream = folder == "events" and http.facts.method == "GET"
         page, query = BY_PATH.get(name if is_stream else where), self._fields(http.query)
         if page is None or query is None or not page.is_there(self.console):
             return await self._refuse(http, 404, "Nothing here", "There is no such page.")
         request = PageRequest(session=session.name, query=query)
         if is_stream:
-            return await self._stream(http, peer, page, request)
+            return await self._stream(http, page, request)
         content = await page.render(self.console, request)
         stream = f"events/{page.path}?{http.query.decode('ascii')}"
         shown = document(page, self.console, content, session.take_notices(), stream)
         return await self._send_html(http, 200, shown)
 
-    async def _stream(self, http: HttpRequest, peer: Peer, page: Page, request: PageRequest) -> None:
+    async def _stream(self, http: HttpRequest, page: Page, request: PageRequest) -> None:
         if self._streams.is_full:
             return await http.respond(503, headers=(*_SECURE, (b"retry-after", b"5")))
 
         def is_admitted() -> bool:
-            return self._session(http, peer) is not None
+            return self._session(http) is not None
 
         with self.console.presence.following():
             return await self._streams.serve(http, page, request, is_admitted, _SECURE)
 
-    async def _post(self, http: HttpRequest, peer: Peer, where: str) -> None:
+    async def _post(self, http: HttpRequest, peer: Peer) -> None:
         """Do what a form wants, and go to the page that shows it."""
         if not self._is_own_page(http, peer):
             return await self._refuse(http, 403, "Not from there", "That form is not of this page.")
-        session = self._session(http, peer)
+        session = self._session(http)
         if session is None:
             return await self._stay_out(http)
         self.console.presence.note_request()
-        path, _, name = where.partition("/")
+        path, _, name = _asked(http)[1].partition("/")
         page = BY_PATH.get(path)
         action = None if page is None else page.actions.get(name)
         if page is None or action is None or not page.is_there(self.console):
@@ -225,13 +227,13 @@ class ConsoleApp:
         await http.respond(303, headers=(*_SECURE, _NOT_STORED, location, *headers))
 
 
+def _asked(http: HttpRequest) -> tuple[str, str]:
+    """What a path has below `/console`: the secret of a session, and what is asked of that session."""
+    first, _, rest = http.facts.path.removeprefix(PATH).lstrip("/").partition("/")
+    return first, rest
+
+
 def _way_back(http: HttpRequest) -> str:
-    """The way from a requested path to the pages, all of which are right below `/console/`."""
+    """The way from a requested path to `/console/`."""
     steps = http.facts.path.removeprefix(PATH).count("/")
     return "../" * (steps - 1) if steps else f"{PATH[1:]}/"
-
-
-def _cookie_name(peer: Peer) -> str:
-    """Cookies are shared by all ports of a host, and each may have a console."""
-    port = peer.authority.rpartition(":")[2]
-    return f"toolbus_console_{port if port.isdigit() else 'default'}"

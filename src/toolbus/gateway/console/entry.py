@@ -1,11 +1,16 @@
-"""Who may open the console: a token from `toolbus console`, exchanged once for the cookie of a session."""
+"""Who may open the console: a token from `toolbus console` is exchanged once for a session with two secrets.
+
+One is in the path of every URL of the session, the other in a cookie. Neither opens anything alone: a browser
+sends cookies to every port of a host, and URLs end up in histories and in the logs of proxies.
+"""
 
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
+from typing import NamedTuple
 
 from toolbus.gateway.console.page import Notice
 
@@ -17,12 +22,22 @@ MOST_SESSIONS = 64
 MOST_NOTICES = 8
 
 
+class SessionSecrets(NamedTuple):
+    """The two secrets of a session."""
+
+    path: str
+    """The part of its URLs that follows `/console/`."""
+    cookie: str
+
+
 @dataclass(slots=True, kw_only=True)
 class Session:
     """A browser that was let in."""
 
     name: str
-    """Says nothing about its cookie."""
+    """Says nothing about its secrets."""
+    cookie: bytes = field(repr=False)
+    """The digest of its cookie."""
     ends: float
     notices: list[Notice] = field(default_factory=list[Notice])
     """What its next page says."""
@@ -48,6 +63,7 @@ class Entry:
         self._tokens: OrderedDict[bytes, float] = OrderedDict()
         """When each ends."""
         self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        """By the digests of their paths, so that the time of a look-up tells nothing about a path."""
 
     def new_token(self, secret: str) -> str | None:
         """A token for one browser; None if the secret is wrong."""
@@ -59,23 +75,30 @@ class Entry:
             self._tokens.popitem(last=False)
         return token
 
-    def enter(self, token: str) -> str | None:
-        """The cookie of a new session; None if the token is wrong, used or too old."""
+    def enter(self, token: str) -> SessionSecrets | None:
+        """The secrets of a new session; None if the token is wrong, used or too old."""
         ends = self._tokens.pop(_digest(token), 0.0)
         now = self._clock()
         if now >= ends:
             return None
-        cookie = secrets.token_urlsafe(32)
-        self._sessions[_digest(cookie)] = Session(name=secrets.token_hex(8), ends=now + SESSION_SECONDS)
+        given = SessionSecrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        self._sessions[_digest(given.path)] = Session(
+            name=secrets.token_hex(8), cookie=_digest(given.cookie), ends=now + SESSION_SECONDS
+        )
         while len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
-        return cookie
+        return given
 
-    def session(self, cookie: str) -> Session | None:
-        """The session of a cookie; None if there is none any more."""
-        key = _digest(cookie)
+    def session(self, path: str, cookies: Iterable[str]) -> Session | None:
+        """The session of a path, if one of the cookies is its own; None if it is not, or the session ended.
+
+        Other programs on the host can add cookies of the same name to a request; they are ignored.
+        """
+        key = _digest(path)
         found = self._sessions.get(key)
-        if found is not None and self._clock() >= found.ends:
+        if found is None or not any(secrets.compare_digest(found.cookie, _digest(one)) for one in cookies):
+            return None
+        if self._clock() >= found.ends:
             del self._sessions[key]
             return None
         return found

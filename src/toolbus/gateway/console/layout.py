@@ -25,7 +25,7 @@ def document(page: Page, console: Console, content: Element, notices: Iterable[N
         element("main", _said(notices), element("h1", page.title), content, id="content", tabindex=-1),
         data_stream=stream,
     )
-    return _html(f"{page.title} - toolbus", body)
+    return _html(f"{page.title} - toolbus", body, assets="../")
 
 
 def navigation(page: Page, console: Console) -> Element:
@@ -49,7 +49,7 @@ def navigation(page: Page, console: Console) -> Element:
 def refusal(title: str, *lines: Child, assets: str = "", reloads: bool = False) -> str:
     """A page for somebody who is not let in, or asks for what is not there.
 
-    `assets` is the way from there to the pages. With `reloads`, the browser asks again at once.
+    `assets` is the way from there to `/console/`. With `reloads`, the browser asks again at once.
     """
     content = [element("h1", title), *(element("p", line) for line in lines)]
     body = element("body", element("main", content, class_="refusal"))
@@ -79,7 +79,7 @@ def _said(notices: Iterable[Notice]) -> Element:
     )
 
 
-def _html(title: str, body: Element, assets: str = "", *, reloads: bool = False) -> str:
+def _html(title: str, body: Element, assets: str, *, reloads: bool = False) -> str:
     head = element(
         "head",
         element("meta", charset="utf-8"),

@@ -2,8 +2,9 @@
 
     PAGE = Page(path="servers", title="Servers", render=render, actions={"restart": restart})
 
-It is at `/console/servers`, and its action at `/console/servers/restart`. All links between pages are
-relative (`href="catalog?search=x"`), because a proxy may put a prefix in front.
+It is at `/console/SECRET/servers`, and its action at `/console/SECRET/servers/restart`, with the secret of
+the session. All links between pages are relative (`href="catalog?search=x"`): no page knows that secret, and
+a proxy may put a prefix in front.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Set
@@ -71,7 +72,7 @@ class PageRequest:
 Render: TypeAlias = Callable[[Console, PageRequest], Awaitable[Element]]
 """The content of the page. What is `live` in it is rendered again when one of the topics changes."""
 Action: TypeAlias = Callable[[Console, PageRequest], Awaitable[str]]
-"""Does something, and returns the page to go to, relative to `/console/`: `servers#files`.
+"""Does something, and returns the page to go to, relative to the others: `servers#files`.
 
 A `ToolbusError` is shown as a notice on the page that the action belongs to. What takes long is left to
 `Console.begin`: the browser waits for an action.

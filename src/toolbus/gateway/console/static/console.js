@@ -20,7 +20,8 @@ function connect() {
   });
   stream.addEventListener("error", () => {
     showConnection("not connected");
-    if (stream && stream.readyState === EventSource.CLOSED) {
+    if (stream && stream.readyState === EventSource.CLOSED) { // refused; the page itself says why
+      showConnection("not connected; reload the page");
       disconnect();
       setTimeout(connect, RETRY_MILLISECONDS);
     }
