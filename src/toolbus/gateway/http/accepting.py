@@ -13,6 +13,7 @@ import ssl
 from asyncio.sslproto import SSLProtocol
 from collections import Counter
 from contextlib import suppress
+from functools import partial
 from math import ceil
 from typing import cast
 
@@ -113,9 +114,16 @@ class Acceptor:
         connection = Connection(self._hub, address[0] if isinstance(address, tuple) else "")
         task = self._loop.create_task(self._open(accepted, connection))
         self._opening.add(task)
-        task.add_done_callback(self._opening.discard)
+        task.add_done_callback(partial(self._opened, accepted, connection))
         self._note()
         return True
+
+    def _opened(self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]) -> None:
+        # Not in `_open`, which never runs if it is cancelled before its first step.
+        self._opening.discard(task)
+        if not connection.is_made:
+            accepted.close()
+            connection.forget()
 
     def _is_for_others(self, workers: Workers) -> bool:
         own, fewest = len(self._hub.connections), workers.connections.fewest
@@ -130,18 +138,11 @@ class Acceptor:
         self._again = self._loop.call_later(seconds, self._loop.add_reader, self._socket, self._accept)
 
     async def _open(self, accepted: socket.socket, connection: Connection) -> None:
-        try:
-            with suppress(
-                OSError, TimeoutError
-            ):  # the client is gone, or too slow, or its TLS cannot be used
-                if self._tls is None:
-                    await self._loop.connect_accepted_socket(lambda: connection, accepted)
-                else:
-                    await self._encrypt(accepted, connection, self._tls)
-        finally:
-            if not connection.is_made:
-                accepted.close()
-                connection.forget()
+        with suppress(OSError, TimeoutError):  # the client is gone, or too slow, or its TLS cannot be used
+            if self._tls is None:
+                await self._loop.connect_accepted_socket(lambda: connection, accepted)
+            else:
+                await self._encrypt(accepted, connection, self._tls)
 
     async def _encrypt(self, accepted: socket.socket, connection: Connection, tls: ssl.SSLContext) -> None:
         limits, address = self._hub.limits, connection.address
