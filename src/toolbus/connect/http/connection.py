@@ -16,7 +16,9 @@ from toolbus.connect.http.body import ENCODINGS, Inflater
 from toolbus.connect.http.response import HttpFailure, Response
 
 MAX_HEAD = 256 * 1024
-"""The most bytes before the body of a response, between two parts of it, and after it."""
+"""The most bytes of a response that are not its body: its head, its trailers, the frames of its chunks."""
+FRAME_RATIO = 16
+"""How many bytes of frames each byte of the body makes up for."""
 MAX_REPEATED = 16 * 1024
 """The most bytes of a header that is sent several times; more of them are ignored."""
 MAX_PARTS = 10_000
@@ -30,17 +32,19 @@ class Connection(asyncio.Protocol):
 
     __slots__ = (
         *(
+            "_body_size",
             "_draining",
             "_inflater",
             "_limit",
             "_loop",
             "_on_end",
             "_on_idle",
+            "_overhead",
             "_parser",
             "_part_count",
             "_paused",
         ),
-        *("__weakref__", "_poll", "_received", "_response", "_since_body", "_transport", "idle_since"),
+        *("__weakref__", "_poll", "_received", "_response", "_transport", "idle_since"),
     )
 
     def __init__(self, on_idle: "Callback", on_end: "Callback", limit: int) -> None:
@@ -59,7 +63,10 @@ class Connection(asyncio.Protocol):
         """The response that is awaited or arriving."""
         self._received: asyncio.Future[Response] | None = None
         """Resolves when the response is complete; for an event stream, when its head is."""
-        self._part_count = self._since_body = 0
+        self._overhead = 0
+        """The bytes that were not body, and that no body has made up for."""
+        self._part_count = self._body_size = 0
+        """The parts of the body in one read, and their bytes."""
         self._inflater: Inflater | None = None
         self._draining: asyncio.TimerHandle | None = None
         self._paused = False
@@ -80,7 +87,7 @@ class Connection(asyncio.Protocol):
         assert self._transport is not None
         assert self._response is None
         self._response, self._received = Response(self, self._limit), self._loop.create_future()
-        self._part_count = self._since_body = 0
+        self._overhead = self._part_count = self._body_size = 0
         self._inflater = None
         self._transport.write(data)
         return self._received
@@ -142,7 +149,13 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         response = self._response
-        if response is not None and response.status and exc is None and _ends_with_connection(response):
+        if (
+            response is not None
+            and response.status
+            and exc is None
+            and _ends_with_connection(response)
+            and self._is_inflated
+        ):
             self._complete(response)
         self._fail(f"the connection failed: {exc}" if exc else "the server closed the connection")
         self._transport = None
@@ -156,6 +169,8 @@ class Connection(asyncio.Protocol):
 
     def on_header(self, name: bytes, value: bytes) -> None:
         response = cast(Response, self._response)
+        if response.status:
+            return  # a trailer: what follows a body says nothing about it
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         if key == "set-cookie":
             response.cookies.append(text)
@@ -170,6 +185,7 @@ class Connection(asyncio.Protocol):
         response, status = cast(Response, self._response), self._parser.get_status_code()
         if status < 200:  # another head follows
             response.headers.clear()
+            response.cookies.clear()
             return
         response.begin(status)
         if encoding := response.headers.get("content-encoding", "").strip().lower():
@@ -182,7 +198,7 @@ class Connection(asyncio.Protocol):
 
     def on_body(self, data: bytes) -> None:
         response = cast(Response, self._response)
-        self._since_body = 0
+        self._body_size += len(data)
         self._part_count += 1
         if self._part_count > MAX_PARTS:
             raise HttpFailure("the response consists of too many small parts", sent=True)
@@ -200,9 +216,16 @@ class Connection(asyncio.Protocol):
     def on_message_complete(self) -> None:
         response = cast(Response, self._response)
         if response.status:
+            if not self._is_inflated:
+                raise HttpFailure("the response cannot be decompressed: it is cut short", sent=True)
             self._complete(response)
 
     # Internal
+
+    @property
+    def _is_inflated(self) -> bool:
+        """Whether the body may end here; the rest of one that is drained does not matter."""
+        return self._inflater is None or self._draining is not None or self._inflater.is_complete
 
     def _complete(self, response: Response) -> None:
         response.end()
@@ -238,9 +261,10 @@ class Connection(asyncio.Protocol):
 
     def _check_overhead(self, size: int) -> None:
         if self._response is not None:
-            self._part_count = 0
-            self._since_body += size
-            if self._since_body > MAX_HEAD:
+            made_up = FRAME_RATIO * self._body_size
+            self._overhead = max(0, self._overhead + size - self._body_size - made_up)
+            self._part_count = self._body_size = 0
+            if self._overhead > MAX_HEAD:
                 part = "rest" if self._response.status else "head"
                 self._fail(f"the {part} of the response is larger than {MAX_HEAD // 1024} KiB")
                 self.abort()

@@ -1,0 +1,205 @@
+"""Servers, proxies and configs that try to make the HTTP client misread a response or a host."""
+
+import asyncio
+import gzip
+import socket
+import zlib
+from collections.abc import AsyncGenerator, Callable
+from pathlib import Path
+from urllib.parse import quote
+
+import pytest
+
+from tests.servers.raw_http import RawServer, Request, raw_server, raw_unix_server, response, send_plain
+from toolbus import LinkLost, Toolbus
+
+pytestmark = pytest.mark.anyio
+FULL_READ = 256 * 1024
+"""What an event loop reads at once."""
+TURNS = 5
+"""Of the event loop, in which the client surely reads what has arrived."""
+CHUNKS = response(b"", "transfer-encoding: chunked", length=False)
+END = b"0\r\n\r\n"
+
+
+@pytest.fixture
+async def server() -> AsyncGenerator[RawServer]:
+    async with raw_server() as server:
+        yield server
+
+
+def bus_with(server: RawServer, **options: object) -> Toolbus:
+    return Toolbus({"servers": {"a": {"url": server.url, "era": "legacy", **options}}})
+
+
+def chunk(data: bytes, extension: bytes = b"") -> bytes:
+    return b"%x%b\r\n%b\r\n" % (len(data), extension, data)
+
+
+async def write_apart(writer: asyncio.StreamWriter, data: bytes) -> None:
+    """Write data that the client reads by itself."""
+    writer.write(data)
+    for _ in range(TURNS):
+        await asyncio.sleep(0)
+
+
+async def test_a_large_response_whose_frames_arrive_alone(tmp_path: Path) -> None:
+    """It is read: only what is not body counts as overhead."""
+    are_full: list[bool] = []
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        # A Unix socket delivers at once, so each chunk is exactly one read.
+        writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4 * FULL_READ)
+        await write_apart(writer, CHUNKS)
+        body = request.answer.ljust(4 * FULL_READ)
+        for start in range(0, len(body), FULL_READ):
+            await write_apart(writer, b"%x\r\n" % FULL_READ)
+            writer.write(body[start : start + FULL_READ])
+            are_full.append(not writer.transport.get_write_buffer_size())
+            await write_apart(writer, b"")
+            await write_apart(writer, b"\r\n")
+        writer.write(END)
+
+    path = str(tmp_path / "Server.sock")
+    entry = {"url": f"http+unix://{quote(path, safe='')}/mcp", "era": "legacy"}
+    async with raw_unix_server(path) as server, Toolbus({"servers": {"a": entry}}) as bus:
+        server.send = send
+        assert (await bus.call("a_look")).text == "seen"
+    assert all(are_full)
+
+
+FRAMES: dict[str, Callable[[bytes], bytes]] = {
+    "one chunk with an endless extension": lambda data: chunk(data, b";" + b"x" * 2**20),
+    "endless trailers": lambda data: chunk(data) + b"0\r\n" + b"a: b\r\n" * 100_000 + b"\r\n",
+    "small chunks with large extensions": lambda data: b"".join(
+        chunk(data[at : at + 1], b";" + b"x" * 20_000) for at in range(len(data))
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FRAMES)
+async def test_a_response_that_is_mostly_frames(server: RawServer, name: str) -> None:
+    """The call fails after 256 KiB of them, and the next one works."""
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        framed = FRAMES[name](request.answer)
+        writer.write(CHUNKS + framed + (b"" if framed.endswith(b"\r\n\r\n") else END))
+
+    async with bus_with(server) as bus:
+        server.send = send
+        with pytest.raises(LinkLost, match="larger than 256 KiB"):
+            await bus.call("a_look")
+        server.send = send_plain
+        assert (await bus.call("a_look")).text == "seen"
+
+
+async def test_trailers_that_pose_as_headers(server: RawServer) -> None:
+    """They change nothing: no session begins, and no cookie is kept."""
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        if "id" not in request.message:
+            await send_plain(writer, request)
+            return
+        trailers = b"mcp-session-id: fixed\r\nset-cookie: a=b\r\ncontent-type: text/html\r\n"
+        writer.write(CHUNKS + chunk(request.answer) + b"0\r\n" + trailers + b"\r\n")
+
+    server.send = server.send_other = send
+    async with bus_with(server) as bus:
+        assert (await bus.call("a_look")).text == "seen"
+    named = {name for request in server.requests for name in request.headers}
+    assert named & {"mcp-session-id", "cookie"} == set()
+
+
+def raw_deflate(data: bytes) -> bytes:
+    packer = zlib.compressobj(wbits=-zlib.MAX_WBITS)
+    return packer.compress(data) + packer.flush()
+
+
+def encoded(data: bytes, encoding: str = "gzip") -> bytes:
+    return response(data, f"content-encoding: {encoding}")
+
+
+CUT_SHORT: dict[str, Callable[[bytes], bytes]] = {
+    "gzip": lambda data: encoded(gzip.compress(data)[:-8]),
+    "gzip in chunks": lambda data: (
+        response(b"", "transfer-encoding: chunked", "content-encoding: gzip", length=False)
+        + chunk(gzip.compress(data)[:-8])
+        + END
+    ),
+    "gzip until the connection ends": lambda data: response(
+        gzip.compress(data)[:-8], "content-encoding: gzip", length=False
+    ),
+    "deflate": lambda data: encoded(zlib.compress(data)[:-4], "deflate"),
+    "deflate without a header": lambda data: encoded(raw_deflate(data + b" " * 9)[:-1], "deflate"),
+    "a second member": lambda data: encoded(gzip.compress(data) + gzip.compress(b" ")[:-1]),
+    "the first byte of a second member": lambda data: encoded(gzip.compress(data) + b"\x1f"),
+}
+
+
+@pytest.mark.parametrize("name", CUT_SHORT)
+async def test_a_compressed_response_that_is_cut_short(server: RawServer, name: str) -> None:
+    """The call fails, although what has arrived may look complete."""
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        writer.write(CUT_SHORT[name](request.answer))
+        writer.close()
+
+    async with bus_with(server) as bus:
+        server.send = send
+        with pytest.raises(LinkLost, match=r"cannot be decompressed|closed the connection"):
+            await bus.call("a_look")
+
+
+def in_members(data: bytes, size: int) -> bytes:
+    return b"".join(gzip.compress(data[at : at + size]) for at in range(0, len(data), size))
+
+
+@pytest.mark.parametrize("size", [1, 50, 10_000])
+async def test_gzip_in_several_members(server: RawServer, size: int) -> None:
+    """All of them are read, so that nobody reads another message than we do."""
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        data = encoded(in_members(request.answer, 50) + bytes(100))
+        for at in range(0, len(data), size):
+            await write_apart(writer, data[at : at + size])
+
+    async with bus_with(server) as bus:
+        server.send = send
+        assert (await bus.call("a_look")).text == "seen"
+
+
+MEMBERS = {
+    "a bomb in members": (gzip.compress(b" " * 2**20) * 20, "larger than 10 MiB"),
+    "members without content": (gzip.compress(b"") * 10_000, "too many small parts"),
+    "other data": (b"x" * 100, "cannot be decompressed"),
+}
+
+
+@pytest.mark.parametrize("name", MEMBERS)
+async def test_gzip_with_more_behind_its_end(server: RawServer, name: str) -> None:
+    """It is an error, within the limits of a response."""
+    more, problem = MEMBERS[name]
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        writer.write(encoded(gzip.compress(request.answer) + more))
+
+    async with bus_with(server, limits={"message": 10 * 2**20}) as bus:
+        server.send = send
+        with pytest.raises(LinkLost, match=problem):
+            await bus.call("a_look")
+        server.send = send_plain
+        assert (await bus.call("a_look")).text == "seen"
+
+
+async def test_deflate_without_a_header_that_arrives_byte_by_byte(server: RawServer) -> None:
+    """It is read like one that arrives at once."""
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        packed = raw_deflate(request.answer)
+        await write_apart(writer, encoded(packed, "deflate")[: -len(packed)])
+        for byte in packed:
+            await write_apart(writer, bytes([byte]))
+
+    async with bus_with(server) as bus:
+        server.send = send
+        assert (await bus.call("a_look")).text == "seen"
