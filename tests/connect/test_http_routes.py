@@ -1,10 +1,7 @@
 """The ways to an HTTP server: proxies, TLS with client certificates, IPv6, Unix sockets."""
 
-import asyncio
 import socket
 import ssl
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
 from urllib.parse import quote
 
@@ -12,7 +9,8 @@ import pytest
 
 from tests.patience import until
 from tests.servers.certificates import self_signed
-from tests.servers.raw_http import RawServer, raw_server, raw_unix_server
+from tests.servers.proxy import proxy_server, server_tls
+from tests.servers.raw_http import raw_server, raw_unix_server
 from toolbus import ConnectFailed, LinkLost, Toolbus, connect_mcp
 from toolbus.connect.http.proxy import Proxy, environment_proxy
 from toolbus.connect.http.url import parse_url
@@ -20,58 +18,6 @@ from toolbus.connect.transports import http
 
 pytestmark = pytest.mark.anyio
 LOGIN = "Basic YW5uOnBAc3M="
-
-
-class ProxyServer:
-    """A proxy that forwards everything to one server, and records who asked for what."""
-
-    def __init__(self, server_port: int) -> None:
-        self._server_port = server_port
-        self.heads: list[str] = []
-        self.refuses: bytes | None = None
-        self.port = 0
-
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            head = await reader.readuntil(b"\r\n\r\n")
-            self.heads.append(head.decode())
-            if self.refuses is not None:
-                writer.write(self.refuses)
-                return
-            onward, back = await asyncio.open_connection("127.0.0.1", self._server_port)
-            if head.startswith(b"CONNECT"):
-                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
-            else:
-                back.write(head)
-            try:
-                await asyncio.gather(_copy(reader, back), _copy(onward, writer))
-            finally:
-                back.close()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            pass
-        finally:
-            writer.close()
-
-
-async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter) -> None:
-    while data := await source.read(65536):
-        target.write(data)
-        await target.drain()
-    target.close()
-
-
-@asynccontextmanager
-async def proxy_server(server: RawServer, tls: ssl.SSLContext | None = None) -> AsyncGenerator[ProxyServer]:
-    proxy = ProxyServer(server.port)
-    async with await asyncio.start_server(proxy.serve, "127.0.0.1", 0, ssl=tls) as listening:
-        proxy.port = listening.sockets[0].getsockname()[1]
-        yield proxy
-
-
-def server_tls(certificate: Path) -> ssl.SSLContext:
-    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    tls.load_cert_chain(certificate)
-    return tls
 
 
 @pytest.fixture

@@ -3,6 +3,7 @@
 import asyncio
 import gzip
 import socket
+import ssl
 import zlib
 from collections.abc import AsyncGenerator, Callable
 from pathlib import Path
@@ -10,8 +11,10 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.servers.certificates import self_signed
+from tests.servers.proxy import proxy_server, server_tls
 from tests.servers.raw_http import RawServer, Request, raw_server, raw_unix_server, response, send_plain
-from toolbus import LinkLost, Toolbus
+from toolbus import ConfigError, ConnectFailed, LinkLost, Toolbus, connect_mcp
 
 pytestmark = pytest.mark.anyio
 FULL_READ = 256 * 1024
@@ -203,3 +206,78 @@ async def test_deflate_without_a_header_that_arrives_byte_by_byte(server: RawSer
     async with bus_with(server) as bus:
         server.send = send
         assert (await bus.call("a_look")).text == "seen"
+
+
+async def test_a_config_that_names_headers_of_the_client(server: RawServer) -> None:
+    """Each is sent once, so that a proxy and a server never read different ones."""
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        writer.write(response(request.answer, "set-cookie: node=7"))
+
+    server.send = send
+    named = {"HOST": "tenant.test", "User-Agent": "mine", "Accept-Encoding": "gzip", "Cookie": "a=1"}
+    async with bus_with(server, headers={**named, "X-A": "1", "x-a": "2"}) as bus:
+        for _ in range(2):
+            await bus.call("a_look")
+    assert all(len(set(request.names)) == len(request.names) for request in server.requests)
+    assert {request.headers["host"] for request in server.requests} == {"tenant.test"}
+    assert {request.headers["user-agent"] for request in server.requests} == {"mine"}
+    assert [request.headers["cookie"] for request in server.calls] == ["a=1", "a=1; node=7"]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "Content-Length",
+            "transfer-encoding",
+            "CONNECTION",
+            "Upgrade",
+            "TE",
+            "Expect",
+        ),
+        *("Content-Length ", "Transfer-Encoding:", "X\r\nContent-Length", "", "Überschrift"),
+    ],
+)
+async def test_a_config_that_frames_requests_itself(server: RawServer, name: str) -> None:
+    """It is refused, and nothing is sent."""
+    with pytest.raises(ConfigError, match=r"toolbus sets it itself; remove it|expected the name of a header"):
+        await connect_mcp(url=server.url, headers={name: "chunked"})
+    assert server.requests == []
+
+
+@pytest.fixture
+def certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    return self_signed(tmp_path)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_false_proxy_before_a_server_that_is_not_verified(
+    monkeypatch: pytest.MonkeyPatch, certificate: Path, scheme: str
+) -> None:
+    """`verify: false` is about the server alone: the proxy learns neither its password nor a request."""
+    tls = server_tls(certificate)
+    async with raw_server(tls) as server, proxy_server(server, tls) as proxy:
+        monkeypatch.setenv(f"{scheme}_proxy", f"https://ann:s3cret@127.0.0.1:{proxy.port}")
+        with pytest.raises(ConnectFailed, match="certificate verify failed"):
+            await connect_mcp(url=f"{scheme}://mcp.test/mcp", verify=False)
+    assert proxy.heads == []
+
+
+async def test_a_proxy_that_asks_for_the_certificate_of_the_client(
+    monkeypatch: pytest.MonkeyPatch, certificate: Path
+) -> None:
+    """It gets none: a client certificate is for the server alone."""
+    tls = server_tls(certificate)
+    tls.verify_mode = ssl.CERT_OPTIONAL
+    tls.load_verify_locations(certificate)
+    async with raw_server(tls) as server, proxy_server(server, tls) as proxy:
+        monkeypatch.setenv("https_proxy", f"https://127.0.0.1:{proxy.port}")
+        url, trusted = f"https://127.0.0.1:{server.port}/mcp", str(certificate)
+        async with connect_mcp(url=url, verify=trusted, client_cert=trusted) as mcp:
+            assert (await mcp.call_tool("look")).text == "seen"
+    assert proxy.certificates
+    assert not any(proxy.certificates)

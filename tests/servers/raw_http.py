@@ -20,6 +20,8 @@ class Request:
     connection: int
     line: str
     headers: dict[str, str]
+    names: tuple[str, ...]
+    """The names of all headers, also of those that came twice."""
     message: dict[str, Any]
     answer: bytes
 
@@ -78,7 +80,12 @@ async def _read(reader: asyncio.StreamReader, head: str, connection: int) -> Req
     unknown = {"error": {"code": -32601, "message": "no such method"}}
     reply = {"jsonrpc": "2.0", "id": message.get("id"), **(unknown if result is None else {"result": result})}
     return Request(
-        connection=connection, line=line, headers=headers, message=message, answer=json.dumps(reply).encode()
+        connection=connection,
+        line=line,
+        headers=headers,
+        names=tuple(field.partition(":")[0].lower() for field in fields),
+        message=message,
+        answer=json.dumps(reply).encode(),
     )
 
 

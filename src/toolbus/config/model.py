@@ -64,6 +64,12 @@ _NEEDED: dict[Transport, str] = {
 }
 HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 """The tool annotations of MCP."""
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_FRAMING = {
+    *("connection", "content-length", "expect", "keep-alive", "proxy-connection", "te"),
+    *("trailer", "transfer-encoding", "upgrade"),
+}
+"""Headers that decide where a request ends, or that are meant for the next hop only."""
 _TEMPLATE_FIELDS = ("server", "tool")
 RESOURCE_LIMIT = 20_000_000
 
@@ -109,7 +115,7 @@ class ServerConfig(ConfigModel):
     url: str | None = None
     """The URL of a running server."""
     headers: dict[str, str] = {}
-    """Headers sent with every HTTP request."""
+    """Headers sent with every HTTP request; `Host` replaces the one of the URL."""
     auth: Auth | None = None
     """How HTTP requests are authorized; in a file, also `oauth`, or a bearer token itself."""
     verify: bool | str = True
@@ -206,6 +212,9 @@ class ServerConfig(ConfigModel):
             )
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
+        for name in self.headers:
+            if problem := _header_problem(name):
+                raise location.error(problem, f"headers.{name}" if name.isprintable() else "headers")
         for field, text in self.texts():
             parsed(text, server=self.alias, key=field)
         _check_hints(self.include, self.exclude, location)
@@ -323,6 +332,15 @@ class BusConfig(ConfigModel):
         _check_hints(self.include, self.exclude, Location())
         if self.policy:
             check_aliases(self.servers, Location())
+
+
+def _header_problem(name: str) -> str | None:
+    """Why a header of that name cannot be sent with every request."""
+    if not _HEADER_NAME.fullmatch(name):
+        return "expected the name of a header, such as X-Tenant"
+    if name.lower() in _FRAMING:
+        return "is for one connection or one request, and toolbus sets it itself; remove it"
+    return None
 
 
 def check_alias(alias: str, key: str = "alias", server: str | None = None) -> None:

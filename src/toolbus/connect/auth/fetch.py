@@ -9,6 +9,7 @@ import asyncio
 import json
 import logging
 import socket
+import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -22,7 +23,7 @@ from toolbus.connect.http.address import is_loopback_host
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.proxy import Proxy, environment_proxy
 from toolbus.connect.http.response import HttpFailure, TooLarge
-from toolbus.connect.http.tls import tls_context
+from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, parse_url
 
 logger = logging.getLogger("toolbus")
@@ -145,9 +146,14 @@ class Fetch:
         raise failure
 
     async def _exchange_at(self, address: str | None, proxy: Proxy | None, url: Url, request: bytes) -> Reply:
-        tls = tls_context(self._tls_config(url)) if url.is_tls or (proxy and proxy.url.is_tls) else None
         pool = Pool(
-            url, tls=tls, proxy=proxy, connect_timeout=self._seconds, limit=MAX_BYTES, address=address
+            url,
+            tls=self._tls(url) if url.is_tls else None,
+            proxy=proxy,
+            proxy_tls=guarded_tls_context(self.config) if proxy and proxy.url.is_tls else None,
+            connect_timeout=self._seconds,
+            limit=MAX_BYTES,
+            address=address,
         )
         try:
             connection = await pool.connection()
@@ -187,12 +193,10 @@ class Fetch:
         is_ours = address.is_loopback and any(one.is_loopback for one in self._allowed)
         return is_ours or address in self._allowed
 
-    def _tls_config(self, url: Url) -> ServerConfig:
+    def _tls(self, url: Url) -> ssl.SSLContext:
         """The client certificate, and trust without verification, are for the server alone."""
-        if any(url.host == named.host for named in self.named):
-            return self.config
-        verify = self.config.verify or True
-        return self.config.model_copy(update={"client_cert": None, "client_key": None, "verify": verify})
+        is_named = any(url.host == named.host for named in self.named)
+        return tls_context(self.config) if is_named else guarded_tls_context(self.config)
 
 
 def _request(

@@ -28,12 +28,13 @@ class Pool:
         url: Url,
         *,
         tls: ssl.SSLContext | None,
-        proxy: Proxy | None,
+        proxy: Proxy | None = None,
+        proxy_tls: ssl.SSLContext | None = None,
         connect_timeout: float,
         limit: int,
         address: str | None = None,
     ) -> None:
-        """`tls` is for a server or a proxy that needs it, `limit` for the bytes of a response.
+        """`tls` is for an https server, `proxy_tls` for an https proxy, `limit` for a response's bytes.
 
         With an `address`, the host of the URL is not looked up.
         """
@@ -42,6 +43,7 @@ class Pool:
         self._url = url
         self._tls = tls
         self._proxy = proxy
+        self._proxy_tls = proxy_tls
         self._connect_timeout = connect_timeout
         self._loop = asyncio.get_running_loop()
         self._open: set[Connection] = set()
@@ -98,7 +100,9 @@ class Pool:
             return
         proxy = self._proxy
         transport = await self._reach(
-            asyncio.Protocol() if tls else connection, proxy.url, self._tls if proxy.url.is_tls else None
+            asyncio.Protocol() if tls else connection,
+            proxy.url,
+            self._proxy_tls if proxy.url.is_tls else None,
         )
         if tls is None:
             return

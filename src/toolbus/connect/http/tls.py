@@ -26,6 +26,15 @@ def tls_context(config: ServerConfig) -> ssl.SSLContext:
     return context
 
 
+def guarded_tls_context(config: ServerConfig) -> ssl.SSLContext:
+    """The TLS context for others than the server, such as its proxy.
+
+    They are always verified, and never see the client's certificate.
+    """
+    update = {"client_cert": None, "client_key": None, "verify": config.verify or True}
+    return tls_context(config.model_copy(update=update))
+
+
 def _trusting(config: ServerConfig) -> ssl.SSLContext:
     if config.verify is True:
         return _system_context()

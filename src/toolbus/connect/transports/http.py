@@ -21,7 +21,7 @@ from toolbus.connect.http.cookies import Cookies
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.proxy import Proxy, environment_proxy
 from toolbus.connect.http.response import HttpFailure, Response
-from toolbus.connect.http.tls import tls_context
+from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, parse_url
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.wire_error import WireError
@@ -174,16 +174,19 @@ class HttpClient:
         self, method: str, url: Url, headers: Mapping[str, str], content: bytes | None
     ) -> bytes:
         what = url.target
-        lines = [f"host: {url.authority}", f"accept-encoding: {ACCEPT_ENCODING}", "user-agent: toolbus"]
+        sent = {"host": url.authority, "accept-encoding": ACCEPT_ENCODING, "user-agent": "toolbus"}
         if self._proxy is not None:
             what = url.text
             if self._proxy.authorization is not None:
-                lines.append(f"proxy-authorization: {self._proxy.authorization}")
+                sent["proxy-authorization"] = self._proxy.authorization
+        # By name, so that none is sent twice: a server and a proxy could each read another one.
+        for name, value in headers.items():
+            sent[name.lower()] = value
         if (cookie := self._cookies.header(url)) is not None:
-            lines.append(f"cookie: {cookie}")
+            sent["cookie"] = f"{sent['cookie']}; {cookie}" if "cookie" in sent else cookie
         if content is not None:
-            lines.append(f"content-length: {len(content)}")
-        lines += [f"{name}: {value}" for name, value in headers.items()]
+            sent["content-length"] = str(len(content))
+        lines = [f"{name}: {value}" for name, value in sent.items()]
         head = "\r\n".join((f"{method} {what} HTTP/1.1", *lines, "", ""))
         if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2 or "\0" in head:
             raise HttpFailure("a header contains a line break", sent=False)
@@ -257,9 +260,13 @@ async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
         ) from error
     _warn_insecure(attempt, url)
     # Loading certificates takes time: not done for plain HTTP.
-    tls = tls_context(config) if url.is_tls or (proxy and proxy.url.is_tls) else None
     pool = Pool(
-        url, tls=tls, proxy=proxy, connect_timeout=config.timeouts.connect, limit=config.limits.message
+        url,
+        tls=tls_context(config) if url.is_tls else None,
+        proxy=proxy,
+        proxy_tls=guarded_tls_context(config) if proxy and proxy.url.is_tls else None,
+        connect_timeout=config.timeouts.connect,
+        limit=config.limits.message,
     )
     client = HttpClient(pool, url, proxy, attempt)
     attempt.diagnostics.activity = client.activity

@@ -124,7 +124,7 @@ class Relay:
         pool = self._pools.get(peer.url)
         if pool is None:
             pool = self._pools[peer.url] = Pool(
-                url, tls=self._tls, proxy=None, connect_timeout=_CONNECT_SECONDS, limit=_MOST_BYTES
+                url, tls=self._tls, connect_timeout=_CONNECT_SECONDS, limit=_MOST_BYTES
             )
         facts = http.facts
         payload: JSONObject = {
