@@ -14,6 +14,13 @@ ROOT = Path(__file__).resolve().parents[1]
 SOURCE = ROOT / "src" / "toolbus"
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
+# The lowest versions with which the promises of SECURITY.md hold, and why; `make test-lowest` runs their tests.
+NEEDED = {
+    "pyjwt": ((2, 11), "can refuse short keys"),
+    "cryptography": ((45,), "its OpenSSL still gets security fixes"),
+    "idna": ((3, 7), "takes linear time for a long name (CVE-2024-3651)"),
+    "pillow": ((10, 3), "has no known hole in the images it reads (CVE-2024-28219)"),
+}
 PROVIDERS = packages_distributions()
 # Distributions that live in an environment of their own, or share their top-level name with others.
 ELSEWHERE = {
@@ -113,3 +120,23 @@ def test_an_extra_declares_for_its_own_adapter_only() -> None:
     tree = ast.parse("from langgraph.prebuilt import ToolNode")
     assert undeclared(tree, "langchain") == []
     assert undeclared(tree, "smolagents") == ["langgraph.prebuilt.ToolNode"]
+
+
+def lowest(requirement: str) -> tuple[int, ...]:
+    """The lowest version that a requirement allows; empty for any."""
+    bound = re.search(r">=([\d.]+)", requirement)
+    return tuple(int(number) for number in bound[1].split(".")) if bound else ()
+
+
+def test_no_version_is_allowed_that_breaks_a_promise_of_security() -> None:
+    extras: dict[str, list[str]] = PROJECT["optional-dependencies"]
+    for requirement in [*PROJECT["dependencies"], *(one for extra in extras.values() for one in extra)]:
+        [name] = named([requirement])
+        needed, reason = NEEDED.get(name, ((), ""))
+        assert lowest(requirement) >= needed, f"{requirement}: only {needed} and later {reason}"
+    assert set(NEEDED) <= named([*PROJECT["dependencies"], *extras["smolagents"]])
+
+
+def test_every_dependency_of_the_core_has_a_lowest_version() -> None:
+    unbounded = [requirement for requirement in PROJECT["dependencies"] if not lowest(requirement)]
+    assert unbounded == ["pydantic-core"]  # pydantic chooses it

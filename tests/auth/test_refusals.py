@@ -10,6 +10,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric import rsa
 
 from tests.auth.authorization_server import AuthorizationServer
 from tests.auth.buses import bus_of, client_of, config
@@ -255,3 +257,18 @@ def describe(server: RawServer, metadata: dict[str, Any], at: str | None = None)
             writer.write(response(b"{}", f"WWW-Authenticate: {challenge}", status="401 Unauthorized"))
 
     server.send = server.send_other = send
+
+
+async def test_a_program_with_a_key_that_is_too_short(
+    authority: AuthorizationServer, guarded: ResourceServer, tmp_path: Path
+) -> None:
+    """It proves nothing with it: whoever reads an assertion could compute the key."""
+    weak = rsa.generate_private_key(65537, 1024).private_bytes(
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    )
+    auth = {"type": "client_credentials", "client_id": "signer", "key": "${PROOF}", "algorithm": "RS256"}
+    async with bus_of(config(guarded, tmp_path, auth), get_secret={"PROOF": weak.decode()}.get) as bus:
+        [failure] = bus.failures.values()
+    assert "auth.key cannot sign with RS256" in str(failure)
+    assert "2048 bits" in str(failure)
+    assert "token client_credentials 200" not in authority.counts()

@@ -4,11 +4,14 @@ import base64
 import hmac
 import json
 import logging
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from cryptography.hazmat.primitives.asymmetric import rsa
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from jwt.algorithms import RSAAlgorithm
 
 from tests.gateway.requests import Clock, refused, request
 from tests.gateway.signing import AUDIENCE, Signer, signing
@@ -117,6 +120,26 @@ def for_encryption(signer: Signer) -> str:
 async def test_a_forged_signature(signer: Signer, forge: Any) -> None:
     """It is refused."""
     assert refused(await Door(signer).admit(forge(signer)))[0] == 401
+
+
+async def test_a_key_that_is_short_enough_to_be_computed(signer: Signer) -> None:
+    """Its signatures are refused, whichever version of PyJWT checks them."""
+    signer.keys["weak"] = key = rsa.generate_private_key(65537, 1024)
+    public = {**json.loads(RSAAlgorithm.to_jwk(key.public_key())), "kid": "weak"}
+    signer.published.append(public)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # PyJWT warns, too
+        token = signer.token("weak", algorithm="RS256")
+    problem = "the token is signed with an RSA key of less than 2048 bits"
+    assert refused(await Door(signer).admit(token)) == (401, problem)
+    assert isinstance(await Door(signer).admit(signer.token()), Principal)
+
+
+@pytest.mark.parametrize("parts", [{"e": "AQ"}, {"n": "AA"}, {"n": "?"}, {"n": 5}, {"e": None}])
+async def test_a_key_that_is_not_one(signer: Signer, parts: dict[str, Any]) -> None:
+    """It lets nobody in, and the gateway answers."""
+    signer.published[0].update(parts)
+    assert refused(await Door(signer).admit(signer.token(headers={"kid": "RS256"}, sub="eve")))[0] == 401
 
 
 @pytest.mark.parametrize(

@@ -99,10 +99,14 @@ class TokenEndpoint:
         claims = {"iss": client.id, "sub": client.id, "aud": self.server.issuer, "jti": uuid.uuid4().hex}
         times = {"iat": now, "exp": now + ASSERTION_LIFETIME}
         try:
-            return jwt.encode({**claims, **times}, client.key or "", algorithm=client.algorithm)
+            signing = jwt.PyJWT({"enforce_minimum_key_length": True})
+            return signing.encode({**claims, **times}, client.key or "", algorithm=client.algorithm)
         except (ValueError, TypeError, NotImplementedError, jwt.PyJWTError) as error:
             reason = f"auth.key cannot sign with {client.algorithm} ({type(error).__name__})"
-        raise AuthFailure(reason, hint="it must be a private key in PEM format for auth.algorithm")
+        raise AuthFailure(
+            reason,
+            hint="it must be a private key in PEM format for auth.algorithm; RSA with 2048 bits or more",
+        )
 
     def _parsed(self, answer: Mapping[str, Any], asked: float) -> TokenSet:
         access, kind = answer.get("access_token"), str(answer.get("token_type", "")).lower()

@@ -33,6 +33,8 @@ LAST_RESORT_SECONDS = 24 * 3600.0
 """How old they may be while the issuer does not respond."""
 AGAIN_SECONDS = 10.0
 """How often it is asked, at most."""
+MIN_RSA_BITS = 2048
+"""A shorter key can be computed from its public part (NIST SP 800-131A)."""
 _CURVES = {"P-256": "ES256", "P-384": "ES384", "P-521": "ES512"}
 _ALIAS = "serve.auth.oauth"
 _MOST_QUESTIONS = 8
@@ -78,9 +80,13 @@ class Issuer:
         if found is None:
             raise Denied("the token is signed with an unknown key")
         try:
-            return PyJWK(dict(found), algorithm)
-        except PyJWTError:
+            key = PyJWK(dict(found), algorithm)
+        except (PyJWTError, ValueError, TypeError):  # it may have any content
             raise Denied("the token is signed with a key that cannot be used") from None
+        # Checked here, because it depends on the version of PyJWT whether its own check is optional.
+        if found["kty"] == "RSA" and key.key.key_size < MIN_RSA_BITS:
+            raise Denied(f"the token is signed with an RSA key of less than {MIN_RSA_BITS} bits")
+        return key
 
     async def introspect(self, token: str) -> Mapping[str, Any]:
         """What the issuer says about a token; `Denied` if it is not active."""

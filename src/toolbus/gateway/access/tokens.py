@@ -93,7 +93,6 @@ class Tokens:
                     "verify_exp": False,
                     "verify_nbf": False,
                     "verify_iat": False,
-                    "enforce_minimum_key_length": True,
                 },
             )
         except jwt.InvalidAudienceError:
