@@ -427,9 +427,9 @@ def test_importing_the_package_imports_nothing_slow() -> None:
 def test_a_bus_shows_its_config_and_servers_without_the_sdk() -> None:
     program = (
         "import sys; from toolbus import Toolbus\n"
-        "bus = Toolbus({'servers': {'a': {'command': 'a'}}})\n"
+        "bus = Toolbus({'servers': {'a': {'url': 'https://a.test'}}})\n"
         "print(bus.servers['a'].state, len(bus.catalog), bus.resources(), bus.failures)\n"
-        "print(*sorted({'mcp', 'mcp_types', 'httpx2', 'anyio'} & set(sys.modules)))"
+        "print(*sorted({'mcp', 'mcp_types', 'httpx2', 'anyio', 'idna'} & set(sys.modules)))"
     )
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=PATIENCE

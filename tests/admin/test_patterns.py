@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolbus.config.administrator import Administrator, AdministratorPolicy, LaunchList, PolicyFile
-from toolbus.config.launch_patterns import Launch, url_allowed, url_denied
+from toolbus.config.launch_patterns import Launch, url_allowed, url_denied, url_problem
 from toolbus.connect.http.url import parse_url
 
 CORP = "https://*.example.com/*"
@@ -77,6 +77,13 @@ URLS = [
     ("https://a.example.com/mcp", "https://a.example.com/mcp/more", False),
     ("https://m*nchen.example.com", "https://mxnchen.example.com/", True),
     ("https://xn--mnchen-3ya.example.com", "https://münchen.example.com/", True),
+    ("https://münchen.example.com", "https://xn--mnchen-3ya.example.com/", True),
+    ("https://*.MÜNCHEN.example.com", "https://a.münchen.example.com/", True),
+    ("https://fass.de", "https://faß.de/", False),
+    ("https://faß.de", "https://fass.de/", False),
+    ("https://faß.de", "https://FAẞ.de/", True),
+    ("https://*.faß.de", "https://a.fass.de/", False),
+    ("https://m*ü.example.com", "https://mxü.example.com/", False),
     ("http://[::1]:*/*", "http://[::1]:8000/mcp", True),
     ("http+unix://%2Frun%2Fcorp%2F*/*", "http+unix://%2Frun%2Fcorp%2Fa.sock/mcp", True),
     ("http+unix://%2Frun%2Fcorp%2F*/*", "http+unix://%2Frun%2Fcorp%2F..%2Fevil.sock/mcp", False),
@@ -132,6 +139,21 @@ def test_another_spelling_of_a_denied_url(url: str) -> None:
     pattern = "http://evil.com/admin" if "dmin" in url else "http://evil.com"
     assert url_denied(pattern, url)
     assert not url_denied("http://other.com", url) or ":port" in url
+
+
+@pytest.mark.parametrize(
+    "url", ["https://faß.de/", "https://xn--fa-hia.de/", "https://FAẞ.DE./", "https://❤.de/"]
+)
+def test_another_spelling_of_a_denied_host(url: str) -> None:
+    """It is denied, too; the host that IDNA 2003 makes of it is another one."""
+    assert url_denied("https://faß.de", url)
+    assert not url_denied("https://faß.de", "https://fass.de/")
+    assert url_denied("https://m*ü.de", url), "in doubt"
+
+
+@pytest.mark.parametrize("pattern", ["https://m*ü.example.com", "https://❤.example.com/*"])
+def test_a_pattern_for_hosts_that_have_no_form_in_ascii(pattern: str) -> None:
+    assert url_problem(pattern) == "its host is not a valid name; write it in ASCII (xn--...)"
 
 
 NPX = "npx -y @modelcontextprotocol/* **"

@@ -283,6 +283,8 @@ URLS = {
     "https://ann:pw@host.test:443/a b?q=ü#top": ("host.test", "/a%20b?q=%C3%BC", "host.test"),
     "http://[::1]:8080/mcp?a=1&b=%20": ("::1", "/mcp?a=1&b=%20", "[::1]:8080"),
     "http://bücher.test/": ("xn--bcher-kva.test", "/", "xn--bcher-kva.test"),
+    "http://ann:pw@FAẞ.test:8080/": ("xn--fa-hia.test", "/", "xn--fa-hia.test:8080"),
+    "http://127。0。0。1/": ("127.0.0.1", "/", "127.0.0.1"),
     "http+unix://%2Frun%2FApp.sock/mcp": ("/run/App.sock", "/mcp", "localhost"),
 }
 
@@ -291,10 +293,11 @@ URLS = {
 def test_a_url_names_where_to_connect_and_what_to_request(url: str) -> None:
     parsed = parse_url(url)
     assert (parsed.host, parsed.target, parsed.authority) == URLS[url]
+    assert parsed.text.isascii()
 
 
 @pytest.mark.parametrize(
-    "url", ["ftp://host.test/", "http://", "http://[::1/", "http://host.test:99999/", "/a"]
+    "url", ["ftp://host.test/", "http://", "http://[::1/", "http://host.test:99999/", "/a", "http://❤.test/"]
 )
 def test_what_is_not_a_url_of_http_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match=r"scheme|host|IPv6|[Pp]ort"):

@@ -100,6 +100,15 @@ def test_the_environment_decides_which_proxy_is_used(monkeypatch: pytest.MonkeyP
     assert environment_proxy(parse_url("http+unix://%2Fa.sock/")) is None
 
 
+def test_hosts_that_need_no_proxy_may_be_named_as_people_write_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "proxy.test:3128")
+    monkeypatch.setenv("no_proxy", "Faß.test, .bücher.test,❤.test,10.0.0.1")
+    direct = ("faß.test", "xn--fa-hia.test", "a.faß.test", "a.bücher.test", "10.0.0.1")
+    assert [environment_proxy(parse_url(f"http://{host}/")) for host in direct] == [None] * 5
+    for host in ("fass.test", "bucher.test"):
+        assert environment_proxy(parse_url(f"http://{host}/")) is not None
+
+
 async def test_a_server_may_require_a_certificate_of_the_client(certificate: Path, tmp_path: Path) -> None:
     tls = server_tls(certificate)
     tls.verify_mode = ssl.CERT_REQUIRED

@@ -100,6 +100,21 @@ async def test_a_foreign_origin(local: Door, origin: str) -> None:
     assert local.access.cors(foreign) == {}
 
 
+async def test_a_host_that_resembles_one_of_the_config(tmp_path: Path) -> None:
+    """Names count in ASCII, as clients send them: another spelling is another host."""
+    names = {"hosts": ["faß.example:7400", "FAẞ.example"], "origins": ["https://faß.example"]}
+    door = Door(tmp_path, {**PUBLIC, **names, "public_url": "https://bücher.example"})
+    key = door.key("ann")
+    at, origin = "203.0.113.9", "https://xn--fa-hia.example"
+    for host in ("xn--fa-hia.example", "xn--fa-hia.example:7400", "xn--bcher-kva.example"):
+        found = await door.access.admit(request(key, host=host, address=at, origin=origin))
+        assert isinstance(found, Principal)
+    for host in ("fass.example", "faß.example", "bucher.example"):
+        assert refused(await door.access.admit(request(key, host=host, address=at)))[0] == 421
+    foreign = request(key, host="xn--fa-hia.example", address=at, origin="https://fass.example")
+    assert refused(await door.access.admit(foreign))[0] == 403
+
+
 async def test_pages_that_may_use_it(tmp_path: Path) -> None:
     page, public = "https://app.example.com", "https://tools.example.com"
     door = Door(tmp_path, {**PUBLIC, "origins": [page], "public_url": public})

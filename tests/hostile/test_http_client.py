@@ -14,7 +14,7 @@ import pytest
 from tests.servers.certificates import self_signed
 from tests.servers.proxy import proxy_server, server_tls
 from tests.servers.raw_http import RawServer, Request, raw_server, raw_unix_server, response, send_plain
-from toolbus import ConfigError, ConnectFailed, LinkLost, Toolbus, connect_mcp
+from toolbus import ConfigError, ConnectFailed, LinkLost, Toolbus, ToolbusError, connect_mcp
 
 pytestmark = pytest.mark.anyio
 FULL_READ = 256 * 1024
@@ -281,3 +281,52 @@ async def test_a_proxy_that_asks_for_the_certificate_of_the_client(
             assert (await mcp.call_tool("look")).text == "seen"
     assert proxy.certificates
     assert not any(proxy.certificates)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_host_that_python_takes_for_another(
+    monkeypatch: pytest.MonkeyPatch, certificate: Path, scheme: str
+) -> None:
+    """`faß.test` is never reached as `fass.test`: in no request, no header and no name for TLS."""
+    names: list[str | None] = []
+    tls = server_tls(certificate)
+    tls.sni_callback = lambda _socket, name, _context: names.append(name)
+    async with raw_server(tls if scheme == "https" else None) as server, proxy_server(server) as proxy:
+        monkeypatch.setenv(f"{scheme}_proxy", f"http://127.0.0.1:{proxy.port}")
+        async with connect_mcp(url=f"{scheme}://faß.test/mcp", verify=False) as mcp:
+            assert (await mcp.call_tool("look")).text == "seen"
+    ours = "xn--fa-hia.test"
+    line = f"CONNECT {ours}:443 HTTP/1.1" if names else f"POST http://{ours}/mcp HTTP/1.1"
+    assert {head.partition("\r\n")[0] for head in proxy.heads} == {line}
+    assert {request.headers["host"] for request in server.requests} == {ours}
+    assert set(names) == ({ours} if scheme == "https" else set())
+
+
+async def test_a_redirect_to_another_spelling_of_a_host(
+    monkeypatch: pytest.MonkeyPatch, certificate: Path
+) -> None:
+    """It is followed to the same host, and not to the one that IDNA 2003 makes of it."""
+
+    async def send(writer: asyncio.StreamWriter, request: Request) -> None:
+        if "/mcp" not in request.line:
+            await send_plain(writer, request)
+            return
+        host = request.message["params"]["arguments"]["to"]
+        writer.write(response(b"", f"location: http://{host}/other", status="307 Temporary Redirect"))
+
+    async with raw_server() as server, proxy_server(server) as proxy:
+        monkeypatch.setenv("http_proxy", f"http://127.0.0.1:{proxy.port}")
+        server.send = send
+        async with connect_mcp("http://faß.test/mcp") as mcp:
+            assert (await mcp.call_tool("look", {"to": "XN--FA-HIA.test"})).text == "seen"
+            with pytest.raises(ToolbusError, match="another origin, which is not followed"):
+                await mcp.call_tool("look", {"to": "fass.test"})
+
+
+@pytest.mark.parametrize("url", ["http://❤.test/mcp", "${PLACE}/mcp", "http://ann:s3cret@faß_.test/mcp"])
+async def test_a_host_that_cannot_be_written_in_ascii(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is a mistake in the config that says what to do, and that shows no password."""
+    monkeypatch.setenv("PLACE", "http://ann:s3cret@❤.test")
+    with pytest.raises(ConfigError, match=r"url: its host is not a valid name; write it in ASCII") as caught:
+        await connect_mcp(url=url)
+    assert "s3cret" not in str(caught.value)

@@ -20,6 +20,7 @@ from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
 from toolbus.agent.failures import ModelFailed
 from toolbus.config.secrets.redact import shown_url
+from toolbus.core.hosts import ascii_url
 
 LIST_TIMEOUT = 2.0
 """Seconds to wait for a local server to list its models."""
@@ -55,7 +56,7 @@ def _provider(name: str, keys: Mapping[str, str]) -> Provider[Any]:
 def served_models(url: str) -> list[str]:
     """The models of an OpenAI-compatible server; OSError or ValueError if it is not one."""
     try:
-        with urllib.request.urlopen(f"{url.rstrip('/')}/models", timeout=LIST_TIMEOUT) as response:
+        with urllib.request.urlopen(f"{ascii_url(url).rstrip('/')}/models", timeout=LIST_TIMEOUT) as response:
             return [model["id"] for model in json.load(response)["data"]]
     except HTTPError as error:
         error.close()  # it holds the connection

@@ -11,6 +11,7 @@ from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 from toolbus.config.base import ConfigModel
 from toolbus.config.location import Location, is_mapping, joined, near_miss
 from toolbus.core.errors import ConfigError
+from toolbus.core.hosts import ascii_host
 from toolbus.core.records import JSON
 
 SECRET_KEYS = ("token", "client_secret", "key", "assertion")
@@ -238,7 +239,9 @@ def web_url(text: str) -> SplitResult | None:
     """The parts of an http or https URL with a host; None if it is not one."""
     try:
         parts = urlsplit(text)
-        usable = parts.scheme.lower() in ("http", "https") and parts.hostname and parts.port != 0
+        usable = (
+            parts.scheme.lower() in ("http", "https") and ascii_host(parts.hostname or "") and parts.port != 0
+        )
     except ValueError:  # an invalid host or port
         return None
     # A user or a password would be sent to whoever reads the URL.

@@ -16,6 +16,7 @@ from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from toolbus.config.packages import Registry, is_launcher, only_package
+from toolbus.core.hosts import ascii_host
 
 _PORTS = {"http": 80, "https": 443}
 _URL = re.compile(
@@ -217,7 +218,11 @@ def argv_problem(pattern: Sequence[str]) -> str | None:
 
 def url_problem(pattern: str) -> str | None:
     """Why a pattern for URLs cannot be used."""
-    if _URL.fullmatch(pattern):
+    if wanted := _URL.fullmatch(pattern):
+        try:
+            _ascii_pattern(wanted["host"] if wanted["scheme"] != "http+unix" else "")
+        except ValueError as error:
+            return str(error)
         return None
     return "expected SCHEME://HOST[:PORT][/PATH], with * for any part, and no user, query or fragment"
 
@@ -251,9 +256,9 @@ def _parsed(url: str) -> _Address | None:
         host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
         if parts.scheme == "http+unix":
             host, port = os.path.normpath(unquote(netloc)) if netloc else "", 0
-        elif not host.isascii():
-            host = host.encode("idna").decode("ascii")
-    except ValueError:  # also of the codec
+        else:
+            host = ascii_host(host)
+    except ValueError:
         return None
     path = parts.path or "/"
     while (decoded := unquote(path)) != path:
@@ -264,8 +269,17 @@ def _parsed(url: str) -> _Address | None:
 def _host_matches(pattern: str, found: _Address, *, strict: bool) -> bool:
     if found.scheme == "http+unix":
         return bool(_glob(unquote(pattern), strict=strict).fullmatch(found.host))
-    pattern = pattern.strip("[]").casefold()
-    return fnmatchcase(found.host.casefold() if strict else found.host.casefold().rstrip("."), pattern)
+    try:
+        pattern = _ascii_pattern(pattern)
+    except ValueError:
+        return not strict
+    return fnmatchcase(found.host if strict else found.host.rstrip("."), pattern)
+
+
+def _ascii_pattern(host: str) -> str:
+    """A pattern for hosts as they are compared with it; ValueError if a part of it has no such form."""
+    # Part by part: `*.faß.de` is not a name itself.
+    return ".".join(map(ascii_host, host.strip("[]").split(".")))
 
 
 def _normalized(name: str, registry: Registry) -> str:

@@ -34,6 +34,7 @@ from toolbus.config.store import StoreSetting
 from toolbus.config.telemetry import DEFAULT_TELEMETRY, Telemetry, read_telemetry
 from toolbus.config.tokens import TokenSetting, tokens_problem
 from toolbus.core.errors import ConfigError
+from toolbus.core.hosts import host_problem
 from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
@@ -202,22 +203,27 @@ class ServerConfig(ConfigModel):
             check_alias(self.prefix, "prefix", self.alias)
         self._check_source()
         location = Location(server=self.alias)
-        if self.url is not None and not re.match(r"https?://.|http\+unix://.|\$\{", self.url, re.IGNORECASE):
-            raise location.error("expected a URL that starts with http:// or https://", "url")
-        if self.auth is not None and self.url is None:
-            raise location.error("is for servers with a url; give a program its secrets in env", "auth")
+        self._check_http(location)
         if self.sandbox is not None and self.command is None:
             raise location.error(
                 "is for servers with a command; no other one is a program of ours", "sandbox"
             )
+        for field, text in self.texts():
+            parsed(text, server=self.alias, key=field)
+        _check_hints(self.include, self.exclude, location)
+
+    def _check_http(self, location: Location) -> None:
+        if self.url is not None and not re.match(r"https?://.|http\+unix://.|\$\{", self.url, re.IGNORECASE):
+            raise location.error("expected a URL that starts with http:// or https://", "url")
+        if self.url is not None and "${" not in self.url and (problem := host_problem(self.url)):
+            raise location.error(problem, "url")
+        if self.auth is not None and self.url is None:
+            raise location.error("is for servers with a url; give a program its secrets in env", "auth")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
         for name in self.headers:
             if problem := _header_problem(name):
                 raise location.error(problem, f"headers.{name}" if name.isprintable() else "headers")
-        for field, text in self.texts():
-            parsed(text, server=self.alias, key=field)
-        _check_hints(self.include, self.exclude, location)
 
     def _check_source(self) -> None:
         """Require exactly one of command, url and server, and the one that the transport needs."""

@@ -10,7 +10,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
+from pydantic import AfterValidator, Field, Strict
 
 from toolbus.config.auth import is_loopback, web_url
 from toolbus.config.expose import ExposeMode
@@ -28,6 +28,7 @@ from toolbus.config.serve_auth import (
     set_fields,
 )
 from toolbus.core.errors import ConfigError
+from toolbus.core.hosts import ascii_authority, ascii_url
 from toolbus.core.records import JSON, Budget
 
 _Count = Annotated[int, Field(ge=1)]
@@ -42,6 +43,18 @@ _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
 _PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
 _VIEW = re.compile(r"[A-Za-z0-9._~-]+")
+
+
+def _in_ascii(text: str) -> str:
+    """A host or a URL as clients send it; what cannot be sent is a mistake that the checks report."""
+    try:
+        return ascii_url(text) if "://" in text else ascii_authority(text)
+    except ValueError:
+        return text
+
+
+_Ascii = Annotated[str, AfterValidator(_in_ascii)]
+_AsciiNames = Annotated[tuple[Annotated[Text, AfterValidator(_in_ascii)], ...], Strict(False)]
 
 
 class ServeView(ServeModel):
@@ -72,11 +85,11 @@ class Serve(ServeModel):
     """The address to listen at, as `HOST:PORT`; beyond this machine it needs `auth` and `hosts`."""
     path: str = "/mcp"
     """The path of the MCP endpoint; a view has its own below it, such as `/mcp/research`."""
-    hosts: Names = ()
+    hosts: _AsciiNames = ()
     """The names under which clients reach the gateway, besides those of this machine."""
-    origins: Names = ()
+    origins: _AsciiNames = ()
     """The origins of web pages that may use the gateway, such as `https://app.example.com`."""
-    public_url: str | None = None
+    public_url: _Ascii | None = None
     """The URL under which clients reach the gateway, without `path`: `https://tools.example.com`."""
     tls: Tls | None = None
     """The certificate of the gateway, for HTTPS; by default it speaks HTTP."""

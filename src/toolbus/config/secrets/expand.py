@@ -23,6 +23,7 @@ from toolbus.config.secrets.lookup import Found, Missing, Secrets
 from toolbus.config.secrets.redact import Redactor, names_credential, proxy_secrets, shown_url, url_secrets
 from toolbus.config.secrets.reference import Reference, masked, parsed
 from toolbus.core.errors import ConfigError, SecretMissing
+from toolbus.core.hosts import ascii_url, host_problem
 
 __all__ = ["Resolved", "Secrets", "resolved"]
 
@@ -135,6 +136,8 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
         values[name] = "".join(part if isinstance(part, str) else known[part].value for part in parts)
         private.add_urls(values[name])
     _refuse_unusable(config, values)
+    for name in {"url", "auth.issuer"} & set(values):
+        values[name] = ascii_url(values[name])
 
     env = await _env_file(config, values, secrets) | {name: values[f"env.{name}"] for name in config.env}
     headers = {name: values[f"headers.{name}"] for name in config.headers}
@@ -278,6 +281,8 @@ def _refuse_unusable(config: ServerConfig, values: Mapping[str, str]) -> None:
         if name == "url" and not re.match(r"https?://.|http\+unix://.", value, re.IGNORECASE):
             problem = "does not start with http:// or https:// once its references are filled in"
             raise ConfigError(problem, server=config.alias, key=name)
+        if name in ("url", "auth.issuer") and (wrong := host_problem(value)):
+            raise ConfigError(wrong, server=config.alias, key=name)
         if name.startswith("auth.") and (wrong := text_problem(name.removeprefix("auth."), value)):
             problem = f"{wrong}, once its references are filled in"
             raise ConfigError(problem, server=config.alias, key=name)

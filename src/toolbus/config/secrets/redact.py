@@ -5,6 +5,7 @@ import json
 import re
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from functools import lru_cache
 from threading import Lock
 from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
@@ -12,6 +13,7 @@ from weakref import WeakSet
 
 from toolbus.config.secrets.echo import EchoFilter, base64_forms
 from toolbus.config.secrets.reference import MASK
+from toolbus.core.hosts import ascii_authority
 from toolbus.core.records import JSON
 from toolbus.core.text import rewritten_json
 
@@ -54,6 +56,8 @@ def shown_url(url: str) -> str:
     _, at, host = parts.netloc.rpartition("@")
     if not _HOST.fullmatch(host):  # most likely a password with a slash in it
         return MASK
+    with suppress(ValueError):
+        host = ascii_authority(host)  # as it is reached, so that no name looks like another
     netloc = f"{MASK}@{host}" if at else host
     query = "&".join(f"{name}={MASK}" if is_pair else MASK for name, is_pair in _query_names(parts.query))
     scheme = f"{parts.scheme}://" if parts.scheme or parts.netloc else ""

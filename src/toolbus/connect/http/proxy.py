@@ -4,10 +4,11 @@ import asyncio
 import base64
 import urllib.request
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
 from toolbus.connect.http.url import Url, bracketed, parse_url
+from toolbus.core.hosts import ascii_authority
 
 MAX_REPLY = 64 * 1024
 
@@ -37,8 +38,21 @@ def environment_proxy(url: Url) -> Proxy | None:
 
 
 def _bypasses(url: Url) -> bool:
-    bypass = urllib.request.proxy_bypass  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]  # missing in typeshed
-    return any(bool(bypass(host)) for host in (url.host, f"{url.host}:{url.port}"))
+    urllib_request = cast(Any, urllib.request)  # typeshed does not know these functions
+    hosts = (url.host, f"{url.host}:{url.port}")
+    listed: dict[str, str] = urllib_request.getproxies_environment()
+    if listed.get("no", "").isascii():
+        return any(bool(urllib_request.proxy_bypass(host)) for host in hosts)
+    listed["no"] = ",".join(map(_ascii_name, listed["no"].split(",")))
+    return any(bool(urllib_request.proxy_bypass_environment(host, listed)) for host in hosts)
+
+
+def _ascii_name(name: str) -> str:
+    """An entry of `no_proxy` as hosts are compared with it; what is not a name matches none."""
+    try:
+        return ascii_authority(name.strip().lstrip("."))
+    except ValueError:
+        return name
 
 
 async def open_tunnel(transport: asyncio.Transport, proxy: Proxy, url: Url) -> None:

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
+from toolbus.core.hosts import ascii_authority, ascii_host
+
 PORTS = {"http": 80, "https": 443}
 _PATH_CHARACTERS = "/%:@!$&'()*+,;=~"
 
@@ -60,7 +62,8 @@ def parse_url(text: str) -> Url:
     if parts.scheme == "http+unix":
         host, port, authority = unquote(netloc), 0, "localhost"
     elif parts.scheme in PORTS:
-        host, port = _ascii_host(parts.hostname or ""), parts.port or PORTS[parts.scheme]
+        netloc = ascii_authority(netloc)
+        host, port = ascii_host(parts.hostname or ""), parts.port or PORTS[parts.scheme]
         authority = bracketed(host) if port == PORTS[parts.scheme] else f"{bracketed(host)}:{port}"
     else:
         raise ValueError(f"the scheme {parts.scheme!r} is not supported")
@@ -83,7 +86,3 @@ def parse_url(text: str) -> Url:
 def bracketed(host: str) -> str:
     """The host as it is written in front of a port."""
     return f"[{host}]" if ":" in host else host
-
-
-def _ascii_host(host: str) -> str:
-    return host if host.isascii() else host.encode("idna").decode("ascii")

@@ -13,8 +13,8 @@ import socket
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
-from urllib.parse import urlsplit
 
+from toolbus.connect.http.url import parse_url
 from toolbus.gateway.workers import Workers
 from toolbus.state.store.error import StoreError
 from toolbus.state.store.store import Store
@@ -186,10 +186,10 @@ class Peers:
     async def _try(self, peer: Peer) -> None:
         is_lost = peer.id in self._unreachable
         self._tried.add(peer.id)
-        parts = urlsplit(peer.url)
+        url = parse_url(peer.url)
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                _, writer = await asyncio.open_connection(parts.hostname, parts.port)
+                _, writer = await asyncio.open_connection(url.host, url.port)
         except (OSError, TimeoutError):
             self.lost(peer.id)
             if is_lost and peer.id not in self._reported:
