@@ -13,6 +13,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -92,6 +93,25 @@ def virtual_socket(_: str) -> str:
     return "made"
 
 
+def netlink(protocol: str) -> str:
+    """A socket to the kernel: 0 for routes, 4 for the sockets of others, 15 for devices."""
+    socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, int(protocol)).close()
+    return "made"
+
+
+def set_id(folder: str) -> str:
+    """Files that run with the rights of their owner: every way to make one; those that worked."""
+    made: list[str] = []
+    for name, make in SET_ID.items():
+        path = f"{folder}/{name.replace(' ', '-')}"
+        Path(path).unlink(missing_ok=True)
+        with suppress(OSError):
+            make(path.encode())
+        if os.path.exists(path) and os.stat(path).st_mode & 0o6000:
+            made.append(name)
+    return json.dumps(made)
+
+
 def kernel_setting(path: str) -> str:
     """Open a setting of the kernel for writing; nothing is written."""
     os.close(os.open(path, os.O_WRONLY))
@@ -122,11 +142,58 @@ def _call(*arguments: int | bytes) -> int:
     return result
 
 
+def _with(change: Callable[[bytes], object]) -> Callable[[bytes], None]:
+    """Make a plain file, and change it."""
+
+    def make(path: bytes) -> None:
+        os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o755))
+        change(path)
+
+    return make
+
+
+def _descriptor(path: bytes) -> int:
+    return os.open(path, os.O_RDONLY)
+
+
+def _unnamed(path: bytes) -> None:
+    file = os.open(os.path.dirname(path), os.O_TMPFILE | os.O_WRONLY, 0o4755)
+    _call(265 if IS_X86 else 37, HERE, b"/proc/self/fd/%d" % file, HERE, path, 0x400)
+
+
+HERE = -100
+IS_X86 = platform.machine() == "x86_64"
+OPENS = os.O_CREAT | os.O_WRONLY
+HOW = OPENS.to_bytes(8, "little") + (0o4755).to_bytes(8, "little") + bytes(8)
+SET_ID: dict[str, Callable[[bytes], object]] = {
+    "chmod": _with(lambda path: os.chmod(path, 0o4755)),
+    "setgid": _with(lambda path: os.chmod(path, 0o2755)),
+    "fchmod": _with(lambda path: os.fchmod(_descriptor(path), 0o4755)),
+    "fchmodat": _with(lambda path: _call(268 if IS_X86 else 53, HERE, path, 0o4755, 0)),
+    "fchmodat with high bits": _with(lambda path: _call(268 if IS_X86 else 53, HERE, path, 0o4755 | 1 << 32)),
+    "fchmodat2": _with(lambda path: _call(452, HERE, path, 0o4755, 0)),
+    "openat": lambda path: os.open(path, OPENS, 0o4755),
+    "unnamed": _unnamed,
+    "openat2": lambda path: _call(437, HERE, path, HOW, len(HOW)),
+    "mknod": lambda path: os.mknod(path, 0o104755),
+    **(
+        {
+            "old open": lambda path: _call(2, path, OPENS, 0o4755),
+            "old chmod": _with(lambda path: _call(90, path, 0o4755)),
+            "creat": lambda path: _call(85, path, 0o4755),
+            "old mknod": lambda path: _call(133, path, 0o104755, 0),
+            "x32 chmod": _with(lambda path: _call(90 | 0x40000000, path, 0o4755)),
+        }
+        if IS_X86
+        else {}
+    ),
+}
+
 ATTACKS: dict[str, Callable[[str], str]] = {
     one.__name__: one
     for one in (
         *(read, write, connect, environment, daemon, key, namespace, virtual_socket, kernel_setting),
-        *(identity, listing, variables, place),
+        *(identity, listing, variables, place, netlink, set_id),
     )
 }
 
