@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from toolbus.bus.administrator import administrator_of
 from toolbus.config import BusConfig, LockMode, ServerConfig
 from toolbus.config.permitted import early_refusal, permitted_config
-from toolbus.core.canonical import NotCanonical, digest
+from toolbus.core.canonical import NotCanonical
 from toolbus.core.errors import CallRefused, ConfigError, LockError
 from toolbus.core.events import Emit, ToolHeld, warn
 from toolbus.core.operation import Operation
@@ -19,7 +19,7 @@ from toolbus.core.records import Inventory, ToolSpec
 from toolbus.core.tracing import add_event
 from toolbus.lock.drift import Held, Review, Reviewer, held_reason, label_of
 from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
-from toolbus.lock.launch import launch_of
+from toolbus.lock.launch import is_approved, launch_of
 from toolbus.shape import prompt_name
 
 logger = logging.getLogger("toolbus")
@@ -243,11 +243,10 @@ def _launch_change(server: ServerConfig, config: BusConfig, locked: LockedServer
     if locked is None:
         return "it is new"
     try:
-        now = digest(launch_of(server, config.folder))
+        if is_approved(launch_of(server, config.folder), locked.launch):
+            return None
     except NotCanonical as error:
         return f"its launch line {error}"
-    if now == digest(locked.launch):
-        return None
     return "its launch line changed" if server.url is None else "its URL or headers changed"
 
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from toolbus.config import ServerConfig
 from toolbus.config.secrets.literals import without_literals
-from toolbus.core.records import JSON
+from toolbus.core.canonical import digest
+from toolbus.core.records import JSON, JSONObject
 
 
 def launch_of(config: ServerConfig, folder: Path | None) -> dict[str, JSON]:
@@ -31,6 +32,17 @@ def launch_of(config: ServerConfig, folder: Path | None) -> dict[str, JSON]:
     return launch
 
 
+def is_approved(launch: JSONObject, locked: JSONObject) -> bool:
+    """Whether a server may be launched like this; `NotCanonical` if that cannot be told.
+
+    A program that was approved without a sandbox may get any: it could do everything before. Locks of older
+    versions, which do not record sandboxes, have none either.
+    """
+    if "sandbox" not in locked:
+        launch = {key: value for key, value in launch.items() if key != "sandbox"}
+    return digest(launch) == digest(locked)
+
+
 def launch_line(launch: dict[str, JSON]) -> str:
     """The launch in one line, for people."""
     if "url" in launch:
@@ -40,7 +52,7 @@ def launch_line(launch: dict[str, JSON]) -> str:
 
 
 def _program(config: ServerConfig, shown: dict[str, str], folder: Path | None) -> dict[str, JSON]:
-    launch: dict[str, JSON] = {"command": shown["command"], "args": list(_numbered(shown))}
+    launch: dict[str, JSON] = {"command": shown["command"], "args": list(_numbered(shown, "args"))}
     if (cwd := _relative(shown.get("cwd"), folder)) is not None:
         launch["cwd"] = cwd
     if config.env_file is not None:
@@ -48,11 +60,19 @@ def _program(config: ServerConfig, shown: dict[str, str], folder: Path | None) -
     if config.inherit_env != "safe":
         inherited = config.inherit_env
         launch["inherit_env"] = inherited if isinstance(inherited, str) else sorted(inherited)
+    if (sandbox := config.sandbox) is not None:
+        opened: dict[str, JSON] = {
+            "read": sorted(_numbered(shown, "sandbox.read")),
+            "write": sorted(_numbered(shown, "sandbox.write")),
+            "net": sandbox.net,
+            "env": sorted(sandbox.env),
+        }
+        launch["sandbox"] = {key: value for key, value in opened.items() if value} or True
     return launch
 
 
-def _numbered(shown: dict[str, str]) -> Iterator[str]:
-    return (text for key, text in shown.items() if key.startswith("args["))
+def _numbered(shown: dict[str, str], field: str) -> Iterator[str]:
+    return (text for key, text in shown.items() if key.startswith(f"{field}["))
 
 
 def _named(shown: dict[str, str], field: str) -> Iterator[tuple[str, str]]:

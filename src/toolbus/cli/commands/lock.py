@@ -22,6 +22,7 @@ from toolbus.lock.approval import save_lock, with_parts
 from toolbus.lock.changes import Difference, server_differences
 from toolbus.lock.deception import suspicions
 from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock
+from toolbus.lock.launch import is_approved
 from toolbus.lock.packages import pin_warning
 from toolbus.lock.snapshot import Snapshot, snapshot
 
@@ -60,6 +61,24 @@ class Comparison:
             for alias, now in self.now.items()
             for one in server_differences(alias, old.get(alias), now.locked)
         ]
+
+    @property
+    def drift(self) -> list[Difference]:
+        """The differences that somebody has to approve.
+
+        What this user cannot see is none of them; a server that left the config is.
+        """
+        return [
+            one
+            for one in self.differences
+            if (one.status != "removed" or one.kind == "launch") and not self._is_stricter(one)
+        ]
+
+    def _is_stricter(self, difference: Difference) -> bool:
+        """Whether a server only got a sandbox, or its sandbox is only recorded now."""
+        alias, old = difference.server, self.old or {}
+        is_known = difference.kind == "launch" and alias in self.now and alias in old
+        return is_known and is_approved(self.now[alias].locked.launch, old[alias].launch)
 
     @property
     def updated(self) -> Lockfile:
@@ -101,8 +120,7 @@ async def lock(settings: Settings, servers: Sequence[str], options: LockOptions)
     differences = found.differences
     if options.check and found.old is None:
         raise LockError(found.path, "does not exist; create it: toolbus lock")
-    # What this user cannot see is not drift; a server that left the config is.
-    drift = [one for one in differences if one.status != "removed" or one.kind == "launch"]
+    drift = found.drift
     if options.sarif:
         screen.json(sarif_report(found.path, drift, found.failed))
         return FAILED if drift or found.failed else 0
@@ -207,7 +225,7 @@ def _only_tool(found: Comparison, alias: str, tool: str) -> Comparison:
     if (bad := next((bad for bad in found.now[alias].quarantined if bad.tool == tool), None)) is not None:
         raise Usage(f"{quoted(tool)} of server {alias!r} cannot be locked: {bad.reason}")
     old = (found.old or {}).get(alias) or LockedServer(launch=now.launch, package=now.package)
-    if old.digests["launch"] != now.digests["launch"]:
+    if not is_approved(now.launch, old.launch):
         raise Usage(
             f"the launch of server {alias!r} changed, too; approve all of it: toolbus approve {alias}"
         )
