@@ -38,6 +38,19 @@ def chains(path: Path) -> dict[Path, list[Path]]:
     return {slot: files for slot, files in found if files}
 
 
+def trail_of(path: Path, slot: Path, name: str) -> str | None:
+    """The name of the trail that has `name` as the file of this slot; None if it is that of another slot.
+
+    It is the name of `path`, unless the files were renamed since.
+    """
+    if slot == path:
+        other = re.escape(path.stem) + r"\.\d+" + re.escape(path.suffix)
+        return None if re.fullmatch(other, name) else name
+    number = slot.name.removeprefix(path.stem).removesuffix(path.suffix)
+    found = re.fullmatch(rf"(.*){re.escape(number)}(\.[^.]*)?", name, re.DOTALL)
+    return None if found is None else f"{found[1]}{found[2] or ''}"
+
+
 def _files(slot: Path) -> Iterator[Path]:
     yield from full_files(slot)
     if os.path.lexists(slot):

@@ -1,5 +1,7 @@
 """Check the chains of a trail: every line unchanged, none missing, none added, in their order.
 
+Each chain has to be one of this trail, and no copy of another one.
+
 What cannot be found: lines that are missing at the end of a chain. So the end of each chain is a result, to
 be compared with what was noted before.
 """
@@ -10,7 +12,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from toolbus.audit.files import chains
+from toolbus.audit.files import chains, trail_of
 from toolbus.audit.lines import BEGINNING, Position, fields_of, is_incomplete, position_of, prev_of
 
 
@@ -21,6 +23,17 @@ class Problem:
     file: Path
     line: int
     problem: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Opening:
+    """The first line of a file."""
+
+    file: Path
+    line: int
+    hash: str
+    name: str
+    """The name of the file, as the line has it."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -39,11 +52,34 @@ class ChainReport:
     """What is no damage: removed files, and lines that a killed process left incomplete."""
     contains: set[str] = field(default_factory=set[str])
     """Those of the expected digests that were found."""
+    openings: list[Opening] = field(default_factory=list[Opening])
 
 
 def verify(path: Path, expected: frozenset[str] = frozenset()) -> list[ChainReport]:
     """Check all chains of a trail; `expected` are digests of lines that it must contain."""
-    return [_Checker(slot, files, expected).report for slot, files in chains(path).items()]
+    reports = [_Checker(slot, files, expected).report for slot, files in chains(path).items()]
+    _check_set(path, reports)
+    return reports
+
+
+def _check_set(path: Path, reports: list[ChainReport]) -> None:
+    """Find chains that repeat another one, or that belong to another trail.
+
+    A trail may have been renamed, so the first chain may have another name; then the others need that one.
+    """
+    names = [{trail_of(path, report.file, one.name) for one in report.openings} for report in reports]
+    known = {path.name, *(names[0] if names else ())} - {None}
+    # Whatever is copied begins with the first line of a file, or does not fit the line before.
+    first: dict[str, Path] = {}
+    for report in reports:
+        for one in report.openings:
+            if (original := first.setdefault(one.hash, one.file)) != one.file:
+                problem = f"a copy of {original.name}, which has the same line"
+            elif trail_of(path, report.file, one.name) not in known:
+                problem = f"it does not belong here: it was written to {one.name}"
+            else:
+                continue
+            report.problems.append(Problem(file=one.file, line=one.line, problem=problem))
 
 
 class _Checker:
@@ -83,6 +119,11 @@ class _Checker:
             self._found("lines before it are missing: a file does not begin like this")
         if fields.get("event") == "removed":
             self._removed.add(str(fields.get("file")))
+        if not self._has_lines:
+            opening = Opening(
+                file=self._file, line=self._number, hash=position.hash, name=str(fields.get("file"))
+            )
+            self.report.openings.append(opening)
         self._rest, self._has_lines = b"", True
         self._check_order(position, prev_of(line), after_damage=is_damaged)
 
