@@ -82,6 +82,74 @@ def test_the_user_can_be_named_in_any_text(monkeypatch: pytest.MonkeyPatch) -> N
     assert resolve({"headers": {"X": "${user}"}}, ann).redacted("ann is here") == "ann is here"
 
 
+ANY = "https://id.test/people?id=7;x=y"
+"""A name that is one, but not where a path, a word or an option could be."""
+MAIL, BROKER, PAIRWISE = "ann.lee+x@mail.test", "auth0|5f7c", "-a_b-C9"
+
+
+def in_place(entry: dict[str, Any], user: str) -> Resolved:
+    entry = entry if "url" in entry or "headers" in entry else {"command": "serve", **entry}
+    base = {} if "command" in entry else {"url": URL}
+    return asyncio.run(resolved(load_server({**base, **entry}, alias="a"), Secrets(user=user)))
+
+
+@pytest.mark.parametrize(
+    ("entry", "users"),
+    [
+        ({"args": ["${user}"]}, [MAIL, BROKER, "Ann Lee", "\u5b89"]),
+        ({"args": ["--root=/data/${user}"]}, [MAIL, BROKER, PAIRWISE, "system:serviceaccount:a:b"]),
+        ({"args": ["-c", "serve --for ${user}"]}, [MAIL, "ann"]),
+        ({"cwd": "data/${user}"}, [MAIL, BROKER, PAIRWISE, "Ann Lee", "o'brien"]),
+        ({"env": {"USER_ID": "${user}"}}, [MAIL, BROKER, PAIRWISE, ANY, "..", "~"]),
+        ({"env": {"DATA": "/data/${user}"}}, [MAIL, BROKER, PAIRWISE]),
+        ({"headers": {"X-User": "${user}"}}, [MAIL, BROKER, PAIRWISE, ANY]),
+        ({"headers": {"Cookie": "user=${user}; role=guest"}}, [MAIL, "ann"]),
+        ({"url": "https://${user}.test/mcp"}, ["ann", "a-1"]),
+        ({"url": "https://x.test/${user}/mcp"}, [MAIL, BROKER, PAIRWISE, "a?b", "Ann Lee"]),
+    ],
+    ids=str,
+)
+def test_names_of_real_users_can_be_used(entry: dict[str, Any], users: list[str]) -> None:
+    for user in users:
+        in_place(entry, user)
+
+
+@pytest.mark.parametrize(
+    ("entry", "users"),
+    [
+        ({"args": ["${user}"]}, ["--root=x", "-c", "../x", "..", "a\nb", ANY]),
+        ({"args": ["--root=/data/${user}"]}, ["..", "a/b", "a b", "a;b", "$(b)", "`b`", 'a"b', "a,b"]),
+        ({"args": ["-c", "serve --for ${user}"]}, ["a|b", "--all", "a;b", "a b", "$HOME"]),
+        ({"command": "./bin/${user}"}, ["..", "a/b", "a\\b"]),
+        ({"cwd": "data/${user}"}, ["..", ".", "a/b", "a\\b", "a\x07", "e\u0301", "\ud800"]),
+        ({"cwd": "${user}"}, ["~", "~root"]),
+        ({"env_file": "${user}.env"}, ["../x", "/x"]),
+        ({"env": {"USER_ID": "${user}"}}, ["a\nb", "a\x00", "a\x1b[31m"]),
+        ({"env": {"DATA": "/data/${user}"}}, ["..", "a/b", "a?b", "a b", "a;b"]),
+        ({"headers": {"X-User": "${user}"}}, ["a\r\nX-Role: admin", "a\x00"]),
+        ({"headers": {"Cookie": "user=${user}; role=guest"}}, ["a; role=admin", "a,b", 'a"b', "a=b"]),
+        ({"url": "https://${user}.test/mcp"}, ["evil.test/", "a@evil", "a.b", "a:1", "evil.test#", "-a"]),
+        ({"url": "https://x.test${user}/mcp"}, [".evil.test", "@evil.test", ":99"]),
+        ({"url": "https://x.test/${user}/mcp"}, ["..", ".", "a/b", "a\\b"]),
+    ],
+    ids=str,
+)
+def test_a_name_that_would_be_more_than_a_name_is_refused(entry: dict[str, Any], users: list[str]) -> None:
+    for user in users:
+        with pytest.raises(ConfigError) as caught:
+            in_place(entry, user)
+        assert f"the name of the user, {user!a}, cannot be used here: " in str(caught.value)
+
+
+def test_a_name_in_a_url_is_encoded() -> None:
+    found = in_place({"url": "https://x.test/${user}/mcp?for=${user}"}, "a b?c&d#e%2f@f")
+    assert found.url == "https://x.test/a%20b%3Fc%26d%23e%252f@f/mcp?for=a%20b%3Fc%26d%23e%252f@f"
+
+
+def test_a_default_for_nobody_is_what_the_config_says() -> None:
+    assert in_place({"cwd": "/data/${user:-../shared}"}, "").cwd == "/data/../shared"
+
+
 def test_without_a_user_the_name_is_missing() -> None:
     with pytest.raises(SecretMissing) as caught:
         header("${user}", Secrets())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from tests.processes import alive
-from toolbus import Toolbus
+from toolbus import Toolbus, View
 
 PROBE = Path(__file__).with_name("probe.py")
 PYTHON = os.path.join(sys.base_prefix, "bin", "python3")
@@ -54,7 +54,7 @@ def bus_of(**entry: Any) -> Toolbus:
     return Toolbus({"servers": {"probe": probe(required=True, **entry)}})
 
 
-async def attack(bus: Toolbus, what: str, target: str | Path = "", server: str = "probe") -> str:
+async def attack(bus: View, what: str, target: str | Path = "", server: str = "probe") -> str:
     """What the probe got, or why it failed."""
     return (await bus.call(f"{server}/attack", {"what": what, "target": str(target)})).text
 

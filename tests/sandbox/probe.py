@@ -31,6 +31,15 @@ def write(path: str) -> str:
     return "written"
 
 
+def link(where: str) -> str:
+    """A link in a folder: `FROM TO`; it replaces an empty folder."""
+    link, target = where.split()
+    if os.path.isdir(link):
+        os.rmdir(link)
+    os.symlink(target, link)
+    return "linked"
+
+
 def connect(where: str) -> str:
     """To a port of this machine, or to an abstract socket if it begins with @."""
     family = socket.AF_UNIX if where.startswith("@") else socket.AF_INET
@@ -192,7 +201,7 @@ SET_ID: dict[str, Callable[[bytes], object]] = {
 ATTACKS: dict[str, Callable[[str], str]] = {
     one.__name__: one
     for one in (
-        *(read, write, connect, environment, daemon, key, namespace, virtual_socket, kernel_setting),
+        *(read, write, link, connect, environment, daemon, key, namespace, virtual_socket, kernel_setting),
         *(identity, listing, variables, place, netlink, set_id),
     )
 }

@@ -2,6 +2,7 @@
 
 import os.path
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Strict
@@ -64,6 +65,19 @@ def too_wide(path: str, key: str) -> str | None:
         return f"contains whole home folders; {step}"
     if key.startswith("write") and real in {*_SYSTEM, *map(os.path.realpath, _SYSTEM)}:
         return f"is a whole folder of the system; {step}"
+    return None
+
+
+def not_own(path: str, folder: str, config_folder: Path | None) -> str | None:
+    """Why a whole path is not one of a single user, although it has the user's name below the folder."""
+    real, inside = os.path.realpath(path), os.path.relpath(path, folder)
+    if real != os.path.normpath(os.path.join(os.path.realpath(folder), inside)):
+        return f"{path!r} is a link or leads through one; a path with the name of a user must not"
+    own = None if config_folder is None else os.path.realpath(config_folder)
+    if own is not None and (own == real or own.startswith(real + os.sep)):
+        return f"{path!r} is no folder of a user: it contains this config"
+    if os.path.isfile(real) and os.path.dirname(real) == own:
+        return f"{path!r} is no folder of a user: it is a file beside this config"
     return None
 
 

@@ -6,7 +6,7 @@ What comes out is ready to use and shows none of its values; nothing unresolved 
 import asyncio
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -16,12 +16,13 @@ from toolbus.config.launch_patterns import Launch
 from toolbus.config.location import Location
 from toolbus.config.model import ServerConfig
 from toolbus.config.permitted import refused_commands, refused_launch, working_folder
-from toolbus.config.sandbox import too_wide
+from toolbus.config.sandbox import not_own, too_wide
 from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.lookup import Found, Missing, Secrets
 from toolbus.config.secrets.redact import Redactor, names_credential, proxy_secrets, shown_url, url_secrets
 from toolbus.config.secrets.reference import Reference, masked, parsed
+from toolbus.config.secrets.user_name import NotUsable, placed
 from toolbus.core.errors import ConfigError, SecretMissing
 from toolbus.core.hosts import ascii_url, host_problem
 
@@ -34,6 +35,8 @@ class Resolved:
 
     command: str | None = None
     args: tuple[str, ...] = ()
+    personal_args: frozenset[str] = frozenset()
+    """Those with the name of a user: they name no file that a sandbox would have to show."""
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     url: str | None = None
     static_headers: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -63,12 +66,14 @@ class Resolved:
         text = dict(config.auth.texts()).get(key) if config is not None and config.auth is not None else None
         if config is None or secrets is None or text is None:
             raise ConfigError("is not set", server=config and config.alias, key=f"auth.{key}")
-        value = ""
-        for part in parsed(text, server=config.alias, key=f"auth.{key}"):
-            if isinstance(part, Reference):
-                found = await _found(part.filled(fields or {}), f"auth.{key}", config, secrets, {})
-                part = found.value
-            value += part
+        parts = parsed(text, server=config.alias, key=f"auth.{key}")
+        filled = [
+            part
+            if isinstance(part, str)
+            else await _found(part.filled(fields or {}), f"auth.{key}", config, secrets, {})
+            for part in parts
+        ]
+        value, _ = _joined(config, f"auth.{key}", filled)
         _refuse_unusable(config, {f"auth.{key}": value})
         self.redacted.learn(value)
         return value
@@ -124,6 +129,8 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
     known: dict[Reference, Found] = {}
     private = _Private()
     values: dict[str, str] = {}
+    personal: dict[str, str] = {}
+    """What stands before the name of the user, by the fields that have it."""
     # Variables first: what is nowhere else may be one of the server's own.
     for name, text in sorted(_long_lived(config), key=lambda item: not item[0].startswith("env.")):
         parts = parsed(text, server=config.alias, key=name)
@@ -133,7 +140,10 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
                     known[part] = await _found(part, name, config, secrets, values)
                 if known[part].is_secret and not _is_public(name) and not _is_plain(part, known[part], name):
                     private.add_reference(part, name, known[part].value)
-        values[name] = "".join(part if isinstance(part, str) else known[part].value for part in parts)
+        filled = [part if isinstance(part, str) else known[part] for part in parts]
+        values[name], before = _joined(config, name, filled)
+        if before is not None:
+            personal[name] = before
         private.add_urls(values[name])
     _refuse_unusable(config, values)
     for name in {"url", "auth.issuer"} & set(values):
@@ -161,8 +171,9 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
         token=token,
         auth=auth,
         cwd=secrets.located(cwd) if cwd else None,
-        readable=_granted(config, secrets, values, "sandbox.read"),
-        writable=_granted(config, secrets, values, "sandbox.write"),
+        personal_args=frozenset(values[name] for name in personal if name.startswith("args[")),
+        readable=_granted(config, secrets, values, personal, "sandbox.read"),
+        writable=_granted(config, secrets, values, personal, "sandbox.write"),
         folder=secrets.folder,
         public_url=None if config.url is None else shown_url(masked(config.url)),
         redacted=Redactor(private.values, echoes=private.credentials if config.redact else None),
@@ -170,13 +181,37 @@ async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
     )
 
 
-def _granted(config: ServerConfig, secrets: Secrets, values: Mapping[str, str], name: str) -> tuple[str, ...]:
-    """The whole paths that a sandbox opens; ConfigError if one is too wide."""
+def _granted(
+    config: ServerConfig,
+    secrets: Secrets,
+    values: Mapping[str, str],
+    personal: Mapping[str, str],
+    name: str,
+) -> tuple[str, ...]:
+    """The whole paths that a sandbox opens; ConfigError if one is too wide, or is not the user's own."""
     found = {key: secrets.located(value) for key, value in values.items() if key.startswith(f"{name}[")}
     for key, path in found.items():
-        if problem := too_wide(path, key.removeprefix("sandbox.")):
+        problem = too_wide(path, key.removeprefix("sandbox."))
+        if problem is None and key in personal:
+            problem = not_own(path, secrets.located(os.path.dirname(personal[key])), secrets.folder)
+        if problem is not None:
             raise Location(server=config.alias).error(problem, key)
     return tuple(found.values())
+
+
+def _joined(config: ServerConfig, name: str, parts: Sequence[str | Found]) -> tuple[str, str | None]:
+    """The text of these parts, and what stands before the name of the user, if that is one of them."""
+    texts = [part if isinstance(part, str) else part.value for part in parts]
+    before: str | None = None
+    for index, part in enumerate(parts):
+        if isinstance(part, Found) and part.is_user:
+            head, tail = "".join(texts[:index]), "".join(texts[index + 1 :])
+            before = head if before is None else before
+            try:
+                texts[index] = placed(part.value, name, head, tail)
+            except NotUsable as error:
+                raise ConfigError(str(error), server=config.alias, key=name) from None
+    return "".join(texts), before
 
 
 def _auth_texts(config: ServerConfig) -> Iterator[tuple[str, str]]:

@@ -37,6 +37,8 @@ class Found:
     is_secret: bool = True
     is_default: bool = False
     """Whether it is written in the config."""
+    is_user: bool = False
+    """Whether it is the name of a user, who may have chosen it."""
 
     def __repr__(self) -> str:
         return "Found(***)"
@@ -107,8 +109,10 @@ class Secrets:
         return result
 
     def _find_user(self, reference: Reference) -> Found | Missing:
-        if (name := self.user or reference.default) is not None:
-            return Found(name, is_secret=False)
+        if self.user:
+            return Found(self.user, is_secret=False, is_user=True)
+        if reference.default is not None:
+            return Found(reference.default, is_secret=False)
         return Missing("is not set, because there is no user here; use bus.as_user(NAME), or ${user:-NAME}")
 
     async def _from_host(self, name: str) -> Found | Missing:

@@ -41,8 +41,12 @@ def argument_paths(values: Resolved, args: tuple[str, ...]) -> list[str]:
 
 
 def named_files(values: Resolved, args: tuple[str, ...], env: dict[str, str]) -> list[str]:
-    """The files, not the folders, that the command line names, and the certificates of the environment."""
-    found = [path for path in argument_paths(values, args) if is_file(path)]
+    """The files, not the folders, that the command line names, and the certificates of the environment.
+
+    Not by an argument with the name of a user: that could be the name of any file beside the config.
+    """
+    fixed = tuple(word for word in args if word not in values.personal_args)
+    found = [path for path in argument_paths(values, fixed) if is_file(path)]
     certificates = (env[name] for name in _CA_VARIABLES if name in env)
     return [*found, *(path for path in certificates if os.path.isabs(path) and os.path.exists(path))]
 
