@@ -45,20 +45,20 @@ async def test_the_default_view_is_that_of_the_config() -> None:
 
 async def test_a_view_shows_and_reaches_its_tools_alone() -> None:
     async with bus_of() as bus:
-        view = Views(bus, settings()).view_of(Principal(name="key:ann", view="sums"))
+        view = Views(bus, settings()).view_of(Principal(kind="key", name="ann", view="sums"))
         assert "day_add" in view.catalog.names
         assert all(name.startswith("ask_") for name in view.catalog.names if name != "day_add")
         assert (await view.call("day_add", {"a": 1, "b": 2})).structured == {"result": 3}
         for hidden in ("day_echo", "day/echo", "ask_tell", "ask/tell"):
             with pytest.raises(ToolNotFound):
                 await view.call(hidden, {"text": "x"})
-        ann = Principal(name="key:ann", view="sums")
+        ann = Principal(kind="key", name="ann", view="sums")
         assert caller_of(ann, "one") == Caller(face="gateway", user="key:ann", session="one")
 
 
 async def test_a_view_of_servers_with_rules() -> None:
     async with bus_of() as bus:
-        view = Views(bus, settings()).view_of(Principal(name="key:ann", view="day"))
+        view = Views(bus, settings()).view_of(Principal(kind="key", name="ann", view="day"))
         assert {spec.origin.server for spec in view.catalog} == {"day"}
         with pytest.raises(CallRefused):
             await view.call("day/echo", {"text": "x"})
@@ -66,7 +66,7 @@ async def test_a_view_of_servers_with_rules() -> None:
             await view.read_resource("ask", "board://now")
         # The user of the view, because the key has none of its own.
         assert view.caller.user == "guest"
-        own = Views(bus, settings()).view_of(Principal(name="key:bob", user="bob", view="day"))
+        own = Views(bus, settings()).view_of(Principal(kind="key", name="bob", user="bob", view="day"))
         assert own.caller.user == "bob"
 
 
@@ -75,7 +75,10 @@ async def test_another_session_of_the_same_client() -> None:
     rules = [{"tools": "day/add", "do": "allow", "per_minute": 1}, {"do": "deny"}]
     async with bus_of() as bus:
         views = Views(bus, settings(views={"all": {"policy": rules}}))
-        ann, bob = Principal(name="key:ann", view="all"), Principal(name="key:bob", view="all")
+        ann, bob = (
+            Principal(kind="key", name="ann", view="all"),
+            Principal(kind="key", name="bob", view="all"),
+        )
         assert views.view_of(ann) is views.view_of(bob)
         first = views.view_of(ann, "one")
         second = views.view_of(ann, "two", Interactions(forwards=True))  # with connections of its own
@@ -99,7 +102,7 @@ async def test_a_view_that_is_not_in_the_config() -> None:
     async with bus_of() as bus:
         views = Views(bus, settings())
         with pytest.raises(LookupError, match="no view named 'gone'"):
-            views.view_of(Principal(name="key:ann", view="gone"))
+            views.view_of(Principal(kind="key", name="ann", view="gone"))
 
 
 async def test_a_disabled_server_is_left_out_until_the_config_is_used_again() -> None:

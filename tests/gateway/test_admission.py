@@ -302,7 +302,7 @@ async def test_a_principal_is_current_until_its_key_is_revoked(door: Door) -> No
     door.stored.revoke("ann")
     door.clock.pass_(1)
     assert not door.access.is_current(principal)
-    assert not door.access.is_current(Principal(name="user:ann", expires=1.0))
+    assert not door.access.is_current(Principal(kind="subject", name="ann", expires=1.0))
 
 
 def test_there_is_no_metadata_without_oauth(door: Door) -> None:

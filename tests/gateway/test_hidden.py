@@ -31,7 +31,7 @@ HIDING = [
     },
 ]
 VIEWS = {"views": {"all": {}, "guest": {"servers": ["day"], "policy": HIDING}}, "default_view": "all"}
-GUEST = Principal(name="key:guest", view="guest")
+GUEST = Principal(kind="key", name="guest", view="guest")
 
 
 async def _client(era: Era, gateway: Gateway) -> ModernClient | LegacyClient:

@@ -58,7 +58,8 @@ async def test_a_signed_token_is_accepted(signer: Signer, algorithm: str) -> Non
     signer.add_key(algorithm)
     found = await Door(signer).admit(signer.token(algorithm))
     assert isinstance(found, Principal)
-    assert (found.name, found.user, found.view) == ("user:ann", "ann", "default")
+    assert (found.kind, found.name, found.issuer) == ("subject", "ann", signer.issuer)
+    assert (found.user, found.view) == ("ann", "default")
 
 
 def unsigned(signer: Signer) -> str:
@@ -187,14 +188,14 @@ async def test_the_claim_that_names_the_user(signer: Signer) -> None:
     by_mail = Door(signer, user="email")
     found = await by_mail.admit(signer.token(email="ann@example.com"))
     assert isinstance(found, Principal)
-    assert (found.name, found.user) == ("user:ann", "ann@example.com")
+    assert (found.name, found.user) == ("ann", "ann@example.com")
     assert refused(await by_mail.admit(signer.token()))[1] == "the token has no 'email', which names the user"
     nobody = await Door(signer, user="").admit(signer.token())
     assert isinstance(nobody, Principal)
     assert nobody.user == ""
     machine = await Door(signer).admit(signer.token(sub=None, client_id="bot"))
     assert isinstance(machine, Principal)
-    assert (machine.name, machine.user) == ("client:bot", "bot")
+    assert (machine.kind, machine.name, machine.user) == ("client", "bot", "client:bot")
 
 
 async def test_scopes_in_any_of_their_forms(signer: Signer) -> None:
@@ -214,7 +215,7 @@ async def test_scopes_in_any_of_their_forms(signer: Signer) -> None:
     assert both.view == "default"
     for scope in ("", "reader", "READ", None):
         found = await door.admit(signer.token(scope=scope))
-        assert refused(found) == (403, "user:ann may not use any view")
+        assert refused(found) == (403, "the subject 'ann' may not use any view")
         assert isinstance(found, Refusal)
         challenge = found.headers["www-authenticate"]
         assert 'error="insufficient_scope"' in challenge

@@ -96,7 +96,7 @@ async def test_a_token_says_who_holds_it(authority: AuthorizationServer) -> None
     door, token = Door(authority), token_of(authority)
     found = await door.admit(token)
     assert isinstance(found, Principal)
-    assert (found.name, found.user, found.view) == ("user:bot", "bot", "default")
+    assert (found.kind, found.name, found.user, found.view) == ("subject", "bot", "bot", "default")
     assert found.expires is not None
     assert found.expires > time.time()
     # A second request with it asks nobody.
@@ -146,10 +146,11 @@ async def test_a_token_without_the_scope_of_a_view(authority: AuthorizationServe
     token = token_of(authority)
     found = await door.admit(token, "/mcp/admin")
     assert isinstance(found, Refusal)
+    reason = "the subject 'bot' may not use the view 'admin'"
+    challenge = f'error_description="{reason}", resource_metadata="{METADATA}/admin", scope="admin"'
     assert (found.status, found.headers["www-authenticate"]) == (
         403,
-        'Bearer error="insufficient_scope", error_description="user:bot may not use the view admin", '
-        f'resource_metadata="{METADATA}/admin", scope="admin"'.replace("view admin", "view 'admin'"),
+        f'Bearer error="insufficient_scope", {challenge}',
     )
     both = await door.admit(token_of(authority, scope="tools admin"), "/mcp/default")
     assert isinstance(both, Principal)
@@ -192,7 +193,7 @@ async def test_an_opaque_token_is_asked_about(authority: AuthorizationServer) ->
     found = await door.admit(token)
     assert isinstance(found, Principal)
     # It names no subject: no person asked for it.
-    assert (found.name, found.user) == ("client:bot", "bot")
+    assert (found.kind, found.name, found.user) == ("client", "bot", "client:bot")
     await door.admit(token)
     assert authority.count("introspection") == 1
     other = token_of(authority, resource="https://other.example.com/mcp")

@@ -223,7 +223,7 @@ def _inbound(exchange: Exchange) -> Inbound:
         headers=exchange.headers,
         protocol=exchange.version,
         session=None if exchange.session is None else exchange.session.id,
-        principal=exchange.principal.name,
+        principal=exchange.principal.id,
     )
 
 

@@ -1,14 +1,24 @@
 """Who a client of the gateway is."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import Any, Literal, TypeAlias
+
+HolderKind: TypeAlias = Literal["local", "key", "subject", "client"]
+"""Whoever started the gateway; the holder of a key; the subject of a token, or its client if it has none."""
+_LIKE_ANOTHER = re.compile(r"(?:user:)*(?:key|client|subject):")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Principal:
     """One who may use the gateway: the holder of a key or of a token, or whoever started it."""
 
+    kind: HolderKind = "local"
     name: str
-    """What the audit trail calls it; unique among the principals of a gateway."""
+    """Its own name: of the key, the subject or the client."""
+    issuer: str = ""
+    """Who says so, for a token: the same name is somebody else at another issuer."""
     user: str = ""
     """The user whose logins and secrets its calls use (`bus.as_user`); empty for those of the bus."""
     view: str = "default"
@@ -16,10 +26,39 @@ class Principal:
     expires: float | None = None
     """When its key or token expires, as seconds since the epoch."""
 
+    @property
+    def id(self) -> str:
+        """One text for each kind, name and issuer, and never the same for two of them."""
+        text = self.name if self.kind == "local" else f"{self.kind}:{self.name}"
+        return f"{text} of {self.issuer}" if self.issuer else text  # a URL, which has no space
+
+    @property
+    def caller(self) -> str:
+        """Whom policies, quotas, approvals and the audit trail see; empty for whoever started the gateway."""
+        return self.user or ("" if self.kind == "local" else self.id)
+
     def is_like(self, other: "Principal") -> bool:
         """Whether it is the same one and gets the same; a new token may expire at another time."""
-        return (self.name, self.user, self.view) == (other.name, other.user, other.view)
+        return (self.id, self.user, self.view) == (other.id, other.user, other.view)
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> "Principal":
+        """The principal in its JSON; KeyError if another version wrote it."""
+        return cls(**{field.name: stored[field.name] for field in fields(cls)})
 
 
 LOCAL = Principal(name="local")
 """Whoever started the gateway: its client over stdio, and clients on this machine without authentication."""
+
+
+def subject_user(name: str) -> str:
+    """The user of a token with this name; never a name that stands for a key or a client.
+
+    Those are callers, too (`Principal.caller`): the subject `key:ann` is not the key `ann`.
+    """
+    return f"user:{name}" if _LIKE_ANOTHER.match(name) else name
+
+
+def client_user(name: str) -> str:
+    """The user of a token of a client, without a subject: not the user of that name."""
+    return f"client:{name}"

@@ -96,8 +96,8 @@ class ClientViews:
             if known is not None:
                 self._release(known)
             # A modern client has no session: all that one principal does is one.
-            own = self._with_connections(principal, f"{principal.name} {secrets.token_hex(8)}", None)
-            known = self._made(principal, given, own or given, principal.name)
+            own = self._with_connections(principal, f"{principal.id} {secrets.token_hex(8)}", None)
+            known = self._made(principal, given, own or given, principal.id)
             self._by_principal[principal] = known
             if len(self._by_principal) > MAX_PRINCIPALS:
                 self._release(self._by_principal.popitem(last=False)[1])

@@ -118,14 +118,14 @@ async def test_calls_of_mcp_clients_are_there_with_their_callers() -> None:
     async with console_over({"servers": {"gated": {"server": gated(Gates())}}}) as opened:
         await opened.enter()
         async with Gateway(opened.bus) as gateway:
-            ann = Principal(name="ann")
+            ann = Principal(kind="key", name="ann")
             modern = ModernClient(gateway, principal=ann)
             await modern.request("tools/call", {"name": "gated_add", "arguments": {"a": 1, "b": 2}})
             legacy = await LegacyClient.opened(gateway)
             await legacy.request("tools/call", {"name": "gated_add", "arguments": {"a": 1, "b": 2}})
             rows = _rows(await opened.page("calls"))
             session = legacy.session.id
-    assert rows[1].startswith("gated_add gated ann, via gateway")
+    assert rows[1].startswith("gated_add gated key:ann, via gateway")
     assert rows[0].startswith(f"gated_add gated via gateway, session {session[:8]} ")
     assert session not in " ".join(rows)
 

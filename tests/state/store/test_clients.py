@@ -152,7 +152,7 @@ async def test_while_it_is_not_known_which_keys_are_valid_nobody_is_told_that_th
     await mirror.look()
     keys = Keys(shared, "default", now=shared.now)
     now[0] = STALE_SECONDS - 1  # the store does not respond, and what was read before counts
-    assert keys.identity(secret).name == "key:ann"
+    assert keys.identity(secret).name == "ann"
     now[0] = STALE_SECONDS + 1
     with pytest.raises(CannotTell):
         keys.identity(secret)
@@ -197,7 +197,7 @@ async def test_replicas_of_two_versions_understand_each_other(mine: Store, their
     found = await old.find(new.id)
     assert found is not None
     assert found.url == "http://127.0.0.1:1"
-    ann = Principal(name="key:ann")
+    ann = Principal(kind="key", name="ann")
     session = Session(name="s", principal=ann, version="2025-11-25", capabilities={})
     sessions = SharedSessions(theirs, new, 60)
     await sessions.opened(session)
@@ -208,11 +208,11 @@ async def test_replicas_of_two_versions_understand_each_other(mine: Store, their
     taken = await SharedSessions(mine, old, 60).take("s", ann, avoid={new.id})  # it was not reached
     assert taken is not None
     assert (taken.version, taken.owner, taken.before) == ("2025-11-25", old.id, new.id)
-    assert await SharedSessions(mine, old, 60).take("s", Principal(name="key:bob")) is None
+    assert await SharedSessions(mine, old, 60).take("s", Principal(kind="key", name="bob")) is None
 
 
 async def test_of_replicas_that_take_a_session_over_one_does(mine: Store, theirs: Store) -> None:
-    ann = Principal(name="key:ann")
+    ann = Principal(kind="key", name="ann")
     gone = Peers(mine)
     session = Session(name="s", principal=ann, version="2025-11-25", capabilities={})
     await SharedSessions(mine, gone, 60).opened(session)

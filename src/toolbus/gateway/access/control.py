@@ -5,6 +5,7 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from hashlib import sha256
 from urllib.parse import urlsplit
 
@@ -111,7 +112,7 @@ class AccessControl:
         """Whether the principal would still be let in, for streams that stay open: not expired or revoked."""
         if self._has_expired(principal):
             return False
-        return self._keys is None or self._keys.has(principal.name)
+        return principal.kind != "key" or self._keys is None or self._keys.has(principal.name)
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:
         """The metadata of the protected resource (RFC 9728); None if there is none at that path."""
@@ -164,7 +165,7 @@ class AccessControl:
         name = view or self._serve.default_view
         if self._serve.view(name) is None:
             return Refusal.of(404, "not_found", "there is no view of that name")
-        return Principal(name=LOCAL.name, view=name)
+        return replace(LOCAL, view=name)
 
     async def _identify(self, peer: Peer, credential: str, view: str) -> Identity | Refusal:
         digest = sha256(credential.encode(errors="surrogateescape")).digest()
@@ -205,14 +206,21 @@ class AccessControl:
         """The principal with its view; a path never gives more than its key or token does."""
         chosen = view or next(iter(identity.views), "")
         if chosen not in identity.views:
-            reason = f"{identity.name} may not use {f'the view {view!r}' if view else 'any view'}"
+            reason = f"the {identity.label} may not use {f'the view {view!r}' if view else 'any view'}"
             self._log.refused(peer.address, reason)
             return self._challenge(peer, view, reason, status=403, error="insufficient_scope")
         if self._serve.view(chosen) is None:  # a key that is older than the config
             reason = f"the view {chosen!r} is not in the config any more"
-            self._log.refused(peer.address, f"{identity.name}: {reason}")
+            self._log.refused(peer.address, f"{identity.label}: {reason}")
             return Refusal.of(403, "access_denied", reason)
-        return Principal(name=identity.name, user=identity.user, view=chosen, expires=identity.expires)
+        return Principal(
+            kind=identity.kind,
+            name=identity.name,
+            issuer=identity.issuer,
+            user=identity.user,
+            view=chosen,
+            expires=identity.expires,
+        )
 
     def _challenge(
         self, peer: Peer, view: str, description: str = "", *, status: int = 401, error: str = ""

@@ -2,18 +2,26 @@
 
 from dataclasses import dataclass
 
+from toolbus.gateway.principal import HolderKind
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Identity:
     """The holder of a key or of a token."""
 
+    kind: HolderKind
     name: str
-    """`key:NAME`, `user:SUBJECT` or `client:ID`."""
+    issuer: str = ""
     user: str = ""
     """The user whose logins and secrets its calls use."""
     views: tuple[str, ...]
     """The views that it may use; the first one is its own. Empty if its scopes give it none."""
     expires: float | None = None
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return f"{self.kind} {self.name!r}"
 
 
 class Denied(Exception):

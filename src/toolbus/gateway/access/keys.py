@@ -15,7 +15,6 @@ logger = logging.getLogger("toolbus")
 
 LOOK_SECONDS = 1.0
 """How often the file is looked at, at most; a key that is revoked is refused after that."""
-_NAME = "key:"
 
 
 class Keys:
@@ -59,18 +58,16 @@ class Keys:
             self._used[digest] = hour
             self._record_use()
         return Identity(
-            name=f"{_NAME}{found.name}",
+            kind="key",
+            name=found.name,
             user=found.user,
             views=found.views or (self._default_view,),
             expires=found.expires,
         )
 
-    def has(self, principal: str) -> bool:
-        """Whether the key of a principal still lets it in; True for a principal that has none."""
-        if not principal.startswith(_NAME):
-            return True
+    def has(self, name: str) -> bool:
+        """Whether there is a key of that name."""
         self._look()
-        name = principal.removeprefix(_NAME)
         return any(key.name == name for key in self._keys.values())
 
     async def recorded(self) -> None:

@@ -15,6 +15,7 @@ import jwt
 from toolbus.config.serve_auth import TokenIssuer
 from toolbus.gateway.access.identity import Denied, Identity
 from toolbus.gateway.access.issuer import Issuer
+from toolbus.gateway.principal import client_user, subject_user
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures that only the issuer can make."""
@@ -128,7 +129,9 @@ class Tokens:
         if not subject and not client:
             raise Denied("the token does not say whose it is")
         return Identity(
-            name=f"user:{subject}" if subject else f"client:{client}",
+            kind="subject" if subject else "client",
+            name=subject or client,
+            issuer=self._settings.issuer,
             user=self._user(claims, client),
             views=self._views(claims),
             expires=expires,
@@ -138,11 +141,13 @@ class Tokens:
         claim = self._settings.user
         if not claim:
             return ""
+        user = _text(claims, claim)
+        if user.strip():
+            return subject_user(user)
         # A token that no person asked for names its client instead (RFC 9068).
-        user = _text(claims, claim) or (client if claim == "sub" else "")
-        if not user.strip():
-            raise Denied(f"the token has no {claim!r}, which names the user")
-        return user
+        if client.strip() and claim == "sub" and not user:
+            return client_user(client)
+        raise Denied(f"the token has no {claim!r}, which names the user")
 
     def _views(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         if not self._settings.scopes:

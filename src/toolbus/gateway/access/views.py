@@ -10,7 +10,7 @@ from toolbus.config.serve import DEFAULT_VIEW, Serve, ServeView
 from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Caller
 from toolbus.core.records import Budget
-from toolbus.gateway.principal import LOCAL, Principal
+from toolbus.gateway.principal import Principal
 
 FACE = "gateway"
 _MOST = 10_000
@@ -110,5 +110,4 @@ class Views:
 
 def caller_of(principal: Principal, session: str = "") -> Caller:
     """Whom the audit trail, hooks and guards see: the client, or nobody in particular if it is local."""
-    name = "" if principal.name == LOCAL.name else principal.name
-    return Caller(face=FACE, user=principal.user or name, session=session)
+    return Caller(face=FACE, user=principal.caller, session=session)

@@ -225,7 +225,7 @@ class App:
             return await _refuse_message(http, 406, f"send accept: {_JSON_TYPE}, text/event-stream")
         if not is_json(http.headers.get("content-type", "")):
             return await _refuse_message(http, 415, f"send content-type: {_JSON_TYPE}")
-        principal = http.principal.name
+        principal = http.principal.id
         status = self._in_flight.take(principal)
         if status:
             whose = "you have" if status == 429 else "the gateway has"

@@ -246,7 +246,7 @@ class LegacyFront:
             return await streams.read(http, stream, None, headers)
         finally:
             if not call.done():
-                self._in_flight.keep(http.principal.name, call)
+                self._in_flight.keep(http.principal.id, call)
             elif not stream.last:
                 streams.discard(stream)
 

@@ -187,8 +187,7 @@ def _read(value: bytes) -> SessionFacts | None:
     try:
         fields = json.loads(value)
         known = {name: fields[name] for name in SessionFacts.__dataclass_fields__ if name in fields}
-        principal = fields["principal"]
-        known["principal"] = Principal(**{name: principal[name] for name in ("name", "user", "view")})
+        known["principal"] = Principal.read(fields["principal"])
         known["subscriptions"] = tuple(fields.get("subscriptions", ()))
         return SessionFacts(**known)
     except (KeyError, TypeError, ValueError):
