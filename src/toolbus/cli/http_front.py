@@ -14,6 +14,7 @@ from toolbus.cli.workers import Worker
 from toolbus.config import BusConfig
 from toolbus.config.serve import AT_START, Serve
 from toolbus.config.serve_auth import Tls
+from toolbus.connect.http.certificate import certificate_of
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, ToolbusError
 from toolbus.core.switchboard import Switchboard
@@ -174,7 +175,7 @@ class HttpFront:
             public_url=url,
             secret=secret,
             config=self._config.file,
-            certificate=None if self._serve.tls is None else self._serve.tls.cert,
+            certificate=None if self._tls is None else certificate_of(self._tls),
         )
         try:
             stack.enter_context(announced(announcement))

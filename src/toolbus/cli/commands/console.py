@@ -15,6 +15,7 @@ from toolbus.cli.output.screen import Screen, short_path
 from toolbus.config.find import find_config, named_config
 from toolbus.config.trust import located
 from toolbus.connect.auth.browser import has_browser, open_browser
+from toolbus.connect.http.certificate import digest_shown, unverified
 from toolbus.core.errors import ConfigError, ToolbusError
 from toolbus.gateway.console.announcement import Announcement, announcements, forget
 
@@ -111,7 +112,18 @@ def _connection(announcement: Announcement) -> HTTPConnection:
     host = parts.hostname or ""
     if parts.scheme == "http":
         return HTTPConnection(host, parts.port, timeout=SECONDS)
-    context = ssl.create_default_context(cafile=announcement.certificate)
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.check_hostname = False  # it is reached by an address of this machine
-    return HTTPSConnection(host, parts.port, timeout=SECONDS, context=context)
+    return _ExactConnection(host, parts.port, announcement.certificate)
+
+
+class _ExactConnection(HTTPSConnection):
+    """A connection to the server that shows this certificate, whatever its names are."""
+
+    def __init__(self, host: str, port: int | None, certificate: str | None) -> None:
+        super().__init__(host, port, timeout=SECONDS, context=unverified())
+        self._certificate = certificate
+
+    def connect(self) -> None:
+        super().connect()
+        if digest_shown(self.sock) != self._certificate:
+            self.close()
+            raise ssl.SSLCertVerificationError("it shows another certificate")

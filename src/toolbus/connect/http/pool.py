@@ -7,6 +7,7 @@ import ssl
 from contextlib import suppress
 from typing import Any
 
+from toolbus.connect.http.certificate import digest_shown
 from toolbus.connect.http.connection import Connection
 from toolbus.connect.http.proxy import Proxy, as_transport, open_tunnel
 from toolbus.connect.http.response import HttpFailure
@@ -33,12 +34,15 @@ class Pool:
         connect_timeout: float,
         limit: int,
         address: str | None = None,
+        certificate: str | None = None,
     ) -> None:
         """`tls` is for an https server, `proxy_tls` for an https proxy, `limit` for a response's bytes.
 
-        With an `address`, the host of the URL is not looked up.
+        With an `address`, the host of the URL is not looked up. With a `certificate`, a server that is
+        reached without a proxy has to show the one with that SHA-256; `tls` need not verify it then.
         """
         self._address = address
+        self._certificate = certificate
         self._limit = limit
         self._url = url
         self._tls = tls
@@ -96,7 +100,7 @@ class Pool:
             await loop.create_unix_connection(lambda: connection, url.socket_path)
             return
         if self._proxy is None:
-            await self._reach(connection, url, tls)
+            self._check_certificate(await self._reach(connection, url, tls))
             return
         proxy = self._proxy
         transport = await self._reach(
@@ -126,6 +130,14 @@ class Pool:
         host = self._address or url.host
         transport, _ = await self._loop.create_connection(lambda: protocol, host, url.port, **options)
         return transport
+
+    def _check_certificate(self, transport: asyncio.Transport) -> None:
+        shown: ssl.SSLObject | None = transport.get_extra_info("ssl_object")
+        if self._certificate is None or (shown is not None and digest_shown(shown) == self._certificate):
+            return
+        transport.abort()
+        problem = "it shows another certificate than the expected one"
+        raise ssl.SSLCertVerificationError(ssl.SSLErrorNumber.SSL_ERROR_SSL, problem)
 
     def _keep(self, connection: Connection) -> None:
         connection.idle_since = self._loop.time()

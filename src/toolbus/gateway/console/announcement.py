@@ -23,7 +23,7 @@ class Announcement:
     config: str | None
     """The path of the config file."""
     certificate: str | None = None
-    """The path of its certificate, under HTTPS."""
+    """The SHA-256 of the certificate that it shows, under HTTPS."""
     pid: int = field(default_factory=os.getpid)
 
     @property
