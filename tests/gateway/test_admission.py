@@ -1,6 +1,7 @@
 """Whom the gateway lets in: hosts and origins, proxies, keys and views, and who has to wait."""
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 from tests.gateway.requests import HERE, Clock, refused, request
 from toolbus.config import load_config
 from toolbus.config.location import Location
-from toolbus.config.serve import read_serve
+from toolbus.config.serve import Serve, read_serve
 from toolbus.core.errors import ConfigError
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl, access_of
@@ -17,7 +18,7 @@ from toolbus.gateway.access.keys import Keys
 from toolbus.gateway.access.refusal_log import MOST as MOST_LINES
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.throttle import FREE, LONGEST, MOST, Throttle
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.principal import LOCAL, Principal
 
 pytestmark = pytest.mark.anyio
 
@@ -303,6 +304,17 @@ async def test_a_principal_is_current_until_its_key_is_revoked(door: Door) -> No
     door.clock.pass_(1)
     assert not door.access.is_current(principal)
     assert not door.access.is_current(Principal(kind="subject", name="ann", expires=1.0))
+
+
+async def test_who_would_not_be_let_in_is_not_current(door: Door) -> None:
+    """Whoever comes from a replica with another config: without a key, with one of its own, with a token."""
+    ann = await door.access.admit(request(door.key("ann"), **NAMED))
+    assert isinstance(ann, Principal)
+    bob = Principal(kind="subject", name="bob", issuer="https://example.com")
+    for other in (LOCAL, replace(ann, key="0" * 64), replace(ann, user="bob"), bob):
+        assert not door.access.is_current(other, answers=True)
+    unlocked = AccessControl(Serve())
+    assert [unlocked.is_current(one) for one in (LOCAL, ann, bob)] == [True, False, False]
 
 
 def test_there_is_no_metadata_without_oauth(door: Door) -> None:

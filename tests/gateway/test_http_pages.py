@@ -26,7 +26,10 @@ class Closed:
     def check(self, facts: RequestFacts) -> Refusal | None:
         return None
 
-    def is_current(self, principal: Principal) -> bool:
+    def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
+        return False
+
+    def has_revoked(self, principal: Principal) -> bool:
         return False
 
     def metadata(self, facts: RequestFacts) -> JSON | None:

@@ -4,6 +4,7 @@ import json
 import logging
 import stat
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ import pytest
 from tests.gateway.requests import Clock
 from toolbus.gateway.access.identity import Denied, Identity
 from toolbus.gateway.access.keys import LOOK_SECONDS, Keys
-from toolbus.gateway.access.stored_keys import KeyExists, StoredKey, StoredKeys, hour_of
+from toolbus.gateway.access.stored_keys import KeyExists, StoredKey, StoredKeys, digest_of_key, hour_of
+from toolbus.gateway.principal import Principal
 
 pytestmark = pytest.mark.anyio
 
@@ -31,6 +33,9 @@ class Gateway:
         self.stored = StoredKeys(folder / "toolbus.yaml", self.now)
         self.keys = Keys(self.stored, "default", now=self.now, clock=self.clock)
 
+    def principal(self, key: str) -> Principal:
+        return Principal(kind="key", name="any", key=digest_of_key(key))
+
     def reason(self, key: str) -> str:
         with pytest.raises(Denied) as denied:
             self.keys.identity(key)
@@ -46,9 +51,16 @@ async def test_a_key_says_who_holds_it(gateway: Gateway) -> None:
     plain, _ = gateway.stored.add("ci")
     expires = gateway.now() + 60
     full, _ = gateway.stored.add("ann", views=("research", "all"), user="ann@example.com", expires=expires)
-    assert gateway.keys.identity(plain) == Identity(kind="key", name="ci", views=("default",))
+    assert gateway.keys.identity(plain) == Identity(
+        kind="key", name="ci", views=("default",), key=digest_of_key(plain)
+    )
     assert gateway.keys.identity(full) == Identity(
-        kind="key", name="ann", user="ann@example.com", views=("research", "all"), expires=expires
+        kind="key",
+        name="ann",
+        user="ann@example.com",
+        views=("research", "all"),
+        expires=expires,
+        key=digest_of_key(full),
     )
     assert plain.startswith("tb_")
     assert len({plain, full, *(gateway.stored.add(f"k{n}")[0] for n in range(20))}) == 22
@@ -81,7 +93,22 @@ async def test_a_revoked_key(gateway: Gateway) -> None:
     gateway.clock.pass_(LOOK_SECONDS)
     assert gateway.reason(key) == "unknown key"
     assert gateway.keys.identity(other).name == "bob"
-    assert [gateway.keys.has(name) for name in ("ann", "bob")] == [False, True]
+    assert not gateway.keys.has(gateway.principal(key))
+    assert gateway.keys.has(gateway.principal(other))
+
+
+async def test_a_principal_is_known_by_its_key_its_user_and_its_view_and_not_by_its_name(
+    gateway: Gateway,
+) -> None:
+    key, _ = gateway.stored.add("ann", views=("all", "own"), user="ann", expires=gateway.now() + 60)
+    ann = Principal(kind="key", name="ann", user="ann", view="own", key=digest_of_key(key))
+    assert gateway.keys.has(ann)
+    assert gateway.keys.has(replace(ann, view="all"))
+    others: list[dict[str, str]] = [{"user": "bob"}, {"view": "default"}, {"key": digest_of_key("tb_other")}]
+    for other in others:
+        assert not gateway.keys.has(replace(ann, **other))
+    gateway.now.pass_(60)
+    assert not gateway.keys.has(ann)
 
 
 async def test_a_key_that_is_added_is_known_a_second_later(gateway: Gateway) -> None:

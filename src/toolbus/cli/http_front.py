@@ -225,7 +225,7 @@ class HttpFront:
         peers = replica.replicas.peers
         peers.on_return = lambda: replica.replicas.check_sessions(app.gateway.sessions)
         peers.servers = tuple(sorted(self._config.servers))
-        await peers.start(url)
+        await peers.start(url, "" if self._tls is None else certificate_of(self._tls))
         if not replica.replicas.end_together:  # else nobody needs to know
             others = counted(len(peers.others), "other replica")
             where = f"replica {peers.id} at {url}, with {others}, in {replica.store.place}"

@@ -6,7 +6,6 @@ elsewhere is found through it: keys, approvals and answers stay in the files of 
 
 import asyncio
 import socket
-import ssl
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
@@ -16,7 +15,6 @@ from toolbus.cli.workers import Inherited, Worker
 from toolbus.config import BusConfig
 from toolbus.config.auth import is_loopback
 from toolbus.config.serve import Serve
-from toolbus.config.serve_auth import Tls
 from toolbus.config.store import StoreSetting
 from toolbus.core.errors import ConfigError
 from toolbus.gateway.access.shared_keys import KIND as KEYS
@@ -99,7 +97,6 @@ async def _open(config: BusConfig, serve: Serve, worker: Worker | None) -> Repli
             await shared_seal(store),
             # Longer than a session lives: replicas learn that it is used now and then only.
             session_seconds=1.5 * serve.session_idle,
-            tls=None if serve.tls is None else _trusting(serve.tls),
             workers=None if worker is None else worker.workers,
             end_together=config.store is None,
         )
@@ -168,11 +165,3 @@ def _named_address(wildcard: str) -> str:
         return str(socket.getaddrinfo(socket.gethostname(), None, family)[0][4][0])
     except OSError:
         return _WILDCARDS[wildcard]
-
-
-def _trusting(files: Tls) -> ssl.SSLContext:
-    """Trust replicas that have the certificate of this one, whatever their names are."""
-    context = ssl.create_default_context(cafile=files.cert)
-    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
-    context.check_hostname = False
-    return context

@@ -152,7 +152,7 @@ class Calls:
         reports = Reports(exchange)
         about = f"{request.method} of {target.name!r}"
         slot = self._slot(request, target) or await self._turn(request, target)
-        call = ParkedCall(self._parked, exchange.principal.id, about, exchange.capabilities, reports)
+        call = ParkedCall(self._parked, exchange.principal.owner, about, exchange.capabilities, reports)
         forwarding = Forwarding(
             client=LendingClient(call, slot),
             meta=request.forwarded_meta,
@@ -175,7 +175,7 @@ class Calls:
 
     async def _go_on(self, request: Request, target: Target, given: Round) -> JSONObject:
         """Answer a call that waits, and wait for its result or for its next questions."""
-        call = await self._parked.find(given.parked or "", request.exchange.principal.id)
+        call = await self._parked.find(given.parked or "", request.exchange.principal.owner)
         if call is None:
             raise ProtocolError(INVALID_PARAMS, "Invalid requestState: the call has ended")
         call.answer(given.responses or {})
@@ -217,7 +217,7 @@ class Calls:
         reports = Reports(request.exchange)
         reports.exchange = None
         about = f"{request.method} of {target.name!r}"
-        call = ParkedCall(self._parked, request.exchange.principal.id, about, capabilities, reports)
+        call = ParkedCall(self._parked, request.exchange.principal.owner, about, capabilities, reports)
         call.is_task = True
         if not self._parked.keep(call):
             raise CallRefused(about, "too many calls are in progress")

@@ -211,6 +211,16 @@ class Gateway:
                 return session.cancel(number)
         return True
 
+    def dismiss(self, principal: Principal) -> None:
+        """End what a principal began: its key is not valid any more."""
+        for session in self.sessions:
+            if session.principal.is_like(principal):
+                self.sessions.close(session.id)
+        for call in self._parked.of(principal.owner):
+            call.cancel()
+            self._parked.drop(call)
+        self._views.forget(principal)
+
     def view(self, principal: Principal) -> View:
         """What a principal sees of the bus."""
         return self._views.of_principal(principal).view

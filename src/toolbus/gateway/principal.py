@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal, TypeAlias
 
 HolderKind: TypeAlias = Literal["local", "key", "subject", "client"]
@@ -25,6 +25,8 @@ class Principal:
     """The view of the config that it gets."""
     expires: float | None = None
     """When its key or token expires, as seconds since the epoch."""
+    key: str = field(default="", repr=False)
+    """The SHA-256 of its key; empty for a token, and without authentication."""
 
     @property
     def id(self) -> str:
@@ -37,14 +39,19 @@ class Principal:
         """Whom policies, quotas, approvals and the audit trail see; empty for whoever started the gateway."""
         return self.user or ("" if self.kind == "local" else self.id)
 
+    @property
+    def owner(self) -> str:
+        """Who owns its sessions, calls and tasks: a new key with an old name is somebody else."""
+        return f"{self.id} {self.key}" if self.key else self.id
+
     def is_like(self, other: "Principal") -> bool:
         """Whether it is the same one and gets the same; a new token may expire at another time."""
-        return (self.id, self.user, self.view) == (other.id, other.user, other.view)
+        return (self.owner, self.user, self.view) == (other.owner, other.user, other.view)
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "Principal":
         """The principal in its JSON; KeyError if another version wrote it."""
-        return cls(**{field.name: stored[field.name] for field in fields(cls)})
+        return cls(**{one.name: stored[one.name] for one in fields(cls)})
 
 
 LOCAL = Principal(name="local")

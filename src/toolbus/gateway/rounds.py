@@ -96,7 +96,7 @@ class Rounds:
         )
 
     def _unsealed(self, request: Request, target: Target, text: JSON) -> _State:
-        name = request.exchange.principal.id
+        name = request.exchange.principal.owner
         payload = self._seal.opened(_PURPOSE, name, text) if isinstance(text, str) else None
         if payload is None or payload["digest"] != target.digest(request.method):
             raise ProtocolError(INVALID_PARAMS, "Invalid requestState")
@@ -164,7 +164,7 @@ class Rounds:
         }
         if "call" in payload or "approved" in payload:
             payload["once"] = self._spent.issue(self._seconds)
-        sealed = self._seal.seal(_PURPOSE, request.exchange.principal.id, payload, self._seconds)
+        sealed = self._seal.seal(_PURPOSE, request.exchange.principal.owner, payload, self._seconds)
         asked: JSONObject = {"inputRequests": dict(requests)} if requests else {}
         return {"resultType": "input_required", **asked, "requestState": sealed}
 

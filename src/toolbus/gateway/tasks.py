@@ -58,7 +58,7 @@ class Tasks:
         ttl: JSON = sent.get("ttlMs")
         seconds = _UNLIMITED if not isinstance(ttl, int | float) else ttl / 1000 + _LEEWAY
         payload = {"server": target.server, "tool": target.spec.origin.tool, "id": task}
-        sealed = self._seal.seal(_PURPOSE, request.exchange.principal.id, payload, seconds)
+        sealed = self._seal.seal(_PURPOSE, request.exchange.principal.owner, payload, seconds)
         return {**sent, "taskId": sealed}
 
     async def prepare(self, call: ParkedCall, ttl: float | None = None) -> None:
@@ -100,7 +100,7 @@ class Tasks:
 
         `Elsewhere` if another replica runs it.
         """
-        given, name = request.text("taskId"), request.exchange.principal.id
+        given, name = request.text("taskId"), request.exchange.principal.owner
         if (call := await self._parked.find(given, name)) is not None and call.is_task:
             return call
         if self._shared is not None and (stored := await self._shared.get(given, name)) is not None:
@@ -112,7 +112,7 @@ class Tasks:
 
     async def all_of(self, request: Request) -> list[ParkedCall | StoredTask]:
         """The tasks of ours that a client has."""
-        name = request.exchange.principal.id
+        name = request.exchange.principal.owner
         own: list[ParkedCall | StoredTask] = [call for call in self._parked.of(name) if call.is_task]
         if self._shared is None:
             return own

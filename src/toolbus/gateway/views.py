@@ -103,6 +103,11 @@ class ClientViews:
                 self._release(self._by_principal.popitem(last=False)[1])
         return known
 
+    def forget(self, principal: Principal) -> None:
+        """Release the view of a principal that does not come back."""
+        for known in [one for one in self._by_principal if one.is_like(principal)]:
+            self._release(self._by_principal.pop(known))
+
     def open(self, session: Session) -> ClientView:
         """The view of a new session, until that ends."""
         principal = session.principal

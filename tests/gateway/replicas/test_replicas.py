@@ -14,7 +14,7 @@ from tests.conftest import sampled
 from tests.gateway.front import Events
 from tests.gateway.replicas.cluster import ELICITS, TASKS, Cluster, client, cluster, text_of, until
 from tests.postgres import Server, postgres_server
-from tests.servers.certificates import self_signed
+from tests.servers.certificates import Authority, self_signed
 
 pytestmark = pytest.mark.anyio
 
@@ -260,6 +260,22 @@ async def test_replicas_with_https_reach_those_with_the_same_certificate(
         assert "result" in await one.modern(second.url, "tasks/cancel", task, TASKS)
         state = await one.modern(first.url, "tasks/get", task, TASKS)
         assert state["result"]["status"] == "cancelled"
+
+
+async def test_replicas_reach_each_other_while_their_certificate_is_replaced(tmp_path: Path) -> None:
+    """A rolling restart with a renewed certificate: each is known by the one that it has loaded."""
+    authority, file = Authority(), tmp_path / "fullchain.pem"
+    authority.issued(file, "127.0.0.1")
+    tls = {"cert": str(file), "key": str(file)}
+    async with cluster(1, serve={"tls": tls}) as both:
+        authority.issued(file, "127.0.0.1")
+        await (await both.start()).ready()
+        async with client(certificate=file) as one:
+            for here, there in (both.replicas, both.replicas[::-1]):
+                started = (await one.call(here.url, "job", TASKS, token="a", seconds=600))["result"]
+                asked = {"taskId": started["taskId"]}
+                state = await one.modern(there.url, "tasks/get", asked, TASKS)
+                assert state["result"]["status"] == "working"
 
 
 async def test_nobody_but_a_replica_gets_an_answer_where_replicas_listen(two: Cluster) -> None:

@@ -55,8 +55,15 @@ class Access(Protocol):
         """Only host and origin, for what anyone may read: health, metadata, a preflight."""
         ...
 
-    def is_current(self, principal: Principal) -> bool:
-        """Whether it would still be let in; for streams that stay open while keys expire or are revoked."""
+    def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
+        """Whether it would still be let in; asked before each event, so it must not wait.
+
+        A token may expire before the answer to a request that it was sent with: `answers`.
+        """
+        ...
+
+    def has_revoked(self, principal: Principal) -> bool:
+        """Whether its key was revoked or has expired: then what it began ends, too."""
         ...
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:

@@ -79,7 +79,7 @@ class AccessControl:
         """Who sent a request to the MCP path; checks host and origin too."""
         place = _place(facts)
         recent = self._admitted.get(place)
-        if recent is not None and self._clock() < recent[1] and not self._has_expired(recent[0]):
+        if recent is not None and self._clock() < recent[1] and self.is_current(recent[0]):
             return recent[0]
         found = await self._decide(facts)
         if isinstance(found, Principal):
@@ -108,11 +108,19 @@ class AccessControl:
         found = await self._identify(peer, credential, view)
         return found if isinstance(found, Refusal) else self._principal(found, peer, view)
 
-    def is_current(self, principal: Principal) -> bool:
-        """Whether the principal would still be let in, for streams that stay open: not expired or revoked."""
-        if self._has_expired(principal):
-            return False
-        return principal.kind != "key" or self._keys is None or self._keys.has(principal.name)
+    def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
+        """Whether the principal would still be let in; see `Access`."""
+        if principal.key:
+            return self._keys is not None and self._keys.is_current and self._keys.has(principal)
+        if principal.kind == "local":
+            return not self._serve.auth.is_needed
+        oauth = self._serve.auth.oauth
+        is_known = oauth is not None and oauth.issuer == principal.issuer
+        return is_known and (answers or not self._has_expired(principal))
+
+    def has_revoked(self, principal: Principal) -> bool:
+        """Whether its key was revoked or has expired."""
+        return bool(principal.key) and (self._keys is None or not self._keys.has(principal))
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:
         """The metadata of the protected resource (RFC 9728); None if there is none at that path."""
@@ -220,6 +228,7 @@ class AccessControl:
             user=identity.user,
             view=chosen,
             expires=identity.expires,
+            key=identity.key,
         )
 
     def _challenge(

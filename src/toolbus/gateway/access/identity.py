@@ -1,6 +1,6 @@
 """Who a credential belongs to, or why it is not accepted."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from toolbus.gateway.principal import HolderKind
 
@@ -17,6 +17,8 @@ class Identity:
     views: tuple[str, ...]
     """The views that it may use; the first one is its own. Empty if its scopes give it none."""
     expires: float | None = None
+    key: str = field(default="", repr=False)
+    """The SHA-256 of the key; empty for a token."""
 
     @property
     def label(self) -> str:

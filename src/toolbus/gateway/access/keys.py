@@ -10,6 +10,7 @@ from toolbus.core.errors import ToolbusError
 from toolbus.gateway.access.identity import CannotTell, Denied, Identity
 from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys, digest_of_key, hour_of
+from toolbus.gateway.principal import Principal
 
 logger = logging.getLogger("toolbus")
 
@@ -45,7 +46,7 @@ class Keys:
 
         `CannotTell` if the store of the keys does not respond.
         """
-        if not self._stored.is_current:
+        if not self.is_current:
             raise CannotTell("the store of the keys does not respond")
         self._look()
         digest = digest_of_key(key)
@@ -63,12 +64,24 @@ class Keys:
             user=found.user,
             views=found.views or (self._default_view,),
             expires=found.expires,
+            key=digest,
         )
 
-    def has(self, name: str) -> bool:
-        """Whether there is a key of that name."""
+    @property
+    def is_current(self) -> bool:
+        """Whether it is known which keys are valid."""
+        return self._stored.is_current
+
+    def has(self, principal: Principal) -> bool:
+        """Whether the key of a principal still lets it in as it did; costs no more than a look in memory."""
         self._look()
-        return any(key.name == name for key in self._keys.values())
+        found = self._keys.get(principal.key)
+        return (
+            found is not None
+            and found.user == principal.user
+            and principal.view in (found.views or (self._default_view,))
+            and (found.expires is None or self._now() < found.expires)
+        )
 
     async def recorded(self) -> None:
         """Wait until the use of keys is written."""

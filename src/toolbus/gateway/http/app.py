@@ -5,7 +5,6 @@ import logging
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from random import shuffle
 from typing import TypeAlias
 
@@ -23,6 +22,7 @@ from toolbus.gateway.console.app import ConsoleApp
 from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
+from toolbus.gateway.http.admitted import Admitted
 from toolbus.gateway.http.in_flight import InFlight
 from toolbus.gateway.http.legacy import LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
@@ -96,6 +96,7 @@ class App:
         self.connections: Callable[[], int] = lambda: 0
         """How many connections are open; set by whoever runs it."""
         self._access: Access = access or AccessControl(Serve())
+        self._admitted = Admitted(self._access, gateway)
         self._in_flight = InFlight(self.limits, self.metrics)
         self._modern = ModernFront(gateway, self.metrics, self.limits, self.refusals)
         self._legacy = LegacyFront(gateway, self.metrics, self.limits, self._in_flight)
@@ -132,6 +133,7 @@ class App:
     def tick(self) -> None:
         """Call it every second."""
         self._modern.tick()
+        self._admitted.tick()
         self._ticks += 1
         if self._ticks % _EXPIRE_EVERY == 0:
             self.gateway.sessions.end_idle()
@@ -170,18 +172,29 @@ class App:
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         http.principal, http.access = admitted, self._access
-        return await self._admitted_mcp(http)
+        return await self._serve_admitted(http)
 
-    async def serve_relayed(self, http: HttpRequest, principal: Principal | None, digest: str) -> None:
-        """Answer a request that another replica passed on; `digest` is that of its body.
+    async def serve_relayed(self, http: HttpRequest, principal: Principal | None) -> None:
+        """Answer a request that another replica passed on.
 
-        It was admitted there, unless it has no principal: then it is for a page of this worker.
+        It was admitted there, unless it has no principal: then it is for a page of this worker. The keys
+        and the config of this replica decide, too: that one may know less.
         """
-        http.access, http.relayed = self._access, digest
+        http.relayed = True
         if principal is None:
-            return await answer(http, self._relayed_page(http))
-        http.principal = principal
-        return await answer(http, self._admitted_mcp(http))
+            is_metrics = http.facts.path == "/metrics"
+            return await (self._metrics_page(http) if is_metrics else self._console_page(http))
+        if not self._access.is_current(principal):
+            return await self._refuse(http, Refusal.of(401, "invalid_token", "unknown key or token"))
+        http.principal, http.access = principal, self._access
+        return await self._serve_admitted(http)
+
+    async def _serve_admitted(self, http: HttpRequest) -> None:
+        self._admitted.begin(http)
+        try:
+            await self._admitted_mcp(http)
+        finally:
+            self._admitted.end(http)
 
     async def _admitted_mcp(self, http: HttpRequest) -> None:
         method = http.facts.method
@@ -215,7 +228,7 @@ class App:
         self.metrics.refused[_KINDS.get(refusal.status, OTHER)] += 1
         await http.refuse(refusal)
 
-    async def _admitted(self, http: HttpRequest) -> Principal | Refusal:
+    async def _asker(self, http: HttpRequest) -> Principal | Refusal:
         """Who asks for a page beside the MCP endpoint; whoever may use that may read it."""
         return await self._access.admit(replace(http.facts, path=self._path))
 
@@ -242,8 +255,6 @@ class App:
 
     async def _message(self, http: HttpRequest, *, is_modern: bool) -> None:
         body = await http.body()
-        if http.relayed is not None and sha256(body).hexdigest() != http.relayed:
-            return await http.respond(400)
         try:
             message = from_json(body, allow_inf_nan=False)
         except ValueError:
@@ -287,7 +298,7 @@ class App:
                 try:
                     return await work()
                 except Elsewhere as elsewhere:
-                    if http.relayed is not None:
+                    if http.relayed:
                         return await http.respond(MISDIRECTED)
                     if await replicas.passed_on(http, body, elsewhere.replica, request_id):
                         return None
@@ -300,7 +311,7 @@ class App:
     async def _leave_to_others(self, http: HttpRequest, body: bytes, request_id: str | int | None) -> None:
         """This gateway ends: another replica answers the request, if there is one."""
         replicas = self.gateway.replicas
-        if replicas is not None and http.relayed is not None:
+        if replicas is not None and http.relayed:
             return await http.respond(MISDIRECTED)
         if replicas is not None:
             others = replicas.peers.others
@@ -322,7 +333,7 @@ class App:
 
     async def _ready(self, http: HttpRequest) -> None:
         """Anyone learns whether; why, only who is admitted, and only of the servers of its view."""
-        admitted = await self._admitted(http)
+        admitted = await self._asker(http)
         seen = () if isinstance(admitted, Refusal) else self.gateway.view(admitted).servers
         is_starting = self._workers is not None and not self._workers.all_started()
         is_ending = self.is_draining or self.is_leaving
@@ -331,14 +342,14 @@ class App:
         await http.respond_json(200 if is_ready else 503, shown)
 
     async def _metrics_page(self, http: HttpRequest) -> None:
-        admitted = await self._admitted(http)
+        admitted = await self._asker(http)
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
         gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
         seen = self.gateway.view(admitted).servers
         states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
         text = self.metrics.text(states, gauges, self.gateway.queue)
-        if self._worker_pages is not None and http.relayed is None:
+        if self._worker_pages is not None and not http.relayed:
             text = await self._worker_pages.metrics(http, text)
         kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")
         return await http.respond(200, text.encode(), (kind,))
@@ -346,18 +357,10 @@ class App:
     async def _console_page(self, http: HttpRequest) -> None:
         if self._console is not None:
             await self._console.serve(http)
-        elif self._worker_pages is not None and http.relayed is None:
+        elif self._worker_pages is not None and not http.relayed:
             await self._worker_pages.console(http)
         else:
             await http.respond(404)
-
-    async def _relayed_page(self, http: HttpRequest) -> None:
-        body = await http.body()
-        if sha256(body).hexdigest() != http.relayed:
-            return await http.respond(400)
-        http.add_body(body)
-        is_metrics = http.facts.path == "/metrics"
-        return await (self._metrics_page(http) if is_metrics else self._console_page(http))
 
     async def _metadata(self, http: HttpRequest) -> None:
         refusal = self._access.check(http.facts)

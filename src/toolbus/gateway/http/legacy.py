@@ -82,7 +82,7 @@ class LegacyFront:
     async def serve(self, http: HttpRequest, message: Mapping[str, Any]) -> None:
         """Take a message of a session."""
         method = message.get("method")
-        if self._replicas is not None and http.relayed is None:
+        if self._replicas is not None and not http.relayed:
             await self._look_elsewhere(http, message)
             if method is None and not self._replicas.is_asked_here(message.get("id")):
                 return await _refuse(http, 502, _NOT_DELIVERED)
@@ -96,7 +96,7 @@ class LegacyFront:
             await self._request(http, session, message["id"], method, message.get("params"))
         else:
             was_here = self._gateway.notified(session, method, message.get("params"))
-            if not was_here and self._replicas is not None and http.relayed is None:
+            if not was_here and self._replicas is not None and not http.relayed:
                 before = self._replicas.sessions.before(session)
                 if before and before not in http.avoid:
                     raise Elsewhere(before)
@@ -146,7 +146,7 @@ class LegacyFront:
             return last
         replica, _, event = last.partition(".")
         there = replica not in http.avoid and await self._replicas.peers.find(replica) is not None
-        if there and http.relayed is None:
+        if there and not http.relayed:
             raise Elsewhere(replica)
         return None if event.startswith("0-") else last
 

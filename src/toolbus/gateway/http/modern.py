@@ -66,7 +66,8 @@ class ModernFront:
             return await _reject(http, request_id, route)
         params: dict[str, Any] = message["params"]
         meta: dict[str, Any] = params["_meta"]
-        stream = ResponseStream(http, self._limits, self._refusals, listens=method == LISTEN)
+        http.is_endless = method == LISTEN
+        stream = ResponseStream(http, self._limits, self._refusals)
         exchange = Exchange(
             principal=http.principal,
             headers=http.headers,
@@ -156,18 +157,16 @@ class ResponseStream:
         "_has_ended",
         "_http",
         "_limits",
-        "_listens",
         "_refusals",
         "_waiting",
         "_wake",
         "_writer",
     )
 
-    def __init__(self, http: HttpRequest, limits: Limits, refusals: Refusals, *, listens: bool) -> None:
+    def __init__(self, http: HttpRequest, limits: Limits, refusals: Refusals) -> None:
         self._http = http
         self._limits = limits
         self._refusals = refusals
-        self._listens = listens
         self._waiting: list[bytes] = []
         self._bytes = 0
         self._has_ended = False
@@ -229,8 +228,6 @@ class ResponseStream:
                 return await http.end_stream()
             if not await woken(wake, self._limits.keepalive_seconds):
                 await http.write(KEEPALIVE)
-                if self._listens and not http.is_still_admitted:
-                    return http.connection.abort()
 
 
 async def _reject(http: HttpRequest, request_id: str | int | None, rejection: InboundLadderRejection) -> None:

@@ -25,6 +25,7 @@ _SSE_HEADERS = (
     (b"cache-control", b"no-cache, no-transform"),
     (b"x-accel-buffering", b"no"),
 )
+_DISMISSED = ((b"www-authenticate", b"Bearer"), (b"content-length", b"0"))
 _STATUS_LINES = {int(one): f"HTTP/1.1 {int(one)} {one.phrase}\r\n".encode() for one in HTTPStatus}
 
 
@@ -105,15 +106,13 @@ class HttpRequest:
         "has_started",
         "headers",
         "is_abandoned",
+        "is_endless",
         "keeps_alive",
         "principal",
         "query",
         "relayed",
         "repeated",
     )
-
-    access: Access
-    """Who let it in; set together with `principal`."""
 
     def __init__(
         self, connection: RequestConnection, method: str, path: str, raw: RawHeaders, version: str
@@ -136,9 +135,13 @@ class HttpRequest:
         """What follows the `?` of its URL."""
         self.principal: Principal = LOCAL
         """Who sent it; set once it is admitted."""
+        self.access: Access | None = None
+        """Who let it in; set together with `principal`."""
+        self.is_endless = False
+        """Whether its response is a stream that ends with the client or with us."""
         self.cors: Headers = ()
-        self.relayed: str | None = None
-        """If another replica passed it on: the digest of its body."""
+        self.relayed = False
+        """Whether another replica passed it on."""
         self.avoid: tuple[str, ...] = ()
         """The replicas that do not have what it is about, although they should."""
         self.expects_continue = False
@@ -199,7 +202,17 @@ class HttpRequest:
     @property
     def is_still_admitted(self) -> bool:
         """Whether whoever sent it would be let in again: a key may be revoked while a stream is open."""
-        return self.access.is_current(self.principal)
+        access = self.access
+        return access is None or access.is_current(self.principal, answers=not self.is_endless)
+
+    def dismiss(self) -> None:
+        """Refuse it if nothing was sent yet, and close its connection: its client gets nothing more."""
+        self.abandon()
+        if self.has_started:
+            return self.connection.abort()
+        self.has_started, self.keeps_alive = True, False
+        self.connection.write(self._head(401, _DISMISSED))
+        return self.connection.response_ended(self)
 
     async def body(self) -> bytes:
         """The whole body, once; `ClientGone` if the client leaves before."""
@@ -247,6 +260,8 @@ class HttpRequest:
         connection = self.connection
         if connection.is_full:
             await connection.wait_writable()
+        if not self.is_abandoned and not self.is_still_admitted:
+            self.dismiss()
         if self.is_abandoned:
             return
         self.has_started = True

@@ -151,6 +151,7 @@ class SessionStreams:
             stream.reader.is_replaced = True
             stream.reader.wake.set()
         reader = stream.reader = Reader()
+        http.is_endless = stream.key == _STANDALONE
         number = stream.read if after is None else after
         try:
             await http.start_stream(headers)
@@ -176,8 +177,6 @@ class SessionStreams:
                 break
             elif not await woken(reader.wake, self._limits.keepalive_seconds):
                 await http.write(KEEPALIVE)
-                if stream.key == _STANDALONE and not http.is_still_admitted:
-                    break
         return await http.end_stream()
 
 

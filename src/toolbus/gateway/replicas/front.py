@@ -1,12 +1,12 @@
 """The listener of a replica for the other ones: it takes only requests that one of them passed on."""
 
 from collections.abc import Callable
-from dataclasses import replace
+from hashlib import sha256
 
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits, Refusals
-from toolbus.gateway.http.request import HttpRequest
-from toolbus.gateway.replicas.relay import HEADER, relayed
+from toolbus.gateway.http.request import HttpRequest, answer
+from toolbus.gateway.replicas.relay import HEADER, MISDIRECTED
 from toolbus.gateway.replicas.replicas import Replicas
 
 _MOST = 4096
@@ -21,7 +21,7 @@ class ReplicaFront:
         self._replicas = replicas
         given = app.limits
         self.limits = Limits(
-            head_bytes=2 * given.head_bytes,  # a header of ours comes with those of the client
+            head_bytes=10 * given.head_bytes,  # those of the client are in one of ours, as base64 of JSON
             body_bytes=given.body_bytes,
             connections=_MOST,
             connections_per_address=_MOST,
@@ -37,11 +37,18 @@ class ReplicaFront:
 
     async def serve(self, http: HttpRequest) -> None:
         """Answer one request."""
-        found = relayed(self._replicas.seal, self._replicas.id, http.headers.get(HEADER, ""))
-        if found is None:  # of nobody, or for the replica that had this address before
-            return await http.respond(421 if HEADER in http.headers else 404)
-        http.facts = replace(http.facts, address=found.address, scheme=found.scheme)
-        return await self._app.serve_relayed(http, found.principal, found.body)
+        await answer(http, self._serve(http))
+
+    async def _serve(self, http: HttpRequest) -> None:
+        found = self._replicas.arrivals.opened(http.headers.get(HEADER, ""))
+        if found is None:  # of nobody, for the replica that had this address before, or sent again
+            return await http.respond(MISDIRECTED if HEADER in http.headers else 404)
+        body = await http.body()
+        if sha256(body).hexdigest() != found.body:
+            return await http.respond(400)
+        http.add_body(body)
+        http.facts, http.headers, http.query = found.facts, dict(found.facts.headers), found.query
+        return await self._app.serve_relayed(http, found.principal)
 
     async def idle(self) -> None:
         """Wait until no request is in flight."""

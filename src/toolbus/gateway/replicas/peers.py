@@ -30,7 +30,7 @@ _WRONG_ADDRESS = (
     "replica %s on %s is running, but cannot be reached at %s: what it alone has cannot be used here; set "
     "store.address there to an address that the other replicas can connect to"
 )
-_KNOWN = ("id", "url", "leaving", "host", "process", "gateway", "worker", "beat", "servers")
+_KNOWN = ("id", "url", "leaving", "host", "process", "gateway", "worker", "beat", "servers", "certificate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +40,8 @@ class Peer:
     id: str
     url: str
     """Where other replicas reach it."""
+    certificate: str = ""
+    """The SHA-256 of the certificate that it shows there."""
     leaving: bool = False
     """Whether it ends, and takes nothing new."""
     host: str = ""
@@ -82,9 +84,14 @@ class Peers:
         self.on_return: Callable[[], None] = lambda: None
         """Called when the others may have taken this replica for dead."""
 
-    async def start(self, url: str) -> None:
-        """Announce this replica, and see which others are there; StoreError if that is not possible."""
-        own = Peer(id=self.id, url=url, host=socket.gethostname(), process=os.getpid())
+    async def start(self, url: str, certificate: str = "") -> None:
+        """Announce this replica, and see which others are there; StoreError if that is not possible.
+
+        `certificate` is the digest of the one that it shows at the URL, under HTTPS.
+        """
+        own = Peer(
+            id=self.id, url=url, certificate=certificate, host=socket.gethostname(), process=os.getpid()
+        )
         if self._workers is not None:
             own = replace(own, gateway=self._workers.gateway, worker=self._workers.number)
         self._own = own

@@ -5,27 +5,23 @@ carried out: its client is told so, and it is never sent again.
 """
 
 import asyncio
+import logging
 import ssl
-import urllib.parse
-from dataclasses import asdict
-from hashlib import sha256
-from typing import Any, NamedTuple
 
+from toolbus.connect.http.certificate import unverified
+from toolbus.connect.http.connection import Connection
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.http.url import parse_url
 from toolbus.core.records import JSONObject
 from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event, failure
-from toolbus.gateway.principal import Principal
 from toolbus.gateway.protocol import INTERNAL_ERROR
+from toolbus.gateway.replicas.arrivals import Departures
 from toolbus.gateway.replicas.peers import Peer
-from toolbus.state.seal import Seal
 
+logger = logging.getLogger("toolbus")
 HEADER = "x-toolbus-relay"
 MISDIRECTED = 421
-_PURPOSE = "relay"
-_SECONDS = 60.0
-"""For how long a request may be on its way."""
 _CONNECT_SECONDS = 3.0
 _SILENCE = 60.0
 """Seconds without a sign of life after which a replica has gone: on a stream there is one more often."""
@@ -52,27 +48,14 @@ class NotThere(Exception):
         super().__init__()
 
 
-class Passed(NamedTuple):
-    """What another replica says of a request that it passed on."""
-
-    principal: Principal | None
-    """Who made it; None if it comes with its credentials, for a page."""
-    body: str
-    """The digest of its body."""
-    address: str
-    """That of the client."""
-    scheme: str
-
-
 class Relay:
     """The connections to the other replicas."""
 
-    def __init__(self, seal: Seal, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` is for replicas whose URLs begin with https."""
-        self._seal = seal
-        self._tls = tls
-        self._pools: dict[str, Pool] = {}
-        """By URL."""
+    def __init__(self, departures: Departures) -> None:
+        self._departures = departures
+        self._pools: dict[tuple[str, str], Pool] = {}
+        """By URL and certificate."""
+        self._tls: ssl.SSLContext | None = None
 
     async def pass_on(
         self,
@@ -96,6 +79,8 @@ class Relay:
         if response.status == MISDIRECTED:
             raise NotThere(has_ended=False)
         try:
+            if not is_page and 300 <= response.status < 400:  # no client of MCP is sent elsewhere
+                return await _respond_unknown(http, request_id)
             headers = _passed(response)
             if not response.is_stream:
                 return await http.respond(response.status, response.body, headers)
@@ -120,29 +105,15 @@ class Relay:
             await pool.close()
 
     async def _sent(self, http: HttpRequest, body: bytes, peer: Peer, *, is_page: bool) -> Response:
-        url = parse_url(peer.url)
-        pool = self._pools.get(peer.url)
-        if pool is None:
-            pool = self._pools[peer.url] = Pool(
-                url, tls=self._tls, connect_timeout=_CONNECT_SECONDS, limit=_MOST_BYTES
-            )
-        facts = http.facts
-        payload: JSONObject = {
-            "principal": None if is_page else asdict(http.principal),
-            "body": sha256(body).hexdigest(),
-            "address": facts.address,
-            "scheme": facts.scheme,
-        }
         dropped = _NOT_PASSED if is_page else _NOT_PASSED | _ADMITTED_BY
-        path = urllib.parse.quote(facts.path, safe="/:@!$&'()*+,;=~")  # it was decoded
-        query = f"?{http.query.decode('latin-1')}" if http.query else ""
-        method = "GET" if facts.method == "HEAD" else facts.method  # then the body has its length
-        lines = [f"{method} {path}{query} HTTP/1.1", *([] if is_page else [f"host: {url.authority}"])]
-        lines += [f"{name}: {value}" for name, value in http.headers.items() if name not in dropped]
-        lines += [f"{HEADER}: {self._seal.seal(_PURPOSE, peer.id, payload, _SECONDS)}"]
-        lines += [f"content-length: {len(body)}", "", ""]
-        connection = await pool.connection()
-        received = connection.request("\r\n".join(lines).encode("latin-1") + body)
+        headers = {name: value for name, value in http.headers.items() if name not in dropped}
+        connection = await self._connection(peer)
+        sealed = self._departures.sealed(peer.id, http, headers, body, is_page=is_page)
+        # Nothing but the seal says what the request is.
+        head = (
+            f"POST / HTTP/1.1\r\nhost: replica\r\n{HEADER}: {sealed}\r\ncontent-length: {len(body)}\r\n\r\n"
+        )
+        received = connection.request(head.encode("ascii") + body)
         try:
             async with asyncio.timeout(_SILENCE):
                 return await received
@@ -153,18 +124,26 @@ class Relay:
             connection.abort()
             raise
 
-
-def relayed(seal: Seal, replica: str, text: str) -> Passed | None:
-    """What another replica says of a request that it passed on; None if none did."""
-    payload: Any = seal.opened(_PURPOSE, replica, text)
-    if payload is None:
-        return None
-    given = payload["principal"]
-    try:
-        principal = None if given is None else Principal.read(given)
-    except KeyError:  # a replica of another version: here, that is nobody
-        return None
-    return Passed(principal, payload["body"], payload["address"], payload["scheme"])
+    async def _connection(self, peer: Peer) -> Connection:
+        """A connection to exactly this replica."""
+        pool = self._pools.get((peer.url, peer.certificate))
+        if pool is None:
+            url = parse_url(peer.url)
+            if url.is_tls and self._tls is None:
+                self._tls = unverified()
+            pool = self._pools[peer.url, peer.certificate] = Pool(
+                url,
+                tls=self._tls,
+                connect_timeout=_CONNECT_SECONDS,
+                limit=_MOST_BYTES,
+                certificate=peer.certificate if url.is_tls else None,
+            )
+        try:
+            return await pool.connection()
+        except HttpFailure as error:
+            if isinstance(error.__cause__, ssl.SSLError):
+                logger.warning("replica %s at %s is not trusted: %s", peer.id, peer.url, error)
+            raise
 
 
 async def _copy(

@@ -3,12 +3,12 @@
 import asyncio
 import logging
 import re
-import ssl
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
 from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.http.request import HttpRequest
+from toolbus.gateway.replicas.arrivals import Arrivals, Departures
 from toolbus.gateway.replicas.peers import Peer, Peers
 from toolbus.gateway.replicas.relay import NotThere, Relay
 from toolbus.gateway.replicas.sessions import SharedSessions
@@ -33,7 +33,6 @@ class Replicas:
         seal: Seal,
         *,
         session_seconds: float,
-        tls: ssl.SSLContext | None = None,
         workers: Workers | None = None,
         end_together: bool = False,
     ) -> None:
@@ -47,7 +46,8 @@ class Replicas:
         self.peers = Peers(store, workers)
         self.sessions = SharedSessions(store, self.peers, session_seconds)
         self.tasks = SharedTasks(store)
-        self.relay = Relay(seal, tls)
+        self.arrivals = Arrivals(seal, self.id)
+        self.relay = Relay(Departures(seal, self.id))
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
