@@ -23,7 +23,9 @@ from toolbus.config.policy import PolicyRule
 from toolbus.config.serve import read_serve
 from toolbus.core.catalog import Catalog
 from toolbus.core.records import Origin, ToolSpec
-from toolbus.gateway.access.admission import Refusal, RequestFacts
+from toolbus.gateway.access.control import AccessControl
+from toolbus.gateway.access.keys import Keys
+from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.policy.layers import Layer
@@ -127,35 +129,21 @@ def written(view: dict[str, Any]) -> dict[str, Any]:
     return rest if "deny" not in view else {**rest, "policy": [{"tools": view["deny"], "do": "deny"}]}
 
 
-class ByName:
-    """Lets clients in by the name of the view that they send instead of a key."""
-
-    def check(self, facts: RequestFacts) -> Refusal | None:
-        return None
-
-    def cors(self, facts: RequestFacts) -> dict[str, str]:
-        return {}
-
-    def metadata(self, facts: RequestFacts) -> None:
-        return None
-
-    def is_current(self, principal: Principal) -> bool:
-        return True
-
-    async def admit(self, facts: RequestFacts) -> Principal | Refusal:
-        view = facts.headers["authorization"].removeprefix("Bearer ")
-        return Principal(name=f"key of {view}", view=view)
-
-
 @pytest.mark.parametrize("expose", ["all", "search"])
-async def test_keys_whose_views_differ_in_one_setting(expose: str) -> None:
+async def test_keys_whose_views_differ_in_one_setting(
+    expose: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Over HTTP, each key lists and calls exactly the tools of its own view."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    stored = StoredKeys(tmp_path / "toolbus.yaml")
+    keys = {view: stored.add(view, views=(view,))[0] for view in SEVERAL}
     servers = {alias: {"server": offering(*TOOLS)} for alias in SERVERS}
     views = {name: {**written(view), "expose": expose} for name, view in SEVERAL.items()}
-    serve = read_serve({"views": views, "default_view": "all"}, Location())
-    async with front(access=ByName(), config={"servers": servers}, serve=serve) as served:
+    serve = read_serve({"views": views, "default_view": "all", "auth": {"keys": True}}, Location())
+    access = AccessControl(serve, keys=Keys(stored, "all"))
+    async with front(access=access, config={"servers": servers}, serve=serve) as served:
         for view in (*SEVERAL, *reversed(SEVERAL)):
-            key = {"authorization": f"Bearer {view}"}
+            key = {"authorization": f"Bearer {keys[view]}"}
             shown = [name for name in NAMES if shows(SEVERAL[view], name)]
             if expose == "all":
                 listed = (await served.modern("tools/list", headers=key)).json()["result"]["tools"]
