@@ -1,5 +1,6 @@
 """Calls of the tools of a view: found by name, sent down the path, or reported if they cannot be."""
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -15,6 +16,9 @@ from toolbus.core.events import OnLog, Reason
 from toolbus.core.forwarding import Forwarding
 from toolbus.core.operation import Caller, Failure, OnInput, Operation, Resumed, request_spec
 from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
+from toolbus.core.text import headed
+
+_LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +155,8 @@ class Calls:
             return await (self.find_visible(name) if visible else self.find_to_call(name)), given
         except ToolNotFound as error:
             catalog = self._catalog()
-            near = [hit.name for hit in self._engine.finder.search(catalog, [name], 3)]
+            hits = await asyncio.to_thread(self._engine.finder.search, catalog, [name], 3)
+            near = [hit.name for hit in hits]
             remark = " (search_tools finds tools by what they do)"
             raise ToolNotFound(
                 name, catalog.names, alike=near, down=error.down, likely=error.likely, remark=remark
@@ -191,7 +196,8 @@ class Calls:
         spec = engine.known(name if origin is None else str(origin), self._scope)
         is_denied = spec is not None and engine.denial(spec, self._scope) is not None
         if spec is None or not is_denied:
-            spec = ToolSpec(name=name, origin=origin or Origin("", name))
+            shown = headed(name, _LONGEST_NAME)  # a client may send any
+            spec = ToolSpec(name=shown, origin=origin or Origin("", shown))
         operation = self.operation(spec, arguments={})
         self._access.loop.call_soon(lambda: engine.path.report(operation, failure, is_denied=is_denied))
 

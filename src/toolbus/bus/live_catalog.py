@@ -15,8 +15,9 @@ from toolbus.config import BusConfig
 from toolbus.core.catalog import Catalog
 from toolbus.core.collector import paused_collector
 from toolbus.core.errors import ShaperFailed
-from toolbus.core.events import CatalogChanged, Hub, Warned, warn
+from toolbus.core.events import MOST_CHARACTERS, CatalogChanged, Hub, Warned, warn
 from toolbus.core.records import OWN, Inventory, ToolSpec
+from toolbus.core.text import headed
 from toolbus.shape import Shaper
 
 logger = logging.getLogger("toolbus")
@@ -210,7 +211,8 @@ class LiveCatalog:
 
     def _warn_new(self, warnings: Iterable[tuple[str, str | None, str]]) -> None:
         """Emit the warnings that are new; of one server, up to a limit."""
-        new = [warning for warning in warnings if warning not in self._warned and self._reports(warning[0])]
+        short = ((server, tool, headed(message, MOST_CHARACTERS)) for server, tool, message in warnings)
+        new = [warning for warning in short if warning not in self._warned and self._reports(warning[0])]
         counts: Counter[str] = Counter()
         for server, tool, message in new:
             counts[server] += 1
@@ -224,6 +226,7 @@ class LiveCatalog:
 
     def warn(self, server: str, tool: str | None, message: str) -> None:
         """Log a warning and emit it as an event, once."""
+        message = headed(message, MOST_CHARACTERS)
         if len(self._warned) > MAX_REMEMBERED:
             self._warned.clear()  # a server can send ever new ones
         if (server, tool, message) not in self._warned:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # only some programs ask for definitions
 
 logger = logging.getLogger("toolbus")
 
+_MOST_LOSSES = 10
 MAX_ERROR = 10_000
 """Characters of an error for a model."""
 
@@ -85,7 +86,8 @@ class Tool:
         found = converted(self.spec, dialect)
         if found.grade == "permissive":
             lost = [f"{loss.path}: {loss.what}" for loss in found.losses if loss.kind == "permissive"]
-            message = f"{dialect} cannot express all of its schema: {'; '.join(lost)}"
+            more = f"; and {len(lost) - _MOST_LOSSES:,} more" if len(lost) > _MOST_LOSSES else ""
+            message = f"{dialect} cannot express all of its schema: {'; '.join(lost[:_MOST_LOSSES])}{more}"
             self.runner.warn(self.server, self.origin.tool, message)
         return deepcopy(found.value)
 

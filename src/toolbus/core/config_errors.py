@@ -3,9 +3,17 @@
 import shlex
 from collections.abc import Sequence
 
+from toolbus.core.text import headed
+
+MOST_CHARACTERS = 100_000
+"""Of a message: it may quote what a server or a client sent."""
+
 
 class ToolbusError(Exception):
     """The base of all errors that toolbus raises."""
+
+    def __init__(self, message: object = "") -> None:
+        super().__init__(headed(str(message), MOST_CHARACTERS))
 
 
 class ConfigError(ToolbusError, ValueError):

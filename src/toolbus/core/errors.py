@@ -44,7 +44,7 @@ from toolbus.core.display import shortened
 from toolbus.core.login import login_line
 from toolbus.core.quantities import in_seconds
 from toolbus.core.stderr import error_line
-from toolbus.core.text import cleaned
+from toolbus.core.text import cleaned, headed
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call", "sign-in"]
 """The step that failed: resolving values, starting the process, reaching the URL, and so on."""
@@ -52,8 +52,6 @@ TokenProblem = Literal["damaged", "newer", "exposed", "unavailable", "unreadable
 """Why stored tokens cannot be used."""
 INTERNAL_ERROR = -32603
 """The code of JSON-RPC for a failure inside a server."""
-
-
 FORKED = "it was started before this process was forked, and belongs to the parent"
 """Why a bus cannot be used in a forked process."""
 
@@ -94,9 +92,10 @@ class ToolNotFound(ToolbusError, LookupError):
         self.down = tuple(down)
         self.likely = likely
         """Why the server that most likely has the tool is not connected, if it is not."""
+        shown = headed(name, 200)
         # A similar name on another server would only mislead: a model would call it.
-        self.close_matches = [] if likely else list(alike[:3]) or get_close_matches(name, known, n=3)
-        message = f"no tool named {name!r} among {len(known)}"
+        self.close_matches = [] if likely else list(alike[:3]) or get_close_matches(shown, known, n=3)
+        message = f"no tool named {shown!r} among {len(known)}"
         down_names = f"not connected: {', '.join(self.down)}"
         if likely:
             message += f": {likely}"

@@ -17,11 +17,15 @@ from typing import Literal, TypeAlias
 
 from toolbus.core.errors import FORKED, BusClosed
 from toolbus.core.records import JSON, OWN, State
+from toolbus.core.text import headed
 
 logger = logging.getLogger("toolbus")
 
 BACKLOG = 10_000
 BACKLOG_BYTES = 16 * 1024 * 1024
+MOST_CHARACTERS = 2_000
+"""Of a text in a warning, or in another event that tells of a problem or a question."""
+_LONGEST_NAME = 200
 Reason: TypeAlias = Literal[
     "refused",
     "invalid_arguments",
@@ -43,7 +47,17 @@ class _Event:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class StateChanged(_Event):
+class _Told(_Event):
+    """An event with texts that a server may have chosen: only the beginning of a long one is kept."""
+
+    def __post_init__(self) -> None:
+        for name in self.__dataclass_fields__:
+            if isinstance(text := getattr(self, name), str) and len(text) > MOST_CHARACTERS:
+                object.__setattr__(self, name, headed(text, MOST_CHARACTERS))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateChanged(_Told):
     """A link entered another state."""
 
     server: str
@@ -116,7 +130,7 @@ class Logged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ResourceUpdated(_Event):
+class ResourceUpdated(_Told):
     """A subscribed resource changed."""
 
     server: str
@@ -132,7 +146,7 @@ class ListChanged(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class InputAsked(_Event):
+class InputAsked(_Told):
     """A server requests input: from a person (elicitation), a model (sampling), or folders (roots)."""
 
     server: str
@@ -155,7 +169,7 @@ class InputAnswered(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Warned(_Event):
+class Warned(_Told):
     """A problem that did not fail anything: a tool left out, an empty list, invalid output."""
 
     server: str
@@ -164,7 +178,7 @@ class Warned(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ToolHeld(_Event):
+class ToolHeld(_Told):
     """Something differs from the lockfile and was left out: a tool, or what `kind` says."""
 
     server: str
@@ -175,7 +189,7 @@ class ToolHeld(_Event):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoginNeeded(_Event):
+class LoginNeeded(_Told):
     """Somebody has to sign in to a server: `toolbus login SERVER`."""
 
     server: str
@@ -269,8 +283,10 @@ Listening = EventStream
 def warn(emit: Emit, server: str, message: str, tool: str | None = None) -> None:
     """Log a problem of a server, of one of its tools, or of the bus, and emit it as `Warned`."""
     of_server = "" if server == OWN else f"server {server!r}: "
-    logger.warning("%s%s%s", of_server, f"tool {tool!r}: " if tool else "", message)
-    emit(Warned(server=server, message=message, tool=tool))
+    of_tool = f"tool {headed(tool, _LONGEST_NAME)!r}: " if tool else ""
+    shown = headed(message, MOST_CHARACTERS)
+    logger.warning("%s%s%s", of_server, of_tool, shown)
+    emit(Warned(server=server, message=shown, tool=tool))
 
 
 class Hub:

@@ -23,6 +23,9 @@ _KINDS: dict[str, Kind] = {
     "array": "choices",
 }
 MOST_FIELDS = 200
+MOST_CHOICES = 2_000
+"""Of all fields together."""
+_SHOWN_CHOICES = 20
 _YES = frozenset({"y", "yes", "true", "1"})
 _NO = frozenset({"n", "no", "false", "0"})
 
@@ -98,6 +101,8 @@ class Form:
             if not isinstance(name, str) or name not in properties:
                 raise ValueError(f"required names {name!r}, which is not a field")
         self.fields = tuple(_field(name, spec, name in required) for name, spec in properties.items())
+        if (choices := sum(len(one.choices) for one in self.fields)) > MOST_CHOICES:
+            raise ValueError(f"it has {choices:,} choices, more than {MOST_CHOICES:,}")
 
     def filled(self, values: Mapping[str, Any] | None = None) -> dict[str, Any]:
         """The values, with defaults for missing ones; ValueError if one is invalid."""
@@ -220,11 +225,17 @@ def _problem(one: Field, value: Any) -> str | None:
             return None if isinstance(value, bool) else "must be yes or no"
         case "choice":
             # In a list: a handler may return a value that cannot be hashed.
-            return None if value in list(one.choices) else f"must be one of {', '.join(one.choices)}"
+            return None if value in list(one.choices) else f"must be one of {_listed(one)}"
         case "choices":
             if not is_array(value) or any(item not in list(one.choices) for item in value):
-                return f"must be a list of {', '.join(one.choices)}"
+                return f"must be a list of {_listed(one)}"
             return _outside(one, len(value), "have", " of them")
+
+
+def _listed(one: Field) -> str:
+    first = ", ".join(list(one.choices)[:_SHOWN_CHOICES])
+    more = len(one.choices) - _SHOWN_CHOICES
+    return first if more <= 0 else f"{first} and {more:,} more"
 
 
 def _outside(one: Field, size: float, verb: str, unit: str = "") -> str | None:

@@ -101,6 +101,11 @@ def cleaned(text: str) -> str:
     return text if plain == text else plain
 
 
+def headed(text: str, most: int) -> str:
+    """The beginning of a text, and how much of it is cut; the same object if it is short enough."""
+    return text if len(text) <= most else f"{text[:most]}... ({len(text) - most:,} more characters)"
+
+
 def cleaned_json(value: JSON) -> JSON:
     """The value with every string cleaned, keys too; the same object if there is nothing to remove.
 
