@@ -4,6 +4,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from tests.hostile.multiplying import MULTIPLYING
+
 Schema = dict[str, Any]
 
 
@@ -274,5 +276,8 @@ ODD: dict[str, tuple[Schema, Any, bool | None]] = {
     ),
     "booleans": (of_x(False), {"x": 1}, False),
 }
-CASES = {**PATTERNS, **REFERENCES, **SIZES, **ODD}
+MULTIPLIED: dict[str, tuple[Schema, Any, bool | None]] = {
+    name: (schema, {"x": "a", "p0": "a"}, None) for name, schema in MULTIPLYING.items()
+}
+CASES = {**PATTERNS, **REFERENCES, **SIZES, **ODD, **MULTIPLIED}
 """Name -> schema, value, and whether it is valid; None if that is not checked, or may not be."""

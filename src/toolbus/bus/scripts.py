@@ -90,7 +90,7 @@ class Scripts:
         """The stubs of the tools that a script names, or of all."""
         library = self.library()
         names = library.names if script is None else library.mentioned(script)
-        return joined(stub(name, library.catalog[library.names[name]]) for name in names)
+        return joined(map(library.stub, names))
 
     async def check(self, script: str, inputs: Mapping[str, JSON] | None = None) -> str | None:
         """What is wrong with a script, without running it; None if nothing is."""
@@ -98,7 +98,7 @@ class Scripts:
 
         if (problem := self._refused(script)) is not None:
             return problem
-        stubs, lacking = self.library().stubs(script), dict[str, str]()
+        stubs, lacking = await asyncio.to_thread(self.library().stubs, script), dict[str, str]()
         for _ in range(2):
             try:
                 async with Sandbox(self.limits) as box:
@@ -132,7 +132,7 @@ class Scripts:
         if (problem := self._refused(script)) is not None:
             return failed(problem, "", [], self.limits.output)
         given = dict(inputs or {})
-        stubs, lacking = self.library().stubs(script), dict[str, str]()
+        stubs, lacking = await asyncio.to_thread(self.library().stubs, script), dict[str, str]()
         tools = ViewTools(self._view, self._interactions, on_input, on_progress)
         for attempt in range(2):
             async with Sandbox(self.limits) as box:
@@ -235,7 +235,7 @@ class Scripts:
         found: dict[str, Stub] = {}
         for name in list(dict.fromkeys(_UNDEFINED.findall(text)))[:_MOST_LOOKUPS]:
             try:
-                found[name] = stub(name, await self._view.find(name))
+                found[name] = await asyncio.to_thread(stub, name, await self._view.find(name))
             except ToolNotFound as error:
                 if error.likely:
                     lacking[name] = str(error)
@@ -247,7 +247,7 @@ class Scripts:
         found: dict[str, Stub] = {}
         for name, origin in tools.items():
             try:
-                found[name] = stub(name, await self._view.find(origin))
+                found[name] = await asyncio.to_thread(stub, name, await self._view.find(origin))
             except (ToolNotFound, CallRefused, LoginRequired):
                 continue
         return found

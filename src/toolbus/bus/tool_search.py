@@ -4,13 +4,14 @@ A definition is shown as the server sent it, trimmed, not in the dialect of a pr
 arguments of a call that is made through `call_tool`, so a dialect would only lose constraints.
 """
 
+import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from typing import cast
 
 from toolbus.bus.exposure import CALL_TOOL, definition_cost
 from toolbus.call.arguments import ArgumentCheck
-from toolbus.code.stubs import HEADER, Library, stub
+from toolbus.code.stubs import HEADER, Library
 from toolbus.core.catalog import Catalog
 from toolbus.core.display import shortened
 from toolbus.core.errors import ArgumentsError
@@ -47,21 +48,29 @@ class ToolSearch:
 
     async def run(self, operation: Operation) -> ToolResult:
         """The route of `search_tools`: the tools of the caller's view that fit."""
+        # In a thread: a catalog that is new takes long to index, and so do huge definitions.
+        return await asyncio.to_thread(self._definitions, operation)
+
+    async def run_for_scripts(self, operation: Operation) -> ToolResult:
+        """The same in code mode: the tools as functions."""
+        return await asyncio.to_thread(self._functions, operation)
+
+    def _definitions(self, operation: Operation) -> ToolResult:
         hits = self._hits(operation)
         if isinstance(hits, ToolResult):
             return hits
         meta = {FOUND: _loaded(self._catalog(operation), hits)}
         return ToolResult(content=(Text(text=_described(hits)),), meta=meta)
 
-    async def run_for_scripts(self, operation: Operation) -> ToolResult:
-        """The same in code mode: the tools as functions."""
+    def _functions(self, operation: Operation) -> ToolResult:
         hits = self._hits(operation)
         if isinstance(hits, ToolResult):
             return hits
         catalog = self._catalog(operation)
-        if self._library is None or self._library.catalog is not catalog:
-            self._library = Library(catalog)
-        return ToolResult(content=(Text(text=_functions(hits, self._library)),))
+        library = self._library
+        if library is None or library.catalog is not catalog:
+            self._library = library = Library(catalog)
+        return ToolResult(content=(Text(text=_functions(hits, library)),))
 
     @staticmethod
     def _catalog(operation: Operation) -> Catalog:
@@ -125,7 +134,7 @@ def _functions(hits: Sequence[Hit], library: Library) -> str:
     names = {tool: name for name, tool in library.names.items()}
     texts, rest, left = [_IN_SCRIPTS, HEADER], list[str](), RESULT_TOKENS
     for hit in hits:
-        text = stub(names[hit.name], hit.spec).text
+        text = library.stub(names[hit.name]).text
         left -= estimated_tokens(text)
         if left >= 0 or len(texts) == 2:
             texts.append(text)

@@ -42,6 +42,7 @@ class Library:
         self.catalog = catalog
         self.names: dict[str, str] = identifiers(catalog.names)
         """The public names by their identifiers."""
+        self._stubs: dict[str, Stub] = {}
 
     def mentioned(self, script: str) -> list[str]:
         """The identifiers of the tools that a script names; of a huge one, not all."""
@@ -49,7 +50,13 @@ class Library:
 
     def stubs(self, script: str) -> dict[str, Stub]:
         """Stubs of the tools that a script names."""
-        return {name: stub(name, self.catalog[self.names[name]]) for name in self.mentioned(script)}
+        return {name: self.stub(name) for name in self.mentioned(script)}
+
+    def stub(self, name: str) -> "Stub":
+        """The stub of one tool by its identifier; written once."""
+        if name not in self._stubs:
+            self._stubs[name] = stub(name, self.catalog[self.names[name]])
+        return self._stubs[name]
 
 
 def stub(name: str, spec: ToolSpec) -> Stub:

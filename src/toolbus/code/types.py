@@ -24,7 +24,7 @@ class TypeWriter:
 
     def annotation(self, schema: Schema, hint: str, depth: int = 0) -> str:
         """The type of a value; `hint` becomes a part of the name of its class."""
-        if depth > _DEEPEST:
+        if depth > _DEEPEST or not schema.work.allows(1):
             return "Any"
         if schema.values:
             return _literal(schema.values)

@@ -6,6 +6,7 @@ Nothing is ever fetched, and every way through a schema is bounded.
 values      JSON values and their types
 keywords    the vocabulary as tables, and the walk through all subschemas
 references  what a `$ref` points to
+work        how many steps reading a schema may take
 normalize   one node of any draft as draft 2020-12
 merge       two nodes that both apply, as one
 reader      a node with references followed and `allOf` merged

@@ -14,6 +14,9 @@ _LARGEST = 1e15
 _DEEPEST = 8
 """How deeply nested lists are described."""
 _MOST_VALUES = 12
+_MOST_LISTED = 50
+_LONGEST_WORDS = 2_000
+"""Characters of what is expected."""
 _PLURAL = {
     "string": "strings",
     "integer": "integers",
@@ -50,9 +53,9 @@ def as_json(value: JSON) -> str:
         return ""
 
 
-def shortened(text: str) -> str:
+def shortened(text: str, longest: int = _LONGEST) -> str:
     """The text, shortened."""
-    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 1]}…"
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
 
 
 def place_inside(place: str, step: str | int) -> str:
@@ -80,11 +83,11 @@ def expected(schema: Schema, depth: int = 0) -> str:
         shown_values = [shortened(as_json(value)) for value in schema.values[:_MOST_VALUES]]
         more = f" ({len(schema.values)} in all)" if len(schema.values) > _MOST_VALUES else ""
         return ("one of " if len(schema.values) > 1 else "") + ", ".join(shown_values) + more
-    choices = schema.choices[:_MOST_VALUES] if depth < 3 else []
+    choices = schema.choices[:_MOST_VALUES] if depth < 3 and schema.work.allows(1) else []
     words = [_BY_TYPE[kind](schema) for kind in schema.likely_types if kind in _BY_TYPE]
     if not words or words == ["an object"]:
         words = [expected(schema.of(choice), depth + 1) for choice in choices] or words
-    return either(list(dict.fromkeys(words))) or "another value"
+    return shortened(either(list(dict.fromkeys(words))), _LONGEST_WORDS) or "another value"
 
 
 def purpose(schema: Schema) -> str:
@@ -101,8 +104,11 @@ def number(schema: Schema, key: str) -> float | None:
 
 def type_words(schema: Schema, depth: int = 0) -> str:
     """The type for people: `integer`, `list of string`, `a, b or c`."""
-    if schema.all_values:
-        return either([text if isinstance(text, str) else json.dumps(text) for text in schema.all_values])
+    if values := schema.all_values:
+        words = [value if isinstance(value, str) else json.dumps(value) for value in values[:_MOST_LISTED]]
+        more = len(values) - _MOST_LISTED
+        listed = either(words) if more <= 0 else f"{', '.join(words)} or one of {more:,} more"
+        return shortened(listed, _LONGEST_WORDS)
     types = [kind for kind in schema.all_types if kind != "null"]
     if "array" in types and depth < _DEEPEST and schema.items.all_types:
         types[types.index("array")] = f"list of {type_words(schema.items, depth + 1)}"

@@ -18,6 +18,7 @@ _LARGEST_COUNT = 2**63
 _LONGEST_PATTERN = 1_000
 """Characters; compiling takes some microseconds for each."""
 _QUOTED = 160  # characters of a keyword's value that a description repeats
+_encoder = json.JSONEncoder(ensure_ascii=False)
 
 
 def words(text: str) -> frozenset[str]:
@@ -112,10 +113,20 @@ def is_json(value: JSON, depth: int = 0) -> bool:
 def quoted(value: JSON) -> str:
     """A value as short text, for a description."""
     try:
-        text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+        text = value if isinstance(value, str) else _beginning(value)
     except RecursionError:  # nested too deeply
         return "…"
     return text if len(text) <= _QUOTED else f"{text[: _QUOTED - 1]}…"
+
+
+def _beginning(value: JSON) -> str:
+    """The value as JSON, at least as much of it as is shown."""
+    text = ""
+    for piece in _encoder.iterencode(value):  # in pieces: a value may be huge, and be quoted often
+        text += piece
+        if len(text) > _QUOTED:
+            break
+    return text
 
 
 # Python warns about these in a character set because regex dialects disagree on them.

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from toolbus.schema.keywords import ANNOTATIONS, words
-from toolbus.schema.normalize import same
 from toolbus.schema.values import JSON, Node, is_array
+from toolbus.schema.work import Work
 
 _CLASH: Final = object()
 
@@ -20,12 +20,13 @@ _GROUPS = (
 )
 
 
-def merged(outer: Node, inner: Node) -> Node:
+def merged(outer: Node, inner: Node, work: Work) -> Node:
     """One node that constrains as both do; the annotations of the outer one win."""
+    work.spend(1 + sum(len(side) + sum(map(_breadth, side.values())) for side in (outer, inner)))
     result = dict(outer)
     rest: list[Node] = [*outer.get("allOf", ()), *inner.get("allOf", ())]
-    _merge_additional(result, outer, inner, rest)
-    skip = {"allOf", "additionalProperties", *_taken_groups(outer, inner, rest)}
+    _merge_additional(result, (outer, inner), rest, work)
+    skip = {"allOf", "additionalProperties", *_taken_groups(outer, inner, rest, work)}
     left: Node = {}
     for key, value in inner.items():
         if key in skip:
@@ -34,8 +35,8 @@ def merged(outer: Node, inner: Node) -> Node:
             left[key] = value  # it depends on its neighbors, which have changed
         elif key not in outer:
             result[key] = value
-        elif key not in ANNOTATIONS and not same(outer[key], value):
-            both = _MERGE.get(key, _clash)(outer[key], value)
+        elif key not in ANNOTATIONS and not work.same(outer[key], value):
+            both = _MERGE.get(key, _clash)(outer[key], value, work)
             if both is _CLASH:
                 left[key] = value
             else:
@@ -55,13 +56,13 @@ def is_impossible(node: Node) -> bool:
     )
 
 
-def _merge_additional(result: Node, outer: Node, inner: Node, rest: list[Node]) -> None:
+def _merge_additional(result: Node, both: tuple[Node, Node], rest: list[Node], work: Work) -> None:
     """Keep `additionalProperties` only where the properties beside it, which it depends on, stay the same."""
-    sides = [side for side in (outer, inner) if side.get("additionalProperties", True) is not True]
-    names = set(outer.get("properties", ())) | set(inner.get("properties", ()))
+    sides = [side for side in both if side.get("additionalProperties", True) is not True]
+    names = {name for side in both for name in side.get("properties", ())} if sides else set[str]()
     result.pop("additionalProperties", None)
     for side in sides:
-        if names == set(side.get("properties", ())) and not _clashes(result, side):
+        if names == set(side.get("properties", ())) and not _clashes(result, side, work):
             result["additionalProperties"] = side["additionalProperties"]
         else:
             declared: Node = {name: {} for name in side.get("properties", ())}
@@ -71,12 +72,12 @@ def _merge_additional(result: Node, outer: Node, inner: Node, rest: list[Node]) 
             )
 
 
-def _clashes(result: Node, side: Node) -> bool:
+def _clashes(result: Node, side: Node, work: Work) -> bool:
     given = result.get("additionalProperties", side["additionalProperties"])
-    return "patternProperties" in result or not same(given, side["additionalProperties"])
+    return "patternProperties" in result or not work.same(given, side["additionalProperties"])
 
 
-def _taken_groups(outer: Node, inner: Node, rest: list[Node]) -> Iterable[str]:
+def _taken_groups(outer: Node, inner: Node, rest: list[Node], work: Work) -> Iterable[str]:
     """The keywords of groups that the outer side already uses; the inner ones go to `rest`."""
     for group in _GROUPS:
         if any(key in outer for key in group) and any(key in inner for key in group):
@@ -84,16 +85,20 @@ def _taken_groups(outer: Node, inner: Node, rest: list[Node]) -> Iterable[str]:
             ours = {key: outer[key] for key in group if key in outer}
             if set(theirs) == set(ours) == {"items"}:
                 continue
-            if not same(theirs, ours):
+            if not work.same(theirs, ours):
                 rest.append(theirs)
             yield from group
 
 
-def _clash(_: JSON, __: JSON) -> JSON:
+def _breadth(value: JSON) -> int:
+    return len(value) if isinstance(value, dict | list) else 0  # pyright: ignore[reportUnknownArgumentType] # JSON
+
+
+def _clash(*_: JSON) -> JSON:
     return _CLASH
 
 
-def _types(a: JSON, b: JSON) -> JSON:
+def _types(a: JSON, b: JSON, _: Work) -> JSON:
     ours, theirs = (value if is_array(value) else [value] for value in (a, b))
     # An integer is a number: the narrower type is the common one.
     both = [name for name in ours if name in theirs or (name == "integer" and "number" in theirs)]
@@ -101,23 +106,34 @@ def _types(a: JSON, b: JSON) -> JSON:
     return _CLASH if not both else both[0] if len(both) == 1 else both
 
 
-def _values(a: list[JSON], b: list[JSON]) -> JSON:
-    return [value for value in a if any(same(value, other) for other in b)] or _CLASH
+def _values(a: list[JSON], b: list[JSON], work: Work) -> JSON:
+    theirs = set(map(work.written, b))
+    return [value for value in a if work.written(value) in theirs] or _CLASH
 
 
-def _properties(a: Mapping[str, JSON], b: Mapping[str, JSON]) -> JSON:
-    both = {name: {"allOf": [a[name], b[name]]} for name in a if name in b and not same(a[name], b[name])}
+def _properties(a: Mapping[str, JSON], b: Mapping[str, JSON], work: Work) -> JSON:
+    both = {
+        name: {"allOf": [a[name], b[name]]} for name in a if name in b and not work.same(a[name], b[name])
+    }
     return {**b, **a, **both}
 
 
-_MERGE: Mapping[str, Callable[[JSON, JSON], JSON]] = {
+def _smaller(a: JSON, b: JSON, _: Work) -> JSON:
+    return min(a, b)
+
+
+def _larger(a: JSON, b: JSON, _: Work) -> JSON:
+    return max(a, b)
+
+
+_MERGE: Mapping[str, Callable[[JSON, JSON, Work], JSON]] = {
     "type": _types,
     "enum": _values,
-    "required": lambda a, b: list(dict.fromkeys([*a, *b])),
+    "required": lambda a, b, _: list(dict.fromkeys([*a, *b])),
     "properties": _properties,
     "patternProperties": _properties,
-    "items": lambda a, b: {"allOf": [a, b]},
-    "uniqueItems": lambda a, b: a or b,
-    **dict.fromkeys(words("minimum exclusiveMinimum minLength minItems minProperties minContains"), max),
-    **dict.fromkeys(words("maximum exclusiveMaximum maxLength maxItems maxProperties maxContains"), min),
+    "items": lambda a, b, _: {"allOf": [a, b]},
+    "uniqueItems": lambda a, b, _: a or b,
+    **dict.fromkeys(words("minimum exclusiveMinimum minLength minItems minProperties minContains"), _larger),
+    **dict.fromkeys(words("maximum exclusiveMaximum maxLength maxItems maxProperties maxContains"), _smaller),
 }

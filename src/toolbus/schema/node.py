@@ -1,7 +1,7 @@
 """What a schema allows at one place, references followed and `allOf` merged.
 
 This is advice for repairs, messages and input: it may be wrong where a schema is odd, so whatever matters is
-validated too. Anything malformed counts as absent.
+validated too. Anything malformed counts as absent, and so does anything that takes too much work to read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -12,6 +12,7 @@ from toolbus.schema.patterns import matches
 from toolbus.schema.reader import Place, Reader
 from toolbus.schema.references import References
 from toolbus.schema.values import JSON, JSONObject, Node, entries_of, is_array, is_object, items_of, type_of
+from toolbus.schema.work import TooMuchWork, Work
 
 _DEEPEST_CHOICE = 4
 """How deeply nested alternatives are read: their number grows with every level."""
@@ -27,14 +28,19 @@ class Schema:
         """Read a schema; without a document, the schema is the document."""
         root = schema if document is None else document
         self._document = root if isinstance(root, _Document) else _Document(root)
-        self._document.known[id(schema)] = self
+        self._document.known[_key(schema)] = self
         self._given = schema  # kept, so that no other object gets its id
-        self.own: Node = Reader(self._document.references).node(schema, Place())[0]
+        self.own: Node = self._document.read(schema)
         """The keywords that apply here."""
 
     def of(self, schema: JSON) -> "Schema":
         """Another schema of the same document; read once, and then shared."""
-        return self._document.known.get(id(schema)) or Schema(schema, self._document)
+        return self._document.known.get(_key(schema)) or Schema(schema, self._document)
+
+    @property
+    def work(self) -> Work:
+        """The steps that reading the document may still take."""
+        return self._document.work
 
     @cached_property
     def types(self) -> tuple[str, ...]:
@@ -83,6 +89,8 @@ class Schema:
         """This schema, and all alternatives inside it."""
         yield self
         for choice in self.choices[:_MOST_CHOICES] if depth < _DEEPEST_CHOICE else ():
+            if not self.work.allows(1):
+                return
             yield from self.of(choice).alternatives(depth + 1)
 
     @cached_property
@@ -141,11 +149,25 @@ class Schema:
 
 
 class _Document:
-    """The references of a document, and those of its schemas that have been read."""
+    """The references of a document, those of its schemas that have been read, and the work that is left."""
 
     def __init__(self, root: JSON) -> None:
         self.references = References(root)
-        self.known: dict[int, Schema] = {}
+        self.work = Work(root)
+        self.known: dict[int | str, Schema] = {}
+
+    def read(self, schema: JSON) -> Node:
+        try:
+            return Reader(self.references, self.work).node(schema, Place())[0]
+        except TooMuchWork:
+            return {}
+
+
+def _key(schema: JSON) -> int | str:
+    """What tells the schemas of a document apart; those that only refer to the same one are the same."""
+    if is_object(schema) and len(schema) == 1 and isinstance(reference := schema.get("$ref"), str):
+        return reference
+    return id(schema)
 
 
 def declared(schema: JSONObject) -> tuple[JSONObject, Sequence[JSON]]:

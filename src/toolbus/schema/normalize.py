@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Literal, TypeAlias
 
 from toolbus.schema.keywords import CHECKS, IDENTITY, REFERENCES, TYPES, is_json, is_pattern, quoted, words
-from toolbus.schema.values import JSON, Node, is_array, is_object, same_json
+from toolbus.schema.values import JSON, Node, is_array, is_object
 
 LossKind: TypeAlias = Literal["lossless", "widened", "permissive"]
 Note: TypeAlias = Callable[[LossKind, str, str], None]
@@ -171,11 +171,3 @@ _REPAIRS: tuple[Callable[[Node, Note, str], None], ...] = (
     _counts,
     _patterns,
 )
-
-
-def same(a: JSON, b: JSON) -> bool:
-    """Whether two keyword values are the same JSON."""
-    try:
-        return a is b or (type(a) is type(b) and (a == b if isinstance(a, str) else same_json(a, b)))
-    except RecursionError:  # nested too deeply to compare; treated as different
-        return False

@@ -1,7 +1,7 @@
 """Read a schema node with its references followed and its `allOf` merged.
 
-The bounds are fixed, so no server can make reading slow: a definition is expanded inside itself at most
-`RECURSION` times, and one reader reads at most `PLACES` nodes.
+No server can make reading slow: a definition is expanded inside itself at most `RECURSION` times, one reader
+reads at most `PLACES` nodes, and each node takes steps of the work that its document may make.
 """
 
 from typing import NamedTuple
@@ -11,9 +11,12 @@ from toolbus.schema.merge import merged
 from toolbus.schema.normalize import LossKind, Note, normalized
 from toolbus.schema.references import MISSING, References
 from toolbus.schema.values import JSON, Node, entries_of, is_object
+from toolbus.schema.work import Work
 
 RECURSION = 2
 PLACES = 2_500
+_PATH = 500
+"""Characters of a path that take a step to write."""
 
 
 class Place(NamedTuple):
@@ -35,18 +38,20 @@ def ignored(kind: LossKind, path: str, what: str) -> None:
 
 
 class Reader:
-    """Reads the nodes of one document, and notes every change."""
+    """Reads the nodes of one document, and notes every change; TooMuchWork if that takes too many steps."""
 
-    __slots__ = ("_left", "_note", "_references")
+    __slots__ = ("_left", "_note", "_references", "_work")
 
-    def __init__(self, references: References, note: Note = ignored) -> None:
+    def __init__(self, references: References, work: Work, note: Note = ignored) -> None:
         self._references = references
+        self._work = work
         self._note = note
         self._left = PLACES
 
     def node(self, schema: JSON, at: Place) -> tuple[Node, Place]:
         """The node without references and `allOf`, and its place with the references that were followed."""
         self._left -= 1
+        self._work.spend(1 + len(at.path) // _PATH)
         if self._left < 0 or at.depth > DEEPEST:
             what = f"the schema has more than {PLACES} places" if self._left < 0 else "nested too deeply"
             self._note("permissive", at.path, f"{what}; any value is accepted here")
@@ -58,18 +63,19 @@ class Reader:
             return {}, at
         # Each of them is read as well, even if only at a glance.
         self._left -= len(entries_of(schema.get("properties")))
+        self._work.read(schema)
         node = normalized(schema, self._note, at.path)
         if not at.path and (named := IDENTITY.intersection(schema)):
             self._note("lossless", at.path, f"left out: {', '.join(sorted(named))}")
         for key in REFERENCES:
             if key in schema:
                 target, at = self._followed(schema[key], at, key)
-                node = merged(node, target)
+                node = merged(node, target, self._work)
         branches = node.pop("allOf", ())
         for number, branch in enumerate(branches):
             inner, place = self.node(branch, at.into(f"allOf/{number}"))
             at = at._replace(trail=place.trail)
-            node = merged(node, inner)
+            node = merged(node, inner, self._work)
         return node, at
 
     def _followed(self, reference: JSON, at: Place, keyword: str) -> tuple[Node, Place]:

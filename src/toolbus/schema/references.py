@@ -13,17 +13,23 @@ MISSING: Final = object()
 class References:
     """The reference targets of one schema. Ids and anchors are indexed when a reference first needs them."""
 
-    __slots__ = ("_is_ambiguous", "_named", "root")
+    __slots__ = ("_is_ambiguous", "_named", "_targets", "root")
 
     def __init__(self, root: JSON) -> None:
         self.root = root
         self._named: dict[str, JSON] | None = None
         self._is_ambiguous = False
+        self._targets: dict[str, JSON] = {}
 
     def target(self, reference: JSON) -> JSON:
         """The schema that a reference names, or `MISSING`."""
         if not isinstance(reference, str):
             return MISSING
+        if reference not in self._targets:
+            self._targets[reference] = self._found(reference)
+        return self._targets[reference]
+
+    def _found(self, reference: str) -> JSON:
         base, _, fragment = reference.partition("#")
         start = self.root if not base else self._names().get(base, MISSING)
         if start is MISSING or not fragment:

@@ -16,12 +16,16 @@ from toolbus.gateway.console.widgets import anchor
 from toolbus.schema.describe import number, type_words
 from toolbus.schema.node import Schema
 from toolbus.schema.values import is_array, is_object
+from toolbus.schema.work import Work
 
 Kind: TypeAlias = FormKind | Literal["json"]
 Typed: TypeAlias = Mapping[str, Sequence[str]]
 """The values of a form, by the keys of its fields."""
 MOST_FIELDS = 200
 MOST_CHOICES = 500
+_PER_CHOICE = 4
+_PER_STEP = 16
+"""Steps of work for a choice, and characters of a text for each."""
 ABSENT: Final = object()
 _KINDS: dict[tuple[str, ...], Kind] = {
     ("string",): "text",
@@ -123,7 +127,10 @@ def fields_of_schema(schema: JSONObject) -> list[InputField]:
     root = Schema(schema)
     required = root.required({})
     properties = list(root.properties.items())
-    fields = [_of_property(name, root.of(part), name in required) for name, part in properties[:MOST_FIELDS]]
+    fields = [
+        _within(root.work, _of_property(name, root.of(part), name in required))
+        for name, part in properties[:MOST_FIELDS]
+    ]
     if _allows_others(root) or len(properties) > MOST_FIELDS:
         name = "other arguments" if fields else "arguments"
         fields.append(InputField(name=name, kind="json", title=name, expected="object", is_rest=True))
@@ -188,6 +195,15 @@ def _of_property(name: str, schema: Schema, required: bool) -> InputField:
         least=number(schema, low),
         most=number(schema, high),
     )
+
+
+def _within(work: Work, one: InputField) -> InputField:
+    """The field; without its choices and texts if the form has become too long."""
+    texts = (one.name, one.description, one.expected, *one.initial, *one.choices, *one.choices.values())
+    if work.allows(_PER_CHOICE * (1 + len(one.choices)) + sum(map(len, texts)) // _PER_STEP):
+        return one
+    kind = "json" if one.kind == "choice" else one.kind
+    return InputField(name=one.name, kind=kind, title=one.title, required=one.required)
 
 
 def _allows_others(schema: Schema) -> bool:

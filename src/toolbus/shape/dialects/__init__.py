@@ -2,7 +2,7 @@
 
 from toolbus.shape.dialects.definition import GRADES, Definition, Dialect, Grade, Kind, Loss
 from toolbus.shape.dialects.original_arguments import original_arguments, restored
-from toolbus.shape.dialects.providers import DIALECTS, UnknownDialect, converted
+from toolbus.shape.dialects.providers import DIALECTS, UnknownDialect, converted, converted_once
 
 __all__ = [
     "DIALECTS",
@@ -14,6 +14,7 @@ __all__ = [
     "Loss",
     "UnknownDialect",
     "converted",
+    "converted_once",
     "original_arguments",
     "restored",
 ]

@@ -8,6 +8,7 @@ from toolbus.schema.keywords import ANNOTATIONS, CHECKS, WITHOUT_EFFECT, quoted
 from toolbus.schema.reader import Place, Reader
 from toolbus.schema.references import References
 from toolbus.schema.values import Node
+from toolbus.schema.work import Work
 from toolbus.shape.dialects.definition import Kind, Report
 from toolbus.shape.dialects.names import PropertyNames
 from toolbus.shape.dialects.rules import Rules
@@ -30,15 +31,21 @@ class Conversion:
     rules: Rules
     report: Report
     names: PropertyNames = field(init=False)
+    work: Work = field(init=False)
     _reader: Reader = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = PropertyNames(self.rules.property_names, self.schema)
-        self._reader = Reader(References(self.schema), self.report.note)
+        self.work = Work(self.schema)
+        self._reader = Reader(References(self.schema), self.work, self._note)
 
     def note(self, kind: Kind, at: Place, what: str, keyword: str = "") -> None:
         """Record a loss."""
-        self.report.note(kind, f"{at.path}/{keyword}" if keyword else at.path, what)
+        self._note(kind, f"{at.path}/{keyword}" if keyword else at.path, what)
+
+    def _note(self, kind: Kind, path: str, what: str) -> None:
+        self.work.spend_text(len(path), len(what))
+        self.report.note(kind, path, what)
 
     def node(self, schema: JSON, at: Place) -> tuple[Node, Place]:
         """The node without references and `allOf`, and its place with the references that were followed."""

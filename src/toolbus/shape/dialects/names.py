@@ -1,5 +1,6 @@
 """Replace names that a provider rejects with ones that it accepts, the same on every run."""
 
+from collections.abc import Set
 from hashlib import sha256
 
 from toolbus.core.records import JSON
@@ -7,7 +8,7 @@ from toolbus.schema.values import is_array, is_object
 from toolbus.shape.dialects.rules import NameRule
 
 
-def legal_name(name: str, rule: NameRule, taken: frozenset[str] = frozenset()) -> str:
+def legal_name(name: str, rule: NameRule, taken: Set[str] = frozenset()) -> str:
     """The name if it is legal, else the most similar legal one that is not taken."""
     if rule.legal.fullmatch(name):
         return name
@@ -29,7 +30,7 @@ class PropertyNames:
         self._rule = rule
         self._root = root
         self._chosen: dict[str, str] = {}
-        self._taken: frozenset[str] | None = None
+        self._taken: set[str] | None = None
 
     def __getitem__(self, name: str) -> str:
         if self._rule is None or self._rule.legal.fullmatch(name):
@@ -37,12 +38,12 @@ class PropertyNames:
         if name not in self._chosen:
             if self._taken is None:
                 self._taken = _all_keys(self._root)
-            taken = self._taken.union(self._chosen.values())
-            self._chosen[name] = legal_name(name, self._rule, taken)
+            self._chosen[name] = legal_name(name, self._rule, self._taken)
+            self._taken.add(self._chosen[name])
         return self._chosen[name]
 
 
-def _all_keys(root: JSON) -> frozenset[str]:
+def _all_keys(root: JSON) -> set[str]:
     found: set[str] = set()
     waiting = [root]
     while waiting:
@@ -52,4 +53,4 @@ def _all_keys(root: JSON) -> frozenset[str]:
             waiting.extend(node.values())
         elif is_array(node):
             waiting.extend(node)
-    return frozenset(found)
+    return found

@@ -5,9 +5,9 @@ from difflib import get_close_matches
 from typing import cast, get_args
 
 from toolbus.core.records import JSON, JSONObject, ToolSpec
-from toolbus.schema.normalize import same
 from toolbus.schema.reader import Place
-from toolbus.schema.values import Node
+from toolbus.schema.values import Node, entries_of
+from toolbus.schema.work import TooMuchWork
 from toolbus.shape.dialects.conversion import Conversion
 from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss, Report
 from toolbus.shape.dialects.draft2020 import converted_to_draft2020, is_accepted
@@ -19,6 +19,9 @@ from toolbus.shape.lean import lean_schema
 from toolbus.shape.lean_text import lean_text
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
+_MOST_NAMES = 50
+_LONGEST_NAME = 100
+"""Arguments of a schema that cannot be converted, and characters of a name."""
 _GOOGLE_OPTIONS = {"behavior", "response", "responseJsonSchema", "response_json_schema"}
 
 
@@ -31,6 +34,13 @@ def converted(spec: ToolSpec, dialect: Dialect) -> Definition:
 
     Computed once for each spec and dialect, then shared.
     """
+    # Cached in the frozen spec: it lives as long, needs no limit, and is never stale.
+    definition = spec.definitions[dialect] = converted_once(spec, dialect)
+    return definition
+
+
+def converted_once(spec: ToolSpec, dialect: Dialect) -> Definition:
+    """As `converted`, but not kept in memory if it is not known yet."""
     known = spec.definitions.get(dialect)
     if known is not None:
         return known
@@ -38,9 +48,7 @@ def converted(spec: ToolSpec, dialect: Dialect) -> Definition:
         close = get_close_matches(str(dialect), DIALECTS, n=1, cutoff=0.5)
         hint = f"did you mean {close[0]!r}? " if close else ""
         raise UnknownDialect(f"unknown dialect {dialect!r}; {hint}known dialects: {', '.join(DIALECTS)}")
-    # Cached in the frozen spec: it lives as long, needs no limit, and is never stale.
-    definition = spec.definitions[dialect] = _BUILDERS[dialect](spec)
-    return definition
+    return _BUILDERS[dialect](spec)
 
 
 def _openai(spec: ToolSpec) -> Definition:
@@ -136,15 +144,34 @@ def _schema(spec: ToolSpec, rules: Rules) -> tuple[Node, Report]:
     report = Report(exact=rules.exact)
     if not rules.subset and is_accepted(given, rules):
         return given, report
+    try:
+        return _converted_schema(given, rules, report), report
+    except TooMuchWork as exceeded:
+        report = Report(exact=rules.exact)
+        report.note("permissive", "", f"{exceeded}; any arguments are accepted")
+        return _converted_schema(_outline(given), rules, report), report
+
+
+def _converted_schema(given: Node, rules: Rules, report: Report) -> Node:
     conversion = Conversion(given, rules, report)
     schema = (converted_to_subset if rules.subset else converted_to_draft2020)(conversion, given, Place())
     if rules.exact:
         _reject_inexact(schema, report)
     if not report.losses:
-        if same(schema, given):
-            return given, report
+        if conversion.work.same(schema, given):
+            return given
         report.note("lossless", "", "rewritten for this provider")
-    return schema, report
+    return schema
+
+
+def _outline(given: Node) -> Node:
+    """What is left of a schema that takes too much work: the names of the first arguments."""
+    names = [name for name in entries_of(given.get("properties")) if len(name) <= _LONGEST_NAME]
+    return {
+        "type": "object",
+        "properties": dict.fromkeys(names[:_MOST_NAMES], True),
+        "description": "The schema of the arguments is too complex to be shown.",
+    }
 
 
 def _reject_inexact(schema: Node, report: Report) -> None:

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from toolbus.core.records import JSON
 from toolbus.schema.keywords import ANNOTATIONS, CONSTRAINED_TYPE, quoted
 from toolbus.schema.merge import is_impossible, merged
-from toolbus.schema.normalize import same
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node, is_array, is_object, type_of
 from toolbus.shape.dialects.conversion import Conversion, describe
+from toolbus.shape.dialects.disjoint import are_disjoint
 from toolbus.shape.dialects.rules import ANY_TYPED
 from toolbus.shape.dialects.subset_types import array_form, object_form, scalar_form, with_null
 from toolbus.shape.dialects.top_level import as_object
@@ -23,6 +23,7 @@ _BY_TYPE = {"object": object_form, "array": array_form}
 def converted_to_subset(conversion: Conversion, schema: JSON, at: Place) -> Node:
     """The schema as the provider accepts it."""
     if _is_leaf(schema) and at.path:
+        conversion.work.spend_text(len(schema.get("description", "")))
         return dict(schema)
     node, at = conversion.node(schema, at)
     if not at.path:
@@ -31,17 +32,23 @@ def converted_to_subset(conversion: Conversion, schema: JSON, at: Place) -> Node
         conversion, {key: value for key, value in node.items() if key not in ANNOTATIONS}, at
     )
     others = [(form, place) for form, place in forms if form.get("type") != "null"]
-    shaped: list[Node] = []
-    for form, place in others or forms[:1]:
-        new = _shaped(conversion, form, place)
-        if new not in shaped:
-            shaped.append(new)
+    every = [_shaped(conversion, form, place) for form, place in others or forms[:1]]
+    shaped = _distinct(conversion, every)
     result = shaped[0] if len(shaped) == 1 else _as_enum(shaped) or {"anyOf": shaped}
     if others and len(others) < len(forms):
         result = with_null(conversion.rules, result)
     if not ANNOTATIONS.isdisjoint(node):
         _annotate(conversion, result, node, at)
     return result
+
+
+def _distinct(conversion: Conversion, options: list[Node]) -> list[Node]:
+    if len(options) == 1:
+        return options
+    known: dict[str, Node] = {}
+    for option in options:
+        known.setdefault(conversion.work.written(option), option)
+    return list(known.values())
 
 
 def _is_leaf(schema: JSON) -> bool:
@@ -83,6 +90,7 @@ def _anything(conversion: Conversion, form: Node, at: Place) -> Node:
     if conversion.rules.exact:
         conversion.note("permissive", at, "any value is accepted here, which strict mode cannot express")
     conversion.note("lossless", at, "any value, written as a choice of types")
+    conversion.work.read(ANY_TYPED)
     result: Node = {"anyOf": [dict(option) for option in ANY_TYPED["anyOf"]]}
     result["anyOf"][0]["nullable"] = True
     describe(
@@ -103,12 +111,13 @@ def _alternatives(conversion: Conversion, node: Node, at: Place) -> list[Alterna
         if branch is False:
             continue
         part, place = conversion.node(branch, at.into(f"{key}/{number}"))
-        form = merged({**base, **{k: v for k, v in part.items() if k in ANNOTATIONS}}, part)
+        outer = {**base, **{k: v for k, v in part.items() if k in ANNOTATIONS}}
+        form = merged(outer, part, conversion.work)
         if not is_impossible(form):
             plain.append(form)
             found += _alternatives(conversion, form, place)
     if key == "oneOf" and len(plain) > 1:
-        kind = "lossless" if _are_disjoint(plain) else "widened"
+        kind = "lossless" if are_disjoint(plain, conversion.work) else "widened"
         conversion.note(kind, at, "`oneOf` became `anyOf`", key)
     if not found:
         conversion.note("widened", at, f"no alternative of `{key}` is possible; any is accepted", key)
@@ -119,7 +128,8 @@ def _alternatives(conversion: Conversion, node: Node, at: Place) -> list[Alterna
 
 def _by_type(conversion: Conversion, node: Node, at: Place) -> list[Alternative]:
     if "const" in node:
-        node = merged({"enum": [node["const"]]}, {k: v for k, v in node.items() if k != "const"})
+        others = {k: v for k, v in node.items() if k != "const"}
+        node = merged({"enum": [node["const"]]}, others, conversion.work)
     types = node.get("type")
     values: Sequence[JSON] = node.get("enum", ())
     names: list[str] = types if is_array(types) else [types] if types else _inferred(node)
@@ -153,32 +163,6 @@ def _inferred(node: Node) -> list[str]:
         return list(dict.fromkeys(map(type_of, node["enum"])))
     types = {CONSTRAINED_TYPE[key] for key in node if key in CONSTRAINED_TYPE}
     return list(types) if len(types) == 1 else []
-
-
-def _are_disjoint(forms: Sequence[Node]) -> bool:
-    """Whether no value fits two alternatives: by type, by value, or by a required property that differs."""
-    return all(
-        _differ(form, other) or any(_have_tag(form, other, name) for name in form.get("required", ()))
-        for number, form in enumerate(forms)
-        for other in forms[:number]
-    )
-
-
-def _have_tag(form: Node, other: Node, name: str) -> bool:
-    ours, theirs = (side.get("properties", {}).get(name) for side in (form, other))
-    both = is_object(ours) and is_object(theirs) and name in other.get("required", ())
-    return both and _differ(ours, theirs)
-
-
-def _differ(form: Node, other: Node) -> bool:
-    mine, yours = ([side["const"]] if "const" in side else side.get("enum") for side in (form, other))
-    if is_array(mine) and is_array(yours):
-        return not any(same(value, value2) for value in mine for value2 in yours)
-    types = [side["type"] if is_array(side.get("type")) else [side.get("type")] for side in (form, other)]
-    if any(None in names for names in types):
-        return False
-    first, second = ({"number" if name == "integer" else name for name in names} for names in types)
-    return first.isdisjoint(second)
 
 
 def _annotate(conversion: Conversion, result: Node, node: Node, at: Place) -> None:

@@ -6,7 +6,6 @@ from typing import TypeAlias
 
 from toolbus.core.records import JSON
 from toolbus.schema.keywords import ANNOTATIONS, CONSTRAINED_TYPE
-from toolbus.schema.normalize import same
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node
 from toolbus.shape.dialects.conversion import Conversion, describe, escaped
@@ -30,10 +29,10 @@ def array_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> N
     if positions is not None:
         if form.get("maxItems", len(positions) + 1) > len(positions):
             positions = [*positions, items]
-        unique: list[JSON] = []
+        known: dict[str, JSON] = {}
         for position in positions:
-            if not any(same(position, known) for known in unique):
-                unique.append(position)
+            known.setdefault(conversion.work.written(position), position)
+        unique = list(known.values())
         items = unique[0] if len(unique) == 1 else {"anyOf": unique}
         kind = "lossless" if len(unique) == 1 else "widened"
         conversion.note(kind, at, "one schema for all items replaces one per position", "prefixItems")
@@ -46,7 +45,7 @@ def object_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> 
     form = dict(form)
     declared: Node = form.pop("properties", {})
     listed: list[str] = form.pop("required", [])
-    required = [name for name in listed if declared.get(name, False) is not False]
+    required = dict.fromkeys(name for name in listed if declared.get(name, False) is not False)
     unknown = [name for name in listed if name not in required]
     result: Node = {"type": "object"}
     properties: Node = {}

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from toolbus.core.records import JSON
 from toolbus.schema.merge import is_impossible, merged
-from toolbus.schema.normalize import same
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node, is_array
 from toolbus.shape.dialects.conversion import Conversion, describe
@@ -47,7 +46,7 @@ def _union(conversion: Conversion, base: Node, branches: Sequence[JSON], at: Pla
         if branch is False:
             continue
         inner, place = conversion.node(branch, at.into(f"{key}/{number}"))
-        alternative = merged(base, inner)
+        alternative = merged(base, inner, conversion.work)
         if not is_impossible(alternative):
             alternatives.append(_without_alternatives(conversion, {**alternative, "type": "object"}, place))
     if len(alternatives) == 1:
@@ -62,36 +61,36 @@ def _union(conversion: Conversion, base: Node, branches: Sequence[JSON], at: Pla
         f"{len(alternatives)} alternatives of `{key}` became one object that accepts them all",
         key,
     )
-    result: Node = {**base, "properties": _all_properties(alternatives)}
+    result: Node = {**base, "properties": _all_properties(conversion, alternatives)}
     if _is_closed(alternatives):
         result["additionalProperties"] = False
     else:
         result.pop("additionalProperties", None)
-    common = [
-        n
-        for n in alternatives[0].get("required", ())
-        if all(n in other.get("required", ()) for other in alternatives)
-    ]
+    conversion.work.spend(sum(len(one) + len(one.get("required", ())) for one in alternatives))
+    required = [dict.fromkeys(one.get("required", ())) for one in alternatives]
+    common = [n for n in required[0] if all(n in other for other in required)]
     result.pop("required", None)
     if common:
         result["required"] = common
-    needs = [
-        ", ".join(n for n in alternative.get("required", ()) if n not in common)
-        for alternative in alternatives
-    ]
+    shared = set(common)
+    needs = [", ".join(n for n in one if n not in shared) for one in required]
     if any(needs):
-        describe(result, [f"give one of these sets: {' | '.join(need or 'none' for need in needs)}"])
+        words = f"give one of these sets: {' | '.join(need or 'none' for need in needs)}"
+        conversion.work.spend_text(len(words))
+        describe(result, [words])
     return result
 
 
-def _all_properties(alternatives: Sequence[Node]) -> Node:
-    found: dict[str, list[JSON]] = {}
+def _all_properties(conversion: Conversion, alternatives: Sequence[Node]) -> Node:
+    found: dict[str, dict[str, JSON]] = {}
+    seen: set[tuple[str, int]] = set()
     for alternative in alternatives:
         for name, schema in alternative.get("properties", {}).items():
-            known = found.setdefault(name, [])
-            if not any(same(schema, other) for other in known):
-                known.append(schema)
-    return {name: known[0] if len(known) == 1 else {"anyOf": known} for name, known in found.items()}
+            if (name, id(schema)) not in seen:  # most are those of the base
+                seen.add((name, id(schema)))
+                found.setdefault(name, {}).setdefault(conversion.work.written(schema), schema)
+    every = {name: list(known.values()) for name, known in found.items()}
+    return {name: known[0] if len(known) == 1 else {"anyOf": known} for name, known in every.items()}
 
 
 def _is_closed(alternatives: Sequence[Node]) -> bool:

@@ -1,6 +1,8 @@
 """All tools by server, with what each costs in tokens, and a search over their names and descriptions."""
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import TypeAlias
 from urllib.parse import urlencode
 
 from toolbus.core.display import counted, shortened
@@ -13,19 +15,21 @@ from toolbus.gateway.console.widgets import anchor
 MOST_SHOWN = 1000
 """Tools on the page; a search finds the others."""
 _ABOUT = 200
+Tokens: TypeAlias = Mapping[str, int]
+"""How many tokens a tool takes, by its name; without those that cannot be counted."""
 
 
 async def render(console: Console, request: PageRequest) -> Element:
     """The page."""
     words = request.query.get("search")
     catalog = list(console.bus.catalog)
-    console.costs.forget_all_but(catalog)
-    found = matching(catalog, words)
+    found = await asyncio.to_thread(matching, catalog, words)
+    tokens = await console.costs.highest(found[:MOST_SHOWN])
     return element(
         "div",
         _search(words),
-        live("catalog-summary", _summary(console, catalog, found), tag="p", role="status"),
-        live("catalog", _servers(console, found[:MOST_SHOWN]) or _empty(words)),
+        live("catalog-summary", _summary(catalog, found, tokens), tag="p", role="status"),
+        live("catalog", _servers(found[:MOST_SHOWN], tokens) or _empty(words)),
     )
 
 
@@ -62,33 +66,33 @@ def _search(words: str) -> Element:
     )
 
 
-def _summary(console: Console, catalog: Sequence[ToolSpec], found: Sequence[ToolSpec]) -> str:
-    tokens = sum(console.costs.highest(spec) or 0 for spec in found)
+def _summary(catalog: Sequence[ToolSpec], found: Sequence[ToolSpec], tokens: Tokens) -> str:
     shown = counted(len(found), "tool")
     if len(found) < len(catalog):
         shown = f"{len(found)} of {counted(len(catalog), 'tool')}"
-    left_out = f"; the first {MOST_SHOWN} are shown" if len(found) > MOST_SHOWN else ""
-    return f"{shown}, about {tokens:,} tokens in a request to a model{left_out}"
+    if len(found) > MOST_SHOWN:
+        shown += f"; the first {MOST_SHOWN} are shown"
+    return f"{shown}, about {sum(tokens.values()):,} tokens in a request to a model"
 
 
 def _empty(words: str) -> Element:
     return element("p", "No tool has these words." if words else "There are no tools.", class_="empty")
 
 
-def _servers(console: Console, found: Sequence[ToolSpec]) -> list[Element]:
+def _servers(found: Sequence[ToolSpec], tokens: Tokens) -> list[Element]:
     by_server: dict[str, list[ToolSpec]] = {}
     for spec in found:
         by_server.setdefault(spec.origin.server, []).append(spec)
-    return [_server(console, alias, specs) for alias, specs in by_server.items()]
+    return [_server(alias, specs, tokens) for alias, specs in by_server.items()]
 
 
-def _server(console: Console, alias: str, specs: Sequence[ToolSpec]) -> Element:
+def _server(alias: str, specs: Sequence[ToolSpec], tokens: Tokens) -> Element:
     heading = anchor("catalog-name", alias)
-    tokens = sum(console.costs.highest(spec) or 0 for spec in specs)
+    total = sum(tokens.get(spec.name, 0) for spec in specs)
     return live(
         anchor("catalog-server", alias),
         element("h2", alias, id=heading),
-        element("p", f"{counted(len(specs), 'tool')}, about {tokens:,} tokens", class_="faint"),
+        element("p", f"{counted(len(specs), 'tool')}, about {total:,} tokens", class_="faint"),
         element(
             "div",
             element(
@@ -99,7 +103,7 @@ def _server(console: Console, alias: str, specs: Sequence[ToolSpec]) -> Element:
                         "tr", element("th", "Tool", scope="col"), element("th", "Tokens", class_="number")
                     ),
                 ),
-                element("tbody", [_row(console, spec) for spec in specs]),
+                element("tbody", [_row(spec, tokens.get(spec.name)) for spec in specs]),
             ),
             class_="table",
         ),
@@ -108,8 +112,7 @@ def _server(console: Console, alias: str, specs: Sequence[ToolSpec]) -> Element:
     )
 
 
-def _row(console: Console, spec: ToolSpec) -> Element:
-    tokens = console.costs.highest(spec)
+def _row(spec: ToolSpec, tokens: int | None) -> Element:
     about: Child = element("div", shortened(spec.description, _ABOUT), class_="faint")
     return element(
         "tr",

@@ -1,12 +1,14 @@
 """One tool: what it says of itself, and a form to try it, with what came of the last calls."""
 
+import asyncio
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from toolbus.core.display import counted
 from toolbus.core.errors import ToolbusError
 from toolbus.core.records import ToolSpec
 from toolbus.gateway.console.field_widgets import field_widget
-from toolbus.gateway.console.fields import arguments_of, fields_of_schema
+from toolbus.gateway.console.fields import InputField, arguments_of, fields_of_schema
 from toolbus.gateway.console.html import Child, Element, element, live
 from toolbus.gateway.console.page import Notice, Page, PageRequest
 from toolbus.gateway.console.pages.catalog import link_to
@@ -30,7 +32,7 @@ async def render(console: Console, request: PageRequest) -> Element:
     back = element("p", element("a", "All tools", href="catalog"))
     spec = console.bus.catalog.get(name)
     selected = _selected(console, name, request.query.get("trial"))
-    known = element("div") if spec is None else _tool(console, spec, selected)
+    known = element("div") if spec is None else await _tool(console, spec, selected)
     missing = element("p", f"There is no tool {name!r} in the catalog now.", class_="problem")
     return element(
         "div",
@@ -59,7 +61,7 @@ async def call(console: Console, request: PageRequest) -> str:
         request.notice = Notice(text=f"There is no tool {name!r} in the catalog now.", kind="failed")
         return "catalog"
     try:
-        arguments = arguments_of(fields_of_schema(spec.input_schema), typed)
+        arguments = arguments_of(await _fields(spec), typed)
         return _place(console.trials.call(spec.name, arguments, typed, f"console-{request.session}"))
     except ValueError as error:
         return _place(console.trials.refuse(spec.name, typed, str(error)))
@@ -96,8 +98,9 @@ def _place(trial: Trial) -> str:
 # What the tool says of itself
 
 
-def _tool(console: Console, spec: ToolSpec, selected: Trial | None) -> Element:
-    tokens = console.costs.of(spec)
+async def _tool(console: Console, spec: ToolSpec, selected: Trial | None) -> Element:
+    tokens = (await console.costs.of([spec]))[spec.name]
+    fields = await _fields(spec)
     given = {key: _hint(spec, key) for key in _HINTS}
     hints = [_HINTS[key][0 if hint else 1] for key, hint in given.items() if hint is not None]
     return element(
@@ -116,7 +119,7 @@ def _tool(console: Console, spec: ToolSpec, selected: Trial | None) -> Element:
         _source("Input schema", "input-schema", spec.input_schema),
         spec.output_schema is not None and _source("Output schema", "output-schema", spec.output_schema),
         bool(spec.annotations) and _source("Annotations", "annotations", spec.annotations),
-        _form(spec, selected),
+        _form(spec, fields, selected),
         class_="card",
         aria_labelledby="tool-name",
     )
@@ -136,8 +139,11 @@ def _source(title: str, key: str, value: object) -> Element:
     )
 
 
-def _form(spec: ToolSpec, selected: Trial | None) -> Element:
-    fields = fields_of_schema(spec.input_schema)
+async def _fields(spec: ToolSpec) -> list[InputField]:
+    return await asyncio.to_thread(fields_of_schema, spec.input_schema)
+
+
+def _form(spec: ToolSpec, fields: Sequence[InputField], selected: Trial | None) -> Element:
     typed = None if selected is None else selected.typed
     return element(
         "form",
