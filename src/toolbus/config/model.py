@@ -6,7 +6,6 @@ ConfigError, never pydantic's own error; no repr and no message shows a value th
 
 import os.path
 import re
-import unicodedata
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from string import Formatter
@@ -35,6 +34,7 @@ from toolbus.config.telemetry import DEFAULT_TELEMETRY, Telemetry, read_telemetr
 from toolbus.config.tokens import TokenSetting, tokens_problem
 from toolbus.core.errors import ConfigError
 from toolbus.core.hosts import host_problem
+from toolbus.core.lookalikes import looks
 from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
@@ -351,7 +351,7 @@ def _header_problem(name: str) -> str | None:
 
 def check_alias(alias: str, key: str = "alias", server: str | None = None) -> None:
     """ConfigError if a server could be mistaken for the bus itself, whose tools a model trusts."""
-    if unicodedata.normalize("NFKC", alias).casefold().strip(" \t\r\n_-./") == OWN:
+    if looks(alias)[2].strip(" \t\r\n_-./") == looks(OWN)[2]:
         problem = f"{OWN!r} is reserved for the tools of toolbus itself; choose another"
         raise Location(server=alias if server is None else server).error(problem, key)
 

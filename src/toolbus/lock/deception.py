@@ -8,8 +8,9 @@ import unicodedata
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 
-from toolbus.core.lookalikes import latin
+from toolbus.core.lookalikes import look, looks
 from toolbus.core.text import cleaned, strings
 from toolbus.lock.definitions import KINDS
 from toolbus.lock.file import LockedServer
@@ -19,7 +20,6 @@ _SCRIPTS = (
     *("FULLWIDTH", "MATHEMATICAL"),
 )
 """Scripts whose letters look like Latin ones; others, such as Japanese next to Latin, are ordinary."""
-_DIGITS = str.maketrans("01|$5", "ollss")
 _LINE_ENDS = re.compile(r"\r\n?|[\v\f]")
 _OTHERS = r"(?:previous|prior|preceding|above|earlier|other|all|any|your|system|safety)"
 _SECRET_FILES = (
@@ -50,6 +50,8 @@ _INSTRUCTIONS: Mapping[str, re.Pattern[str]] = {
 }
 _LEAST_NAME = 6
 """Shorter names are ordinary words."""
+_MOST_TWINS = 3
+"""Names that a warning about a name lists."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,23 +98,23 @@ def _mixed(name: str) -> str | None:
         if len(scripts) > 1:
             found = " and ".join(sorted(script.title() for script in scripts))
             return f"its name {name!a} mixes letters of {found}"
-        plain = latin(word)
-        if scripts - {"LATIN"} and plain.isascii():
+        if scripts - {"LATIN"} and look(word).isascii():
             return f"its name {name!a} looks Latin, but is written in {next(iter(scripts)).title()}"
     return None
 
 
 def _similar_names(tools: Mapping[str, list[str]]) -> Iterator[Suspicion]:
     """Names that are different, and look the same."""
-    looks: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    alike: dict[str, list[tuple[str, str]]] = defaultdict(list)
     for alias, names in tools.items():
         for name in names:
-            looks[_skeleton(name)].append((alias, name))
-    for same in looks.values():
-        for alias, name in same:
-            others = [f"{other}/{twin}" for other, twin in same if twin != name]
-            if others:
-                yield Suspicion(server=alias, tool=name, reason=f"its name looks like {', '.join(others)}")
+            alike[_skeleton(name)].append((alias, name))
+    for same in alike.values():
+        for alias, name in same if len(same) > 1 else ():
+            others = islice((f"{other}/{twin}" for other, twin in same if twin != name), _MOST_TWINS)
+            if named := ", ".join(others):
+                more = ", and others" if len(same) > _MOST_TWINS + 1 else ""
+                yield Suspicion(server=alias, tool=name, reason=f"its name looks like {named}{more}")
 
 
 def _texts(servers: Mapping[str, LockedServer], tools: Mapping[str, list[str]]) -> Iterator[Suspicion]:
@@ -164,6 +166,5 @@ def _scripts(text: str) -> set[str]:
 
 
 def _skeleton(name: str) -> str:
-    """What a name looks like: compatible forms, letters of other scripts and digits as Latin letters."""
-    plain = latin(name).translate(_DIGITS)
-    return cleaned(plain).replace("-", "_").replace("rn", "m").replace("vv", "w")
+    """What a name looks like, whichever sign is between its words."""
+    return looks(name)[2].replace("-", "_")

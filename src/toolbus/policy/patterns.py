@@ -1,7 +1,7 @@
 """Globs on `server/name`.
 
 A name is matched as it is. A rule that asks or denies also matches a name that looks the same (another case,
-letters of another script, hidden characters) and any reading of a URI. A rule that allows matches a URI only
+characters that look alike, hidden characters) and any reading of a URI. A rule that allows matches a URI only
 if it matches however the URI is read.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fnmatch import translate
 from typing import NamedTuple
 
-from toolbus.core.lookalikes import look
+from toolbus.core.lookalikes import looks
 from toolbus.policy.spellings import spellings
 from toolbus.policy.target import Target
 
@@ -21,7 +21,7 @@ class _Parts(NamedTuple):
     server: Callable[[str], bool]
     name: Callable[[str], bool]
     looks: Callable[[str], bool]
-    """Whether it matches what a name looks like."""
+    """Whether it matches a name by what both look like."""
 
 
 class Pattern:
@@ -52,12 +52,12 @@ class Pattern:
         name = target.name
         if self._loosens:
             return parts.name(name) and (target.kind != "resource" or self._fits_every_reading(parts, name))
-        if parts.name(name) or parts.looks(look(name)):
+        if parts.name(name) or parts.looks(name):
             return True
         if target.kind != "resource":
             return False
         readings = spellings(name)
-        return readings is None or any(parts.looks(look(reading)) for reading in readings)
+        return readings is None or any(map(parts.looks, readings))
 
     def _fits_every_reading(self, parts: _Parts, uri: str) -> bool:
         if self.text.endswith(f"/{uri}"):
@@ -83,7 +83,19 @@ class Pattern:
         if len(steps) <= number:
             return None
         server, name = "/".join(steps[:number]), "/".join(steps[number:])
-        return _Parts(_glob(server), _glob(name), _glob(look(name)))
+        return _Parts(_glob(server), _glob(name), _looks_like(name))
+
+
+def _looks_like(pattern: str) -> Callable[[str], bool]:
+    globs = [_glob(form) for form in looks(pattern)]
+
+    def is_alike(text: str) -> bool:
+        # Only a name with other than small letters can have an `l` that is an `I`, or the reverse.
+        is_plain = text.isascii() and text == text.lower()
+        forms = looks(text)[:2] if is_plain else looks(text)
+        return any(glob(form) for glob, form in zip(globs, forms, strict=False))
+
+    return is_alike
 
 
 def _glob(pattern: str) -> Callable[[str], bool]:
