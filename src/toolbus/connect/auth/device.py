@@ -38,7 +38,7 @@ async def request_code(endpoint: TokenEndpoint, form: Mapping[str, str]) -> Devi
     return DeviceCode(
         device_code=device_code or "",
         user_code=shown(user_code),
-        url=endpoint.fetch.check(url or ""),
+        url=await endpoint.fetch.check_page(url or ""),
         interval=_seconds(answer.get("interval"), INTERVAL, 1.0, 60.0),
         expires_at=time.time() + _seconds(answer.get("expires_in"), LIFETIME, 1.0, LIFETIME),
     )

@@ -2,7 +2,7 @@
 
 A server decides by its metadata where these requests go. So an address inside of the user's network is only
 reached if the user named its host, nothing is sent without encryption except on this machine, a response
-has a size limit, and a redirect is not followed.
+has a size limit, and a redirect is not followed. The same holds for the pages that a browser is sent to.
 """
 
 import asyncio
@@ -13,11 +13,12 @@ import ssl
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from ipaddress import IPv4Address, IPv6Address, ip_address
+from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
 from typing import Any, cast
 from urllib.parse import urlencode
 
 from toolbus.config import ServerConfig
+from toolbus.connect.auth.browser import is_link
 from toolbus.connect.auth.failure import AuthFailure, Unreachable
 from toolbus.connect.http.address import is_loopback_host
 from toolbus.connect.http.pool import Pool
@@ -25,6 +26,7 @@ from toolbus.connect.http.proxy import Proxy, environment_proxy
 from toolbus.connect.http.response import HttpFailure, TooLarge
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, parse_url
+from toolbus.core.encodable import encoding_problem
 
 logger = logging.getLogger("toolbus")
 
@@ -32,6 +34,10 @@ MAX_SECONDS = 20.0
 MAX_BYTES = 256 * 1024
 """The most that a response may have."""
 FORM = {"content-type": "application/x-www-form-urlencoded"}
+_LONGEST_INT = 18
+"""Digits; a longer number is read as a float."""
+_TRANSLATED = tuple(map(ip_network, ("64:ff9b::/96", "::ffff:0:0:0/96", "::/96")))
+"""IPv6 addresses that a gateway (NAT64, SIIT) or an old stack turns into the IPv4 one at their end."""
 Address = IPv4Address | IPv6Address
 
 
@@ -45,12 +51,13 @@ class Reply:
     body: bytes
 
     def json(self) -> dict[str, Any] | None:
-        """The JSON object in the body; None if there is none."""
+        """The JSON object in the body; None if there is none, or if it could not be stored and sent again."""
         try:
-            value = json.loads(self.body)
-        except ValueError:
+            value = json.loads(self.body, parse_int=_number)
+        except (ValueError, RecursionError):
             return None
-        return cast("dict[str, Any]", value) if isinstance(value, dict) else None
+        is_usable = isinstance(value, dict) and encoding_problem(cast(object, value)) is None
+        return cast("dict[str, Any]", value) if is_usable else None
 
     @property
     def problem(self) -> str:
@@ -91,9 +98,13 @@ class Fetch:
         headers = {"accept": "application/json", "content-type": "application/json"}
         return await self._send("POST", self._checked(url), headers, json.dumps(value).encode())
 
-    def check(self, url: str) -> str:
-        """The URL, if it may be requested or opened in a browser; AuthFailure if not."""
-        self._checked(url)
+    async def check_page(self, url: str) -> str:
+        """The URL of a page, if a browser may be sent there; AuthFailure if not."""
+        page = self._checked(url)
+        if not is_link(url):
+            raise AuthFailure(f"the sign-in page {_shown(page)} is not a plain http or https URL")
+        if not self._is_named(page) and (literal := _spelled_address(page.host)) is not None:
+            await self._refuse_private(page, [literal])
         return url
 
     def _checked(self, text: str) -> Url:
@@ -166,19 +177,28 @@ class Fetch:
 
     async def _addresses(self, url: Url, *, is_proxied: bool) -> Sequence[str | None]:
         """The addresses to connect to, checked; None to leave it to the system."""
-        if url.socket_path is not None or any(url.host == named.host for named in self.named):
+        if url.socket_path is not None or self._is_named(url):
+            return [None]
+        if is_proxied:  # which looks up the rest
+            if (literal := _spelled_address(url.host)) is not None:
+                await self._refuse_private(url, [literal])
             return [None]
         literal = _literal(url.host)
-        if literal is None and is_proxied:
-            return [None]  # the proxy looks it up
         found = [literal] if literal else await _addresses(url)
-        for address in found:
-            if not address.is_global and not await self._is_allowed(address):
+        await self._refuse_private(url, found)
+        return [str(address) for address in dict.fromkeys(found)]
+
+    def _is_named(self, url: Url) -> bool:
+        """Whether the user named the host of a URL."""
+        return any(url.host == named.host for named in self.named)
+
+    async def _refuse_private(self, url: Url, addresses: Sequence[Address]) -> None:
+        for address in addresses:
+            if not _is_public(address) and not await self._is_allowed(address):
                 raise AuthFailure(
                     f"{url.host} is in a private network, and the server names it, not you",
                     hint="if you trust it, set it as auth.issuer",
                 )
-        return [None] if is_proxied else [str(address) for address in dict.fromkeys(found)]
 
     async def _is_allowed(self, address: Address) -> bool:
         """Whether the user named a host at this address, or, for this machine, any host on it."""
@@ -195,8 +215,7 @@ class Fetch:
 
     def _tls(self, url: Url) -> ssl.SSLContext:
         """The client certificate, and trust without verification, are for the server alone."""
-        is_named = any(url.host == named.host for named in self.named)
-        return tls_context(self.config) if is_named else guarded_tls_context(self.config)
+        return tls_context(self.config) if self._is_named(url) else guarded_tls_context(self.config)
 
 
 def _request(
@@ -232,10 +251,35 @@ def _literal(host: str) -> Address | None:
         return None
 
 
+def _spelled_address(host: str) -> Address | None:
+    """The address that a host stands for wherever it is looked up: `127.1`, `0x7f.1`, `localhost.`."""
+    name = host.removesuffix(".").lower()
+    if (literal := _literal(name)) is not None:
+        return literal
+    if is_loopback_host(name):
+        return ip_address("127.0.0.1")
+    try:
+        return IPv4Address(socket.inet_aton(name))
+    except (OSError, UnicodeError):
+        return None
+
+
+def _is_public(address: Address) -> bool:
+    """Whether an address is outside of every private network; also the one that it may be turned into."""
+    if isinstance(address, IPv6Address) and any(address in network for network in _TRANSLATED):
+        return _is_public(IPv4Address(int(address) & 0xFFFF_FFFF))
+    is_local = address.is_multicast or (isinstance(address, IPv6Address) and address.is_site_local)
+    return address.is_global and not is_local
+
+
 def _plain(address: Address) -> Address:
     """The IPv4 address that an IPv6 one stands for."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
+
+
+def _number(digits: str) -> float:
+    return int(digits) if len(digits) <= _LONGEST_INT else float(digits)
 
 
 def _shown(url: Url) -> str:

@@ -71,7 +71,8 @@ class Loopback:
         """The URL that the browser is sent back to; with its port once this is entered."""
         self._path = self._parts.path or "/"
         self._servers: list[asyncio.Server] = []
-        self._connections: set[asyncio.Task[None]] = set()
+        self._connections: dict[asyncio.Task[None], None] = {}
+        """The oldest first."""
         self._waiting: dict[str, asyncio.Future[str]] = {}
 
     async def __aenter__(self) -> "Loopback":
@@ -126,7 +127,7 @@ class Loopback:
         for server in self._servers:
             server.close()
         self._servers.clear()
-        others = self._connections - {asyncio.current_task()}
+        others = self._connections.keys() - {asyncio.current_task()}
         for task in others:
             task.cancel()
         if others:
@@ -136,15 +137,17 @@ class Loopback:
         task = asyncio.current_task()
         assert task is not None, "asyncio calls it in a task"
         if len(self._connections) >= MAX_CONNECTIONS:
-            writer.transport.abort()
-            return
-        self._connections.add(task)
+            # The new one may be the browser, which sends its request at once.
+            oldest = next(iter(self._connections))
+            del self._connections[oldest]
+            oldest.cancel()
+        self._connections[task] = None
         try:
             await self._serve(reader, writer)
         except asyncio.CancelledError:
             return  # closed; nobody waits for this task
         finally:
-            self._connections.discard(task)
+            self._connections.pop(task, None)
             writer.transport.abort()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

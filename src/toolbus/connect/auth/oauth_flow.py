@@ -234,7 +234,7 @@ class OAuthFlow:
                 asked = LoginRequest(
                     server=self._alias,
                     user=self._user,
-                    url=self._fetch.check(request.url),
+                    url=await self._fetch.check_page(request.url),
                     redirect_uri=loopback.redirect_uri,
                     names_issuer=server.has("authorization_response_iss_parameter_supported"),
                 )
