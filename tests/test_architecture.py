@@ -44,7 +44,8 @@ ALLOWED: dict[str, set[str]] = {
     "adapters": FACE,
     # Tokens: the fetcher of the sign-in; keys: private files; the console: the trail, and what is held.
     "gateway": FACE | {"connect", "state", "telemetry", "audit", "lock", "schema"},
-    "agent": FACE | {"adapters"},  # its tools are those of the adapter for pydantic-ai
+    # Its tools are those of the adapter for pydantic-ai; the store of its runs is a private file.
+    "agent": FACE | {"adapters", "state"},
     "testing": FACE | {"adapters"},
     "extension": FACE | {"adapters"},  # its host takes tools of one framework
     "cli": STAGES

@@ -7,7 +7,7 @@ argument of the wrong type raises, with a message for the model.
 import hashlib
 import re
 import secrets
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Callable
 from threading import Lock
 from typing import TypeAlias
@@ -78,28 +78,33 @@ def _id_of(text: str) -> str:
 
 
 class ResultStore:
-    """The texts of full results, each for its owner alone; beyond the capacity the oldest are dropped."""
+    """The texts of full results, each for its owner alone.
+
+    Beyond the capacity, the oldest of the user who has the most are dropped, and nobody else's.
+    """
 
     def __init__(self, capacity: int = CAPACITY, new_id: Callable[[str], str] = _id_of) -> None:
         self._capacity = capacity
         self._new_id = new_id
         self._texts: OrderedDict[tuple[Owner, str], str] = OrderedDict()
-        self._size = 0
+        self._sizes: Counter[Owner] = Counter()
+        """The characters of each user, in all sessions."""
         # Long results come from threads.
         self._lock = Lock()
 
     def keep(self, text: str, owner: Owner = ()) -> str | None:
-        """Store a text and return its id; None if it is longer than the capacity."""
+        """Store a text and return its id; None if there is no room for it."""
         if len(text) > self._capacity:
             return None  # it would only push out all the others
         id_ = self._new_id(text)
         with self._lock:
-            self._size += len(text) - len(self._texts.pop((owner, id_), ""))
+            self._sizes[_user(owner)] += len(text) - len(self._texts.pop((owner, id_), ""))
             self._texts[owner, id_] = text
-            while self._size > self._capacity:
-                _, oldest = self._texts.popitem(last=False)
-                self._size -= len(oldest)
-        return id_
+            while self._sizes.total() > self._capacity:
+                most = max(self._sizes, key=self._sizes.__getitem__)
+                oldest = next(key for key in self._texts if _user(key[0]) == most)
+                self._sizes[most] -= len(self._texts.pop(oldest))
+            return id_ if (owner, id_) in self._texts else None
 
     # The parameters are those of the tool, so that its arguments can be passed unchanged.
     def read(
@@ -133,6 +138,11 @@ class ResultStore:
             if latest
             else "no results are stored]"
         )
+
+
+def _user(owner: Owner) -> Owner:
+    """The user of an owner, without the session: one who opens many gets no more room."""
+    return owner[:-1]
 
 
 def _window(key: str, text: str, start: int, count: int) -> str:

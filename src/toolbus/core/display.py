@@ -1,6 +1,7 @@
 """How results and tools are displayed in a REPL and in a notebook; a server's text is never interpreted."""
 
 import json
+import re
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,12 +14,18 @@ PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Images that a notebook shows; not SVG, because it can contain scripts."""
 _TEXT = 60
 _SIGNATURE = 90
+_PASSWORDS = re.compile(r"(://[^/@:\s]*:)[^@\s]*(?=@)|([?&]\w*password=)[^&\s]*", re.IGNORECASE)
 
 
 def shortened(text: str, longest: int = _TEXT) -> str:
     """The text on one line, truncated if it is too long."""
     line = " ".join(cleaned(text[: 4 * longest]).split())
     return line if len(line) <= longest and len(text) <= 4 * longest else f"{line[: longest - 3].rstrip()}..."
+
+
+def without_passwords(text: str) -> str:
+    """The text, with the passwords of the URLs in it hidden."""
+    return _PASSWORDS.sub(lambda found: f"{found[1] or found[2]}***", text)
 
 
 def counted(number: int, what: str) -> str:

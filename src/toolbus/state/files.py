@@ -52,11 +52,6 @@ class PrivateFolder:
         except FileNotFoundError:
             return None
 
-    def check_secret(self, name: str) -> None:
-        """Raise OSError if another user can read or write the file."""
-        path = self.base / name
-        _refuse_exposed(path, path.stat(), _ACCESSIBLE, "600")
-
     def write(self, name: str, content: bytes, *, durable: bool = False) -> None:
         """Replace the file atomically: of two concurrent writes, one wins entirely.
 
@@ -109,6 +104,17 @@ class PrivateFolder:
         """The folder itself, and those from there to the file."""
         inner = Path(name).parent.parts
         return [self.base.joinpath(*inner[:depth]) for depth in range(len(inner) + 1)]
+
+
+def make_private(path: Path) -> None:
+    """Create an empty file for its owner alone, unless it exists; `Exposed` or `Foreign` if it is not theirs.
+
+    An existing file is not opened: closing it would release all locks of this process on it.
+    """
+    with suppress(FileExistsError):
+        # Where a link points to, or whoever opens the link would create that with another mode.
+        os.close(os.open(os.path.realpath(path), os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    _refuse_exposed(path, path.stat(), _ACCESSIBLE, "600")
 
 
 def state_folder() -> PrivateFolder:

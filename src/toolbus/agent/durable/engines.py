@@ -1,14 +1,16 @@
 """Connections to the two kinds of stores; whatever can pass by itself is an error that DBOS waits for."""
 
-import os
 import sqlite3
-from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
+
+from toolbus.agent.durable.settings import RunStoreError
+from toolbus.state.files import Exposed, Foreign, make_private
 
 APPLICATION = "toolbus"
 _CONNECTIONS = 20
@@ -47,8 +49,15 @@ def _sqlite(url: str) -> sa.Engine:
     @event.listens_for(engine, "do_connect")
     def create(_: object, __: object, arguments: list[Any], ___: object) -> None:  # pyright: ignore[reportUnusedFunction]
         # Before SQLite does it, so that only this user can read it: its other files get the mode of this one.
-        with suppress(OSError):  # it exists, or SQLite tells why it cannot be created
-            os.close(os.open(arguments[0], os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        try:
+            make_private(Path(arguments[0]))
+        except Exposed as error:
+            problem = "other users can write it" if error.what == "written" else "other users can read it"
+            raise RunStoreError(arguments[0], problem, f"protect it: {error.remedy}") from error
+        except Foreign as error:
+            raise RunStoreError(arguments[0], "it belongs to another user", "choose another file") from error
+        except OSError:
+            pass  # SQLite tells why it cannot be created
 
     @event.listens_for(engine, "connect")
     def prepare(connection: sqlite3.Connection, _: object) -> None:  # pyright: ignore[reportUnusedFunction]

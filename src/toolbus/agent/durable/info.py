@@ -21,6 +21,11 @@ _STATUS: dict[str, Status] = {
 }
 
 
+UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
+"""What reading a row raises that toolbus did not write."""
+NOT_OURS = "its record in the store was not written by toolbus"
+
+
 class RunNotFound(ToolbusError):
     """The store has no run of that id."""
 
@@ -142,7 +147,7 @@ def run_info(row: WorkflowStatus, asked: Asked | None, *, answered: bool) -> Run
     question = None if answered else asked
     message = None if error is None else str(error)
     if isinstance(error, str):  # it could not be read
-        message = "its record in the store was not written by toolbus"
+        message = NOT_OURS
     if row.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
         message = f"{row.recovery_attempts} workers ended while they had it"
     output = _object(row.output)
@@ -162,6 +167,19 @@ def run_info(row: WorkflowStatus, asked: Asked | None, *, answered: bool) -> Run
         output=output.get("output"),
         error=message,
         error_kind="" if error is None else getattr(error, "kind", type(error).__name__),
+    )
+
+
+def unreadable_info(row: WorkflowStatus) -> RunInfo:
+    """A run with a row that toolbus did not write."""
+    return RunInfo(
+        id=row.workflow_id,
+        agent="",
+        status=_STATUS.get(row.status, "failed"),
+        prompt="",
+        created=(row.created_at or 0) / 1000,
+        updated=(row.updated_at or 0) / 1000,
+        error=NOT_OURS,
     )
 
 

@@ -10,10 +10,18 @@ from sqlalchemy.exc import DBAPIError
 
 from toolbus.agent.durable.event_json import read_event
 from toolbus.agent.durable.events import DurableEvent
-from toolbus.agent.durable.info import NotWaiting, RunInfo, RunNotFound, Step, run_info
+from toolbus.agent.durable.info import (
+    UNREADABLE,
+    NotWaiting,
+    RunInfo,
+    RunNotFound,
+    Step,
+    run_info,
+    unreadable_info,
+)
 from toolbus.agent.durable.lease import Leases, WorkerRow
 from toolbus.agent.durable.questions import ACCEPTED, Asked, answers_json
-from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable
+from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, RunStoreError
 from toolbus.agent.durable.steps import EVENTS, QUESTION
 from toolbus.agent.durable.store import UNFINISHED, WORKFLOW, RunStore
 from toolbus.core.elicitation import Answer
@@ -90,7 +98,10 @@ class Runs:
         """What is recorded of a run, without its contents."""
 
         def load() -> list[Step]:
-            return Step.all(self.store.client.list_workflow_steps(run))
+            try:
+                return Step.all(self.store.client.list_workflow_steps(run))
+            except UNREADABLE:
+                raise self._unreadable(run) from None
 
         return await self._do(load)
 
@@ -115,6 +126,8 @@ class Runs:
                 return
             except DBAPIError as error:
                 await self._wait_for_store(error)
+            except UNREADABLE:
+                raise self._unreadable(run) from None
             finally:
                 await batches.aclose()
 
@@ -212,12 +225,19 @@ class Runs:
             raise self.store.error(error) from None
         await asyncio.sleep(_PAUSE)
 
+    def _unreadable(self, run: str) -> RunStoreError:
+        step = f"delete the run: toolbus runs delete {run}"
+        return RunStoreError(self.store.place, f"rows of run {run!r} were not written by toolbus", step)
+
     def _info(self, row: WorkflowStatus) -> RunInfo:
         run, is_open = row.workflow_id, row.status in UNFINISHED
-        shown = self.store.client.get_event(run, QUESTION, timeout_seconds=0) if is_open else None
-        asked = None if shown is None else Asked.from_json(shown)
-        answered = asked is not None and self.store.answered(run, asked.id) is not None
-        return run_info(row, asked, answered=answered)
+        try:
+            shown = self.store.client.get_event(run, QUESTION, timeout_seconds=0) if is_open else None
+            asked = None if shown is None else Asked.from_json(shown)
+            answered = asked is not None and self.store.answered(run, asked.id) is not None
+            return run_info(row, asked, answered=answered)
+        except UNREADABLE:
+            return unreadable_info(row)  # the other runs can be read
 
 
 def _answered(run: str) -> NotWaiting:

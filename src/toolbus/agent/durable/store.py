@@ -8,11 +8,12 @@ from typing import Any
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, WorkflowStatus
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from toolbus.agent.durable.engines import APPLICATION, new_engine
 from toolbus.agent.durable.seam import Serializer, refuse_pickles, requeue, sent_message
 from toolbus.agent.durable.settings import Durable, RunStoreError
+from toolbus.core.display import without_passwords
 from toolbus.core.errors import ToolbusError
 
 WORKFLOW = "toolbus.run"
@@ -60,8 +61,7 @@ class RunStore:
         quiet_dbos()
         refuse_pickles()
         self.url = url
-        shown = sa.make_url(url).render_as_string(hide_password=True)
-        self.place = shown.removeprefix("sqlite:///").replace("+psycopg", "", 1)
+        self.place = _shown(url)
         self.engine = new_engine(url)
         self._client: DBOSClient | None = None
 
@@ -160,6 +160,18 @@ class RunStore:
         self.engine.dispose()
 
 
+def _shown(url: str) -> str:
+    """A URL for messages, without its password; RunStoreError if it is not valid."""
+    try:
+        parts = sa.make_url(url).set(query={})  # which may have a password, too
+    except (ArgumentError, ValueError):
+        problem = "its URL is not valid"
+        raise RunStoreError(
+            "in Postgres", problem, "check its port, and percent-encode its password"
+        ) from None
+    return parts.render_as_string(hide_password=True).removeprefix("sqlite:///").replace("+psycopg", "", 1)
+
+
 def quiet_dbos() -> None:
     """Pass what DBOS logs to the logger `toolbus.dbos`, as debug messages; it would print it."""
     logger = logging.getLogger("dbos")
@@ -170,7 +182,8 @@ def quiet_dbos() -> None:
 
 class _Forwarder(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
-        logging.getLogger("toolbus.dbos").debug("%s", record.getMessage(), exc_info=record.exc_info)
+        message = without_passwords(record.getMessage())
+        logging.getLogger("toolbus.dbos").debug("%s", message, exc_info=record.exc_info)
 
 
 _WORKERS = """

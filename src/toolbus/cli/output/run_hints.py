@@ -1,22 +1,21 @@
 """The commands that a message about durable runs suggests, whole: to be copied and run."""
 
-import re
 import shlex
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from toolbus.core.display import without_passwords
+
 if TYPE_CHECKING:
     from toolbus.agent.durable.questions import Asked
     from toolbus.core.elicitation import Answer
-
-_PASSWORD = re.compile(r"(://[^/@:]*:)[^@]*@")
 
 
 class Hints:
     """Commands with the `--store` that the user has given, without its password."""
 
     def __init__(self, store: str | None) -> None:
-        self._store = [] if store is None else ["--store", _PASSWORD.sub(r"\1***@", store)]
+        self._store = [] if store is None else ["--store", without_passwords(store)]
 
     def runs(self, *words: str) -> str:
         """A command of `toolbus runs`."""

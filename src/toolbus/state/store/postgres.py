@@ -87,6 +87,8 @@ class PostgresDatabase:
                     await connection.close()
 
     async def _connect(self) -> "AsyncConnection[Any]":
+        if not _is_readable(self._url):
+            raise Unusable("its URL cannot be read; encode special characters: %25 for %")
         return await self._psycopg.AsyncConnection.connect(
             self._url, autocommit=True, connect_timeout=_CONNECT_SECONDS, application_name="toolbus"
         )
@@ -103,6 +105,18 @@ class PostgresDatabase:
         if isinstance(error, refused) or "authentication failed" in text or "does not exist" in text:
             return Unusable(text)
         return Unavailable(text)
+
+
+def _is_readable(url: str) -> bool:
+    """Whether it can be used to connect; otherwise the error would quote parts of it, even the password."""
+    from psycopg import ProgrammingError
+    from psycopg.conninfo import conninfo_to_dict
+
+    try:
+        conninfo_to_dict(url)
+    except ProgrammingError:
+        return False
+    return True
 
 
 @lru_cache(maxsize=64)

@@ -1,14 +1,12 @@
 """A store in a file of SQLite: for the replicas of one machine. It blocks the thread of its store."""
 
-import os
 import sqlite3
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 from typing import TypeVar
 
-from toolbus.state.files import PrivateFolder
+from toolbus.state.files import PrivateFolder, make_private
 from toolbus.state.store.database import Done, NoTables, Unavailable, Unusable, Values
 from toolbus.state.store.sql import Dialect
 
@@ -56,13 +54,8 @@ class SqliteDatabase:
 
     def _connected(self) -> sqlite3.Connection:
         if self._connection is None:
-            folder = PrivateFolder(self._path.parent)
-            folder.make_folders(self._path.name)
-            # Before SQLite does it: its own files get the mode of this one. Only a new file may be opened
-            # here: closing it releases all locks of this process on it, also those of SQLite.
-            with suppress(FileExistsError):
-                os.close(os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-            folder.check_secret(self._path.name)
+            PrivateFolder(self._path.parent).make_folders(self._path.name)
+            make_private(self._path)  # before SQLite does it: its own files get the mode of this one
             made = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
             made.execute("PRAGMA journal_mode = WAL")
             # What was used once must not come back after a power failure.

@@ -174,7 +174,7 @@ class Store:
         while True:
             page = (await self._run(sql.PAGE, kind=last.kind, name=last.name, most=_PAGE)).rows
             for kind, name, value, mark in page:
-                last = Row(kind, name, bytes(value), mark)
+                last = Row(kind, name, _stored(value), mark)
                 yield last
             if len(page) < _PAGE:
                 return
@@ -288,7 +288,7 @@ class Store:
             )
             raise StoreError(self.place, problem, "upgrade toolbus")
         try:
-            cipher.decrypted(*_PROOF, bytes(stored_proof))
+            cipher.decrypted(*_PROOF, _stored(stored_proof))
         except Undecipherable:
             raise self._other_key("it") from None
         if version < self._version:
@@ -297,7 +297,7 @@ class Store:
 
     def _decrypted(self, kind: str, name: str, value: bytes) -> bytes:
         try:
-            return self.cipher.decrypted(kind, name, bytes(value))
+            return self.cipher.decrypted(kind, name, _stored(value))
         except Undecipherable:
             raise self._other_key(f"its {kind} {name!r}") from None
 
@@ -306,6 +306,11 @@ class Store:
             "use the key of those who wrote it, or several keys with a comma between them, the new one first"
         )
         return StoreError(self.place, f"{what} was encrypted with another key, or is damaged", step)
+
+
+def _stored(value: object) -> bytes:
+    """What a column has; nothing, which no key decrypts, if it has another type, as SQLite allows."""
+    return value if isinstance(value, bytes) else b""
 
 
 def _has_failed(task: asyncio.Task[None]) -> bool:

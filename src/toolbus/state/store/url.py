@@ -31,6 +31,10 @@ def parse_store_url(text: str, folder: Path | None = None) -> StoreUrl:
     if text.startswith(_SQLITE) and (given := text.removeprefix(_SQLITE)):
         path = os.path.abspath(os.path.join(folder or "", os.path.expanduser(given)))
         return StoreUrl(database="sqlite", target=path, place=f"sqlite:///{path}")
+    # What follows a character that is not encoded would be taken for the host or the database, and shown.
+    authority, _, path = text.partition("://")[2].partition("/")
+    if {"?", "#"} & set(authority.rpartition("@")[0]) or "@" in path.partition("?")[0]:
+        raise ValueError(f"{EXPECTED}; encode special characters of the password: %2F for /")
     try:
         parts = urlsplit(text)
         port = parts.port
