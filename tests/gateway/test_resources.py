@@ -5,12 +5,16 @@ from typing import Any
 
 import mcp_types as types
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from mcp.server.mcpserver import Context, MCPServer
 
 from tests.gateway.driving import Era, Heard, LegacyClient, ModernClient, client_of, gateway_over
 from tests.patience import PATIENCE
+from tests.properties import modest
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
+from toolbus.core.uris import within
 from toolbus.gateway.naming import Located, Uris, fits_template
 from toolbus.gateway.protocol_error import ProtocolError
 
@@ -150,6 +154,18 @@ def test_where_a_resource_may_be() -> None:
 )
 def test_templates_and_uris(template: str, uri: str, fits: bool) -> None:
     assert fits_template(template, uri) is fits
+
+
+_PATHS = st.text("ab/", max_size=6)
+
+
+@modest
+@given(path=_PATHS, times=st.sampled_from((1, 2_000)), parents=st.sets(_PATHS))
+def test_those_who_subscribe_to_a_parent(path: str, times: int, parents: set[str]) -> None:
+    uri = path * times
+    expected = {one for one in parents if f"{uri}/".startswith(f"{one.removesuffix('/')}/")}
+    found = within(uri, parents)
+    assert (set(found), len(found)) == (expected, len(expected))
 
 
 @pytest.mark.parametrize("behind", ["modern", "legacy"])

@@ -7,6 +7,7 @@ opened: to add one, a new stream is opened before the old one is closed, so that
 import asyncio
 import logging
 from collections import Counter
+from collections.abc import Iterable, KeysView
 
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
@@ -18,12 +19,15 @@ from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.wire_error import WireError
 from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.core.events import Emit, ResourceUpdated
+from toolbus.core.uris import within
 
 logger = logging.getLogger("toolbus")
 
 RETRY_DELAY = 1.0
 """Seconds before a lost subscription is requested again; doubled after each refusal."""
 MAX_RETRY_DELAY = 60.0
+_AT_ONCE = 100
+"""Resources that are reported as changed before others get their turn."""
 
 
 class Subscriptions:
@@ -33,6 +37,8 @@ class Subscriptions:
         self._server = server
         self._subscribers: Counter[tuple[str, Emit]] = Counter()
         """How often each URI is subscribed to, by who gets its events; the last one to leave unsubscribes."""
+        self._by_uri: dict[str, dict[Emit, None]] = {}
+        """Who subscribes to each URI."""
         self._listening: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
@@ -42,9 +48,9 @@ class Subscriptions:
         return bool(self._subscribers) or self._lock.locked()
 
     @property
-    def uris(self) -> set[str]:
+    def uris(self) -> KeysView[str]:
         """The resources that somebody subscribes to."""
-        return {uri for uri, _ in self._subscribers}
+        return self._by_uri.keys()
 
     def has(self, emit: Emit) -> bool:
         """Whether this subscriber has subscriptions."""
@@ -53,16 +59,27 @@ class Subscriptions:
     def forget(self, emit: Emit) -> None:
         """Drop the subscriptions of a subscriber, who gets no more events."""
         for key in [key for key in self._subscribers if key[1] == emit]:
-            del self._subscribers[key]
+            self._delete(*key)
+
+    def _delete(self, uri: str, emit: Emit) -> None:
+        del self._subscribers[uri, emit]
+        del self._by_uri[uri][emit]
+        if not self._by_uri[uri]:
+            del self._by_uri[uri]
 
     def emit_updated(self, uri: str) -> None:
         """Emit that a resource changed, to those who subscribe to it or to a parent of it."""
         event = ResourceUpdated(server=self._server, uri=uri)
-        wanted = (
-            emit for parent, emit in self._subscribers if f"{uri}/".startswith(f"{parent.removesuffix('/')}/")
-        )
+        wanted = (emit for parent in within(uri, self._by_uri) for emit in self._by_uri[parent])
         for emit in dict.fromkeys(wanted):
             emit(event)
+
+    async def _emit_all_updated(self, uris: Iterable[str]) -> None:
+        """Changes are not replayed: each of these may have changed while nobody reported it."""
+        for number, uri in enumerate(uris, 1):
+            self.emit_updated(uri)
+            if number % _AT_ONCE == 0:
+                await asyncio.sleep(0)
 
     async def add(self, session: Session, uri: str, timeout: float, emit: Emit) -> None:
         """Subscribe to a resource; raises `CallRejected` if the server does not support it."""
@@ -76,6 +93,7 @@ class Subscriptions:
                 else:
                     await self._listen_to(session, {*self.uris, uri}, uri, timeout)
             self._subscribers[uri, emit] += 1
+            self._by_uri.setdefault(uri, {})[emit] = None
 
     async def remove(self, session: Session, uri: str, timeout: float, emit: Emit) -> None:
         """Remove one subscription of this subscriber; the last one of all unsubscribes."""
@@ -85,20 +103,20 @@ class Subscriptions:
             self._subscribers[uri, emit] -= 1
             if self._subscribers[uri, emit] > 0:
                 return
-            del self._subscribers[uri, emit]
+            self._delete(uri, emit)
             if uri in self.uris:
                 return
             if session.era == "legacy":
                 await requests.unsubscribe(session, uri, timeout)
             elif self._subscribers:
-                await self._listen_to(session, self.uris, uri, timeout)
+                await self._listen_to(session, {*self.uris}, uri, timeout)
             else:
                 await self._stop_listening()
 
     async def drop(self, session: Session, timeout: float, emit: Emit) -> None:
         """Remove all subscriptions of this subscriber; those that nobody else has end at the server."""
         async with self._lock:
-            before = self.uris
+            before = set(self.uris)
             self.forget(emit)
             gone = sorted(before - self.uris)
             if not gone:
@@ -107,7 +125,7 @@ class Subscriptions:
                 for uri in gone:
                     await requests.unsubscribe(session, uri, timeout)
             elif self._subscribers:
-                await self._listen_to(session, self.uris, gone[0], timeout)
+                await self._listen_to(session, {*self.uris}, gone[0], timeout)
             else:
                 await self._stop_listening()
 
@@ -116,9 +134,7 @@ class Subscriptions:
         known = sorted(self.uris)
         try:
             await self._renew(session, known)
-            for uri in known:
-                # Changes are not replayed: it may have changed while the connection was down.
-                self.emit_updated(uri)
+            await self._emit_all_updated(known)
             await session.gone.wait()
         finally:
             await self._stop_listening()
@@ -140,7 +156,7 @@ class Subscriptions:
         wanted = [uri for uri in uris if uri in self.uris]  # some may have been removed meanwhile
         try:
             if wanted and session.era == "modern":
-                await self._listen_to(session, self.uris, wanted[0], timeout)
+                await self._listen_to(session, {*self.uris}, wanted[0], timeout)
             elif wanted:
                 await requests.subscribe(session, wanted[0], timeout)
         except ToolbusError as error:
@@ -180,8 +196,7 @@ class Subscriptions:
                     if not honored.done():
                         honored.set_result(frozenset(subscription.honored.resource_subscriptions or ()))
                     else:
-                        for uri in uris:
-                            self.emit_updated(uri)  # a change in the meantime was not reported
+                        await self._emit_all_updated(uris)
                     async for _ in subscription:
                         pass  # each event also arrives as a legacy notification
             except Exception as error:  # a task's edge: the SDK may raise anything about what it reads
