@@ -49,7 +49,7 @@ class Server:
                     self._send({"id": number, "result": RESULTS.get(method, {})})
                 case {"id": number}:
                     with self._answered:
-                        self._answers[number] = message["result"]
+                        self._answers[number] = message.get("result", {"action": "error"})
                         self._answered.notify_all()
                 case _:
                     pass

@@ -95,7 +95,7 @@ class SessionEngine(Engine):
         """Build the link to a server, which is needed now."""
         if self._access.ended or self._lifecycle.closed:
             raise BusClosed(f"the session {self.name!r}")
-        self._limit.count(self, alias)
+        self._limit.count(self, alias, None if self.interactions is None else self.interactions.owner)
         self._new.add(alias)
         self._place(self._own | {alias})
 

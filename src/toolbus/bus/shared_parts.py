@@ -1,5 +1,6 @@
 """What the users and the sessions of a bus share."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass, field
 
 from toolbus.bus.engine import Extensions
@@ -18,17 +19,24 @@ class SessionLimit:
 
     def __init__(self) -> None:
         self.most = MAX_SESSIONS
-        self._counted: set[object] = set()
+        self._counted: dict[object, Hashable] = {}
+        """With their owners."""
 
-    def count(self, session: object, server: str) -> None:
-        """Count a session that needs its own link to a server; `TooManySessions` if it is one too many."""
-        if session not in self._counted and len(self._counted) >= self.most:
+    def count(self, session: object, server: str, owner: Hashable = None) -> None:
+        """Count a session that needs its own link to a server; `TooManySessions` if it is one too many.
+
+        An owner has at most as many of them as are left.
+        """
+        if session in self._counted:
+            return
+        free = self.most - len(self._counted)
+        if free <= (0 if owner is None else list(self._counted.values()).count(owner)):
             raise TooManySessions(server, self.most)
-        self._counted.add(session)
+        self._counted[session] = owner
 
     def release(self, session: object) -> None:
         """The session has no links of its own any more."""
-        self._counted.discard(session)
+        self._counted.pop(session, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -188,6 +188,7 @@ class HttpFront:
         limits = Limits(
             head_bytes=serve.max_header,
             body_bytes=serve.max_body,
+            values=serve.max_values,
             requests=serve.max_in_flight,
             drain_seconds=serve.drain,
         )

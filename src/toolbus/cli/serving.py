@@ -120,7 +120,15 @@ def _interactions(front: HttpFront | None, client: OnlyClient, board: Switchboar
 
 def _limits(serve: Serve, front: HttpFront | None) -> Limits:
     calls = None if front is None else front.call_limits
-    return Limits(max_sessions=serve.max_sessions, session_idle=serve.session_idle, calls=calls)
+    return Limits(
+        max_sessions=serve.max_sessions,
+        session_idle=serve.session_idle,
+        calls=calls,
+        max_parked=serve.max_tasks,
+        max_subscriptions=serve.max_subscriptions,
+        max_message=serve.max_body,
+        max_values=serve.max_values,
+    )
 
 
 def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, log: ServeLog) -> Toolbus:

@@ -36,7 +36,17 @@ _Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 
 DEFAULT_VIEW = "default"
 _CALLS = ("max_in_flight", "max_per_user", "max_per_server", "max_waiting", "max_wait")
-_LIMITS = ("max_sessions", *_CALLS, "max_body", "max_header", "session_idle", "drain")
+_LIMITS = (
+    "max_sessions",
+    "max_tasks",
+    "max_subscriptions",
+    *_CALLS,
+    "max_body",
+    "max_values",
+    "max_header",
+    "session_idle",
+    "drain",
+)
 AT_START = ("http", "path", "tls", "trusted_proxies", "console", "workers", *_LIMITS)
 """The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
@@ -106,7 +116,11 @@ class Serve(ServeModel):
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
     """Processes that serve, each with its own connections to the servers."""
     max_sessions: _Count = 10_000
-    """Sessions of legacy clients at the same time; others are refused."""
+    """Sessions of legacy clients; one more ends the idlest one of the user who has the most."""
+    max_tasks: _Count = 1_000
+    """Calls that run as tasks, or wait for the answer of a client. One user gets at most half."""
+    max_subscriptions: _Count = 10_000
+    """Resources that clients subscribe to. One user gets at most half."""
     max_in_flight: _Count = 1_000
     """Requests that are being answered at the same time; others are refused. One user gets at most half."""
     max_per_user: _Count = 256
@@ -119,6 +133,8 @@ class Serve(ServeModel):
     """Seconds that a call waits for its turn; then it is refused."""
     max_body: _Count = 16 * 1024 * 1024
     """Bytes of the body of a request."""
+    max_values: _Count = 100_000
+    """JSON values in a request; they are counted before it is parsed."""
     max_header: _Count = 32 * 1024
     """Bytes of the head of a request."""
     session_idle: _Seconds = 3600

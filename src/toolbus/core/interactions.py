@@ -4,7 +4,7 @@ Only capabilities with a handler are declared to servers, unless `declares_elici
 without a handler are declined.
 """
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
@@ -77,6 +77,8 @@ class Interactions:
     """How often a server may ask in one call."""
     answer_within: float = ANSWER_WITHIN
     """Seconds after which a request counts as cancelled."""
+    owner: Hashable = None
+    """Whose session it is: of those that may have their own connections, one owner gets a share."""
     declares_elicitation: bool = False
     """Declare elicitation even without `elicit`; a question then fails its call with `InputNeeded`.
 

@@ -18,8 +18,10 @@ from itertools import count
 from typing import Literal, TypeAlias
 
 from toolbus.core.display import counted
-from toolbus.gateway.protocol import BUSY
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.core.errors import INTERNAL_ERROR
+from toolbus.core.forwarding import ClientError
+from toolbus.core.quota import Quota
+from toolbus.gateway.protocol_error import BUSY, ProtocolError
 
 logger = logging.getLogger("toolbus")
 
@@ -39,7 +41,7 @@ class CallLimits:
     per_server: int = 128
     """Less than `per_user`: a server that hangs leaves room for calls of the same user to others."""
     waiting: int = 512
-    """Calls that wait; nobody has more of them at one server than there is room left."""
+    """Calls that wait; nobody has more of them than there is room left."""
     wait_seconds: float = 10.0
     """How long a call waits at most."""
 
@@ -83,6 +85,8 @@ class ServerCalls:
     refused: Counter[Why] = field(default_factory=Counter[Why])
     limit: int = 0
     """How many it gets at a time."""
+    questions: Quota = field(default_factory=lambda: Quota(sys.maxsize))
+    """What it asks clients meanwhile, and waits for their answers."""
     setting: Limit = "max_per_server"
     """Where that is set."""
     users: "OrderedDict[str, deque[_Turn]]" = field(default_factory=lambda: OrderedDict[str, deque[_Turn]]())
@@ -95,11 +99,12 @@ class CallQueue:
     def __init__(self, limits: CallLimits | None = CallLimits()) -> None:
         """Without limits, no call waits."""
         most = sys.maxsize
+        self._is_unlimited = limits is None
         self._limits = limits or CallLimits(per_user=most, per_server=most, waiting=most, wait_seconds=most)
         self._users: dict[str, int] = {}
         """How many calls of each are being made."""
         self._servers: dict[str, ServerCalls] = {}
-        self._waiting = 0
+        self._waiting = Quota(self._limits.waiting)
         self._numbers = count(1)
         self._unreported = 0
         """Refusals since the last report."""
@@ -107,7 +112,7 @@ class CallQueue:
 
     def __len__(self) -> int:
         """How many calls wait."""
-        return self._waiting
+        return self._waiting.taken
 
     def __iter__(self) -> Iterator[tuple[str, ServerCalls]]:
         """The servers that were called, by alias."""
@@ -135,14 +140,13 @@ class CallQueue:
         """Wait for room; raises `Busy` if too many wait, or if it takes too long."""
         calls = self._servers[server]
         own = calls.users.get(user)
-        # Nobody gets more than is left: one alone half of it, and whoever comes next finds room.
-        if (0 if own is None else len(own)) >= self._limits.waiting - self._waiting:
+        if not self._waiting.take(user):
             raise self._refused(calls, user, server, "full")
         if own is None:
             own = calls.users[user] = deque()
         turn = _Turn(next(self._numbers), asyncio.get_running_loop().create_future())
         own.append(turn)
-        self._count_waiting(calls, 1)
+        calls.waiting += 1
         calls.queued += 1
         began = time.monotonic()
         try:
@@ -170,10 +174,23 @@ class CallQueue:
             self._users[user] = running
         else:
             del self._users[user]
-        if not self._waiting:
+        if not self._waiting.taken:
             return
         if self._next_of_server(calls) != user:
             self._next_of_user(user)
+
+    def ask(self, user: str, server: str, most: int) -> bool:
+        """Count a question of a server in a call of a user; False if too many wait for the user's answers.
+
+        The server may wait for `most` answers at a time, and whatever else it asks is ignored.
+        """
+        questions = self._servers[server].questions
+        questions.most = sys.maxsize if self._is_unlimited else most
+        return questions.take(user)
+
+    def answered(self, user: str, server: str) -> None:
+        """A question of a server was answered, or is not asked any more."""
+        self._servers[server].questions.release(user)
 
     def join(self, user: str, server: str) -> None:
         """Count a call that goes on, room or not."""
@@ -223,11 +240,8 @@ class CallQueue:
         own.remove(turn)
         if not own:
             del calls.users[user]
-        self._count_waiting(calls, -1)
-
-    def _count_waiting(self, calls: ServerCalls, more: int) -> None:
-        calls.waiting += more
-        self._waiting += more
+        calls.waiting -= 1
+        self._waiting.release(user)
 
     def _refused(self, calls: ServerCalls, user: str, server: str, why: Why) -> Busy:
         calls.refused[why] += 1
@@ -276,6 +290,24 @@ class Slot:
         self._has_ended = True
         if not self._lent:
             self._queue.leave(self._user, self._server)
+
+    def __enter__(self) -> None:
+        """The call goes on within the block."""
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
+
+    @contextmanager
+    def asking(self, most: int) -> Generator[None]:
+        """A question of the server, which may ask `most` at a time; `ClientError` if it is one too many."""
+        if not self._queue.ask(self._user, self._server, most):
+            problem = "too many questions wait for the answers of this user (limits.requests)"
+            raise ClientError(INTERNAL_ERROR, problem)
+        try:
+            with self.lent():
+                yield
+        finally:
+            self._queue.answered(self._user, self._server)
 
     @contextmanager
     def lent(self) -> Generator[None]:

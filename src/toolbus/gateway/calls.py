@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from toolbus.bus.exposure import RUN_CODE
+from toolbus.config.limits import Limits
 from toolbus.core.elicitation import QUESTION, Pending
 from toolbus.core.encoding import as_sent, contents_json
 from toolbus.core.errors import CallRefused, CallRejected, too_many_questions
@@ -32,7 +33,7 @@ from toolbus.gateway.protocol import (
     knows_tasks,
     object_in,
 )
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol_error import ProtocolError, over_quota
 from toolbus.gateway.reports import Reports
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import with_uris
@@ -149,12 +150,12 @@ class Calls:
     async def _run_parked(self, request: Request, target: Target, given: Round) -> JSONObject:
         """Make a call that may wait for answers of the client."""
         exchange = request.exchange
-        reports = Reports(exchange)
         about = f"{request.method} of {target.name!r}"
         slot = self._slot(request, target) or await self._turn(request, target)
-        call = ParkedCall(self._parked, exchange.principal.owner, about, exchange.capabilities, reports)
+        call = ParkedCall(self._parked, exchange, about, exchange.capabilities)
+        reports = call.reports
         forwarding = Forwarding(
-            client=LendingClient(call, slot),
+            client=self._lending(request, target, call, slot),
             meta=request.forwarded_meta,
             log_level=exchange.log_level,
             is_unlisted=target.is_unlisted,
@@ -214,15 +215,18 @@ class Calls:
         self, request: Request, target: Target, capabilities: JSONObject, ttl: float | None = None
     ) -> ParkedCall:
         """Begin a call that the client follows as a task, for `ttl` milliseconds."""
-        reports = Reports(request.exchange)
-        reports.exchange = None
         about = f"{request.method} of {target.name!r}"
-        call = ParkedCall(self._parked, request.exchange.principal.owner, about, capabilities, reports)
+        call = ParkedCall(self._parked, request.exchange, about, capabilities)
+        call.reports.exchange = None
         call.is_task = True
         if not self._parked.keep(call):
-            raise CallRefused(about, "too many calls are in progress")
-        await self._tasks.prepare(call, ttl)
-        call.start(self._driven(request, target, call, reports, task=call))
+            raise over_quota("max_tasks", "you have too many tasks and calls that wait for an answer")
+        try:
+            await self._tasks.prepare(call, ttl)
+        except BaseException:
+            self._parked.drop(call)
+            raise
+        call.start(self._driven(request, target, call, call.reports, task=call))
         return call
 
     async def _driven(
@@ -241,7 +245,7 @@ class Calls:
         for _ in range(ROUNDS + 2):  # once more for the approval, and for a task
             slot = self._slot(request, target) or await self._turn(request, target)
             forwarding = Forwarding(
-                client=LendingClient(client, slot),
+                client=self._lending(request, target, client, slot),
                 meta=request.forwarded_meta,
                 log_level=log_level,
                 responses=given.responses,
@@ -296,6 +300,11 @@ class Calls:
 
     def _turn(self, request: Request, target: Target) -> Awaitable[Slot]:
         return self._queue.wait(request.exchange.principal.id, target.server)
+
+    @staticmethod
+    def _lending(request: Request, target: Target, client: Client, slot: Slot) -> LendingClient:
+        server = request.client.view.config.servers.get(target.server)
+        return LendingClient(client, slot, (Limits() if server is None else server.limits).requests)
 
     # Results
 

@@ -6,7 +6,7 @@ from toolbus.core.forwarding import Client, ClientError
 from toolbus.core.records import JSONObject
 from toolbus.gateway.call_queue import Slot
 from toolbus.gateway.channel import Channel
-from toolbus.gateway.protocol import ELICITATION, INVALID_REQUEST, can_ask, modern_capabilities
+from toolbus.gateway.protocol import ELICITATION, INVALID_REQUEST, can_ask
 from toolbus.gateway.sessions import Session
 
 _FIRST_WITH_MODES = "2025-11-25"
@@ -28,16 +28,18 @@ class PlainClient:
 class LendingClient:
     """A client whose call lends its room to others while the client is asked."""
 
-    __slots__ = ("_client", "_slot", "capabilities")
+    __slots__ = ("_client", "_most", "_slot", "capabilities")
 
-    def __init__(self, client: Client, slot: Slot) -> None:
+    def __init__(self, client: Client, slot: Slot, most: int) -> None:
+        """`most` is for the questions that the server may ask at a time."""
         self.capabilities = client.capabilities
         self._client = client
         self._slot = slot
+        self._most = most
 
     async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
         """Put a server's request to the client."""
-        with self._slot.lent():
+        with self._slot.asking(self._most):
             return await self._client.ask(server, method, params)
 
 
@@ -45,7 +47,7 @@ class StandaloneClient:
     """A legacy client with connections of its own: it is also asked what belongs to none of its requests."""
 
     def __init__(self, session: Session) -> None:
-        self.capabilities = modern_capabilities(session.capabilities)
+        self.capabilities = session.capabilities
         self._session = session
 
     async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
@@ -59,7 +61,7 @@ class SessionClient:
     """A legacy client, which is asked on the stream of its request."""
 
     def __init__(self, session: Session, channel: Channel) -> None:
-        self.capabilities = modern_capabilities(session.capabilities)
+        self.capabilities = session.capabilities
         self._session = session
         self._channel = channel
 

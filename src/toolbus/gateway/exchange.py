@@ -20,17 +20,17 @@ class Exchange:
     version: str
     """The protocol version: of this request (modern), or of the session (legacy)."""
     capabilities: JSONObject
-    """As the client declared them: in this request (modern), or in the handshake (legacy)."""
+    """As the client declared them: in this request (modern), or in the handshake (legacy), in modern form."""
     id: str | int
     """The JSON-RPC id of the request."""
     channel: Channel
     """Notifications about this request, and requests to the client that belong to it, go here."""
-    info: JSONObject | None = None
-    """The name and version of the client."""
     meta: JSONObject = field(default_factory=dict[str, object])
     """The `_meta` of the request."""
     log_level: LogLevel | None = None
     """The lowest level of the log messages that it wants; None for none (modern), or the default (legacy)."""
+    size: int = 0
+    """The bytes of the request."""
     session: Session | None = None
     """The session of a legacy client."""
     headers: Mapping[str, str] | None = field(default=None, repr=False)

@@ -11,6 +11,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERS
 
 from toolbus.bus import Toolbus
 from toolbus.bus.view import View
+from toolbus.connect.transports.incoming import MAX_ID, is_usable_id
 from toolbus.core.errors import ToolbusError
 from toolbus.core.events import Event
 from toolbus.core.records import JSON, JSONObject
@@ -26,7 +27,7 @@ from toolbus.gateway.mirroring import Mirroring
 from toolbus.gateway.offering import Offering
 from toolbus.gateway.parked import ParkedCalls
 from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, object_in
+from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, declared_capabilities
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.replicas.sessions import SessionFacts
@@ -84,10 +85,10 @@ class Gateway:
         """The sessions of legacy clients."""
         self.queue = CallQueue(settings.calls)
         """The calls of clients: who is next."""
-        self._listening = Listening()
+        self._listening = Listening(self.queue, settings)
         self._on_event = on_event
         self._views = ClientViews(bus, view_of, budget_of, self._take)
-        self._parked = ParkedCalls(settings.max_parked, settings.answer_within, replicas)
+        self._parked = ParkedCalls(settings, replicas)
         seal = seal or Seal(os.urandom(KEY_BYTES))
         shared = None if replicas is None else replicas.tasks
         self._tasks = tasks = Tasks(seal, self._parked, settings.task_seconds, shared)
@@ -153,7 +154,10 @@ class Gateway:
         session = exchange.session
         answers = (MODERN if session is None else LEGACY).get(method)
         if answers is None:
-            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", method)
+            raise ProtocolError(METHOD_NOT_FOUND, "Method not found", method[:MAX_ID])
+        if not is_usable_id(exchange.meta.get("progressToken", 0)):
+            what = f"the progressToken must be an integer or a text of at most {MAX_ID:,} characters"
+            raise ProtocolError(INVALID_PARAMS, what)
         request = Request(exchange, method, {} if params is None else params, self._views.of(exchange))
         try:
             if session is None:
@@ -174,8 +178,7 @@ class Gateway:
         if not isinstance(wanted, str):
             raise ProtocolError(INVALID_PARAMS, "initialize needs a protocolVersion")
         negotiated = wanted if wanted in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
-        capabilities, info = object_in(given, "capabilities"), object_in(given, "clientInfo")
-        session = self.sessions.open(principal, negotiated, capabilities, info or None)
+        session = self.sessions.open(principal, negotiated, declared_capabilities(given))
         try:
             client = self._views.open(session)
             self._listening.open(session, client.offering, client.view)
@@ -186,9 +189,7 @@ class Gateway:
 
     def restore(self, name: str, facts: SessionFacts) -> Session:
         """Go on with a session that another replica had; what its client may have missed is reported."""
-        session = self.sessions.open(
-            facts.principal, facts.version, facts.capabilities, facts.info, name=name
-        )
+        session = self.sessions.open(facts.principal, facts.version, facts.capabilities, name=name)
         session.log_level = facts.log_level
         client = self._views.open(session)
         self._listening.open(session, client.offering, client.view)

@@ -6,7 +6,9 @@ A legacy client gets it on the stream of its session, a modern one on the stream
 
 import asyncio
 import logging
-from collections.abc import Coroutine, Iterable
+from collections import defaultdict, deque
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,18 +16,26 @@ from toolbus.bus.view import View
 from toolbus.core.errors import CallRefused, CallRejected, ToolbusError
 from toolbus.core.events import CatalogChanged, Event, ListChanged, ResourceUpdated
 from toolbus.core.operation import request_spec
+from toolbus.core.quota import Quota
 from toolbus.core.records import JSON, JSONObject
+from toolbus.core.uris import within
+from toolbus.gateway.call_queue import CallQueue, Slot
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.naming import Located
 from toolbus.gateway.offering import Offering
-from toolbus.gateway.protocol import INTERNAL_ERROR, INVALID_PARAMS, SUBSCRIPTION_ID, list_in
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol import INVALID_PARAMS, SUBSCRIPTION_ID, list_in
+from toolbus.gateway.protocol_error import ProtocolError, over_quota
 from toolbus.gateway.request import Request
 from toolbus.gateway.results import is_not_found, resource_not_found
 from toolbus.gateway.sessions import Session
+from toolbus.gateway.settings import Settings
 
 logger = logging.getLogger("toolbus")
-MAX_STREAMS = 10_000
+MAX_URIS = 1_000
+"""Resources to which one session or one stream subscribes."""
+MAX_URI = 2_048
+"""Characters of the URI of one."""
 SUBSCRIBE_WITHIN = 5.0
 """Seconds for servers to take the subscriptions of a stream, before it begins."""
 _KINDS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourcesListChanged": "resources"}
@@ -35,6 +45,7 @@ _KINDS = {"toolsListChanged": "tools", "promptsListChanged": "prompts", "resourc
 class Listener:
     """A session, or a stream of a modern client."""
 
+    principal: Principal
     offering: Offering
     view: View
     send: "_Send"
@@ -43,6 +54,7 @@ class Listener:
     subscribed: dict[str, Located] = field(default_factory=dict[str, Located])
     """The resources that it subscribes to, by the URIs that it knows."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
+    has_left: bool = False
 
 
 class _Send:
@@ -62,9 +74,19 @@ class _Send:
 class Listening:
     """Everyone who listens."""
 
-    def __init__(self) -> None:
+    def __init__(self, queue: CallQueue, settings: Settings) -> None:
+        """Subscriptions wait in `queue` for their turn, like calls."""
+        self._queue = queue
+        self._slots = Quota(settings.max_streams)
+        self._resources = Quota(settings.max_subscriptions)
         self._sessions: dict[str, Listener] = {}
         self._streams: set[Listener] = set()
+        self._subscribers: defaultdict[tuple[Offering, str], dict[str, dict[Listener, str]]] = defaultdict(
+            dict
+        )
+        """By offering and server: who subscribes to each URI of the server, and the URI that each knows."""
+        self._leaving: dict[str, deque[tuple[View, Located]]] = {}
+        """Subscriptions that end, by their owner; those of one owner end one after the other."""
         self._changed: dict[Offering, set[str]] = {}
         """The lists that changed, until that is reported."""
         self._background: set[asyncio.Task[None]] = set()
@@ -96,13 +118,14 @@ class Listening:
                 listener.send(f"notifications/{kind}/list_changed", {})
 
     def _report_update(self, offering: Offering, event: ResourceUpdated) -> None:
-        for listener in self._all:
-            if listener.offering is offering:
-                for public, one in listener.subscribed.items():
-                    if one.server == event.server and _is_within(event.uri, one.uri):
-                        uri = public if event.uri == one.uri else self._public(offering, event)
-                        listener.send("notifications/resources/updated", {"uri": uri}, uri)
-                        break
+        known = self._subscribers.get((offering, event.server))
+        if not known:
+            return
+        # Who subscribes to the resource itself knows its URI; the innermost is the last one.
+        found = {one: (uri, public) for uri in within(event.uri, known) for one, public in known[uri].items()}
+        for listener, (own, public) in found.items():
+            uri = public if event.uri == own else self._public(offering, event)
+            listener.send("notifications/resources/updated", {"uri": uri}, uri)
 
     @staticmethod
     def _public(offering: Offering, event: ResourceUpdated) -> str:
@@ -116,7 +139,8 @@ class Listening:
 
     def open(self, session: Session, offering: Offering, view: View) -> None:
         """Report to a session until it ends."""
-        listener = Listener(offering, view, _Send(session), frozenset(_KINDS.values()))
+        kinds = frozenset(_KINDS.values())
+        listener = Listener(session.principal, offering, view, _Send(session), kinds)
         self._sessions[session.id] = listener
         session.on_close(lambda: self._close_session(session))
 
@@ -133,21 +157,22 @@ class Listening:
         self._run(self._resubscribe(session))
 
     async def _resubscribe(self, session: Session) -> None:
-        listener, uris = self._sessions[session.id], sorted(session.subscriptions)
-        await self._subscribe_all(listener, uris)
-        for uri in uris:
-            if uri in listener.subscribed:
-                session.notify("notifications/resources/updated", {"uri": uri}, uri)
-            else:
-                session.subscriptions.discard(uri)
+        listener, uris = self._sessions[session.id], sorted(session.subscriptions)[:MAX_URIS]
+        with suppress(ProtocolError):
+            await self._subscribe_all(listener, uris)
+        session.subscriptions.intersection_update(listener.subscribed)
+        for uri in listener.subscribed:
+            session.notify("notifications/resources/updated", {"uri": uri}, uri)
 
     async def subscribe(self, request: Request) -> JSONObject:
         """Subscribe a session to a resource."""
         session, uri = request.exchange.session, request.text("uri")
         assert session is not None, "only legacy clients subscribe by a request"
         listener = self._sessions[session.id]
-        if uri not in session.subscriptions:
-            listener.subscribed[uri] = await self._subscribed(listener, uri)
+        if uri not in listener.subscribed:
+            _check([*listener.subscribed, uri])
+            self._reserve(listener, 1)
+            await self._subscribe_to(listener, uri, listener.offering.now.uris.located(uri))
             session.subscriptions.add(uri)
         return {}
 
@@ -157,16 +182,40 @@ class Listening:
         assert session is not None, "only legacy clients unsubscribe by a request"
         listener = self._sessions[session.id]
         session.subscriptions.discard(uri)
-        if (one := listener.subscribed.pop(uri, None)) is not None:
-            await listener.view.unsubscribe(one.server, one.uri)
+        if uri in listener.subscribed:
+            one = self._forget(listener, uri)
+            try:
+                await self._unsubscribe_from(listener.principal, listener.view, one)
+            finally:
+                self._resources.release(listener.principal.owner)
         return {}
 
-    async def _subscribed(self, listener: Listener, uri: str) -> Located:
-        """Subscribe to a resource, at the server that has it; `ProtocolError` if none takes it."""
+    # Subscriptions
+
+    def _reserve(self, listener: Listener, number: int) -> None:
+        if not self._resources.take(listener.principal.owner, number):
+            raise over_quota("max_subscriptions", "you subscribe to too many resources")
+
+    async def _subscribe_to(self, listener: Listener, uri: str, places: Sequence[Located]) -> None:
+        """Subscribe to a resource for which there is room, at the server that has it."""
+        try:
+            one = await self._subscribed(listener, uri, places)
+        except BaseException:
+            self._resources.release(listener.principal.owner)
+            raise
+        if uri in listener.subscribed or listener.has_left:  # meanwhile
+            self._end_later(listener, [one])
+            return
+        listener.subscribed[uri] = one
+        self._subscribers[listener.offering, one.server].setdefault(one.uri, {})[listener] = uri
+
+    async def _subscribed(self, listener: Listener, uri: str, places: Sequence[Located]) -> Located:
+        """Subscribe to a resource; `ProtocolError` if no server takes it."""
         error: ToolbusError | None = None
-        for one in listener.offering.now.uris.located(uri):
+        for one in places:
             try:
-                await listener.view.subscribe(one.server, one.uri)
+                with await self._turn(listener.principal, listener.view, one.server):
+                    await listener.view.subscribe(one.server, one.uri)
                 return one
             except CallRejected as rejected:
                 if not is_not_found(rejected):
@@ -179,49 +228,104 @@ class Listening:
             raise error
         raise resource_not_found(uri, modern=False)
 
+    async def _turn(self, principal: Principal, view: View, server: str) -> Slot:
+        most = view.calls.most_at_once(server)
+        return self._queue.take(principal.id, server, most) or await self._queue.wait(principal.id, server)
+
+    async def _unsubscribe_from(self, principal: Principal, view: View, one: Located) -> None:
+        with await self._turn(principal, view, one.server):
+            await view.unsubscribe(one.server, one.uri)
+
+    def _forget(self, listener: Listener, uri: str) -> Located:
+        """Report a resource no longer."""
+        one = listener.subscribed.pop(uri)
+        known = self._subscribers[listener.offering, one.server]
+        del known[one.uri][listener]
+        if not known[one.uri]:
+            del known[one.uri]
+        if not known:
+            del self._subscribers[listener.offering, one.server]
+        return one
+
     # Streams of modern clients
 
     async def listen(self, request: Request) -> JSONObject:
         """Report to a modern client until it cancels the request, or the gateway closes."""
-        if len(self._streams) >= MAX_STREAMS:
-            raise ProtocolError(INTERNAL_ERROR, "too many streams are open")
         wanted = request.object("notifications")
         kinds = frozenset(kind for key, kind in _KINDS.items() if wanted.get(key) is True)
-        exchange = request.exchange
-        listener = Listener(request.client.offering, request.client.view, _Send(exchange), kinds)
-        await self._subscribe_all(listener, _uris(wanted))
-        self._streams.add(listener)
+        uris, exchange, client = _uris(wanted), request.exchange, request.client
+        owner = exchange.principal.owner
+        if not self._slots.take(owner):
+            raise over_quota("max_streams", "you have too many streams")
+        listener = Listener(exchange.principal, client.offering, client.view, _Send(exchange), kinds)
         try:
+            await self._subscribe_all(listener, uris)
+            self._streams.add(listener)
             honored: dict[str, JSON] = {key: True for key, kind in _KINDS.items() if kind in kinds}
             if listener.subscribed:
                 honored["resourceSubscriptions"] = list(listener.subscribed)
             listener.send("notifications/subscriptions/acknowledged", {"notifications": honored})
             await listener.ended.wait()
         finally:
+            self._slots.release(owner)
             self._streams.discard(listener)
             self._leave(listener)
         return {"_meta": {SUBSCRIPTION_ID: exchange.id}}
 
     async def _subscribe_all(self, listener: Listener, uris: list[str]) -> None:
-        """Subscribe to all that servers take, as far as they do it soon."""
-        async with asyncio.TaskGroup() as group:
-            for uri in uris:
-                group.create_task(self._try_subscribing(listener, uri))
+        """Subscribe to all that servers take, as far as they do it soon; one by one at each server."""
+        self._reserve(listener, len(uris))
+        left, by_server = set(uris), defaultdict[str, list[tuple[str, list[Located]]]](list)
 
-    async def _try_subscribing(self, listener: Listener, uri: str) -> None:
+        async def subscribe(those: list[tuple[str, list[Located]]]) -> None:
+            for uri, places in those:
+                left.remove(uri)
+                try:
+                    await self._subscribe_to(listener, uri, places)
+                except (ToolbusError, ProtocolError) as error:
+                    logger.debug("no subscription to %r: %s", uri, error)
+                await asyncio.sleep(0)
+
         try:
             async with asyncio.timeout(SUBSCRIBE_WITHIN):
-                listener.subscribed[uri] = await self._subscribed(listener, uri)
-        except (ToolbusError, ProtocolError, TimeoutError) as error:
-            logger.debug("no subscription to %r: %s", uri, error)
+                for uri in uris:
+                    places = listener.offering.now.uris.located(uri)
+                    by_server[places[0].server if places else ""].append((uri, places))
+                    await asyncio.sleep(0)  # to find a place may take long
+                async with asyncio.TaskGroup() as group:
+                    for those in by_server.values():
+                        group.create_task(subscribe(those))
+        except TimeoutError:
+            logger.debug("a stream does not have all subscriptions: servers took too long")
+        finally:
+            self._resources.release(listener.principal.owner, len(left))
 
     # The end
 
     def _leave(self, listener: Listener) -> None:
         """End the subscriptions of a listener, whose client has left."""
-        for one in listener.subscribed.values():
-            self._run(_unsubscribed(listener.view, one))
-        listener.subscribed.clear()
+        listener.has_left = True
+        self._end_later(listener, [self._forget(listener, uri) for uri in tuple(listener.subscribed)])
+
+    def _end_later(self, listener: Listener, places: list[Located]) -> None:
+        owner = listener.principal.owner
+        left = self._leaving.get(owner)
+        if left is None and places:
+            left = self._leaving[owner] = deque()
+            self._run(self._end_in_turn(listener.principal, left))
+        if left is not None:
+            left.extend((listener.view, one) for one in places)
+
+    async def _end_in_turn(self, principal: Principal, left: deque[tuple[View, Located]]) -> None:
+        while left:
+            view, one = left.popleft()
+            try:
+                await self._unsubscribe_from(principal, view, one)
+            except (ToolbusError, ProtocolError) as error:  # the server has left, too
+                logger.debug("%s", error)
+            finally:
+                self._resources.release(principal.owner)
+        del self._leaving[principal.owner]
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work, name="toolbus subscriptions")
@@ -239,19 +343,17 @@ class Listening:
                 task.cancel()
 
 
-async def _unsubscribed(view: View, one: Located) -> None:
-    try:
-        await view.unsubscribe(one.server, one.uri)
-    except ToolbusError as error:  # the server has left, too
-        logger.debug("%s", error)
-
-
 def _uris(wanted: JSONObject) -> list[str]:
     listed = list_in(wanted, "resourceSubscriptions")
     if not all(isinstance(uri, str) for uri in listed):
         raise ProtocolError(INVALID_PARAMS, "resourceSubscriptions must be a list of URIs")
-    return list(dict.fromkeys(listed))
+    uris: list[str] = list(dict.fromkeys(listed))
+    _check(uris)
+    return uris
 
 
-def _is_within(uri: str, parent: str) -> bool:
-    return f"{uri}/".startswith(f"{parent.removesuffix('/')}/")
+def _check(uris: list[str]) -> None:
+    if len(uris) > MAX_URIS:
+        raise ProtocolError(INVALID_PARAMS, f"you may subscribe to at most {MAX_URIS:,} resources at once")
+    if any(len(uri) > MAX_URI for uri in uris):
+        raise ProtocolError(INVALID_PARAMS, f"a URI may have at most {MAX_URI:,} characters")

@@ -11,13 +11,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from toolbus.core.encoding import as_sent
 from toolbus.core.errors import CallRefused
 from toolbus.core.forwarding import ClientError
+from toolbus.core.quota import Quota
 from toolbus.core.records import JSON, JSONObject, ToolResult
+from toolbus.gateway.exchange import Exchange
+from toolbus.gateway.http.request import encoded
 from toolbus.gateway.protocol import INTERNAL_ERROR, INVALID_REQUEST, can_ask, is_object
 from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.reports import Reports
+from toolbus.gateway.settings import Settings
 
+LEAST = 1024
+"""Bytes that a call takes, whatever its arguments are."""
 TOGETHER = 0.02
 """Seconds in which a server may ask more, so that the client gets all questions at once."""
 
@@ -35,13 +42,15 @@ class ParkedCall:
     """One call in a task of its own; the client that it is made for is asked through it."""
 
     def __init__(
-        self, store: "ParkedCalls", principal: str, about: str, capabilities: JSONObject, reports: Reports
+        self, store: "ParkedCalls", exchange: Exchange, about: str, capabilities: JSONObject
     ) -> None:
-        """`about` names the call in messages."""
+        """A call for a request; `about` names it in messages."""
         self.id = f"{store.prefix}{secrets.token_urlsafe(18)}"
-        self.principal = principal
+        self.owner = exchange.principal.owner
+        self.size = max(exchange.size, LEAST)
+        """About how many bytes are kept for it."""
         self.about = about
-        self.reports = reports
+        self.reports = Reports(exchange)
         self.questions: dict[str, Question] = {}
         """The open questions by key."""
         self.created = self.updated = datetime.now(UTC)
@@ -59,6 +68,8 @@ class ParkedCall:
         self._expiry: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._running: asyncio.Task[ToolResult] | None = None
+        self._lost: CallRefused | None = None
+        """Why there is no result, although the call is over."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when the call is over."""
 
@@ -72,10 +83,12 @@ class ParkedCall:
     @property
     def done(self) -> bool:
         """Whether the call is over."""
-        return self._running is not None and self._running.done()
+        return self._lost is not None or (self._running is not None and self._running.done())
 
     def result(self) -> ToolResult:
         """Its result, once it is over; raises what the call raised."""
+        if self._lost is not None:
+            raise self._lost
         assert self._running is not None, "it was started"
         if self._running.cancelled():
             raise CallRefused(self.about, "it was cancelled")
@@ -116,6 +129,14 @@ class ParkedCall:
             running.exception()  # nobody may come for it
         if not self.is_task:
             self._store.drop(self)
+        elif not running.cancelled() and running.exception() is None:
+            size = len(encoded(as_sent(running.result())))
+            if not self._store.resize(self, size):
+                self._running = None  # which has the result
+                self._lost = CallRefused(
+                    self.about,
+                    f"its result of {size:,} bytes was not kept: your tasks have too many (max_task_bytes)",
+                )
         self._changed.set()
         self.on_end()
 
@@ -196,26 +217,27 @@ class ParkedCall:
 class ParkedCalls:
     """The calls that wait for answers, and the tasks of clients."""
 
-    def __init__(self, most: int, answer_within: float, replicas: Replicas | None = None) -> None:
+    def __init__(self, settings: Settings, replicas: Replicas | None = None) -> None:
         self.prefix = "" if replicas is None else replicas.prefix
         """What the ids of its calls begin with."""
         self._replicas = replicas
         self._ended = asyncio.Event()
-        self.answer_within = answer_within
-        self._most = most
+        self.answer_within = settings.answer_within
+        self._slots = Quota(settings.max_parked)
+        self._bytes = Quota(settings.max_task_bytes)
         self._calls: dict[str, ParkedCall] = {}
 
     def __len__(self) -> int:
         return len(self._calls)
 
-    def get(self, name: str, principal: str) -> ParkedCall | None:
+    def get(self, name: str, owner: str) -> ParkedCall | None:
         """The call with that id, if it is this principal's."""
         found = self._calls.get(name)
-        return found if found is not None and found.principal == principal else None
+        return found if found is not None and found.owner == owner else None
 
-    async def find(self, name: str, principal: str) -> ParkedCall | None:
+    async def find(self, name: str, owner: str) -> ParkedCall | None:
         """The same; `Elsewhere` if another replica has it."""
-        found = self.get(name, principal)
+        found = self.get(name, owner)
         if found is None and self._replicas is not None:
             await self._replicas.find_call(name)
         return found
@@ -230,20 +252,40 @@ class ParkedCalls:
         """A call is over."""
         self._ended.set()
 
-    def of(self, principal: str) -> list[ParkedCall]:
+    def of(self, owner: str) -> list[ParkedCall]:
         """The calls of a principal, in the order of their start."""
-        return [call for call in self._calls.values() if call.principal == principal]
+        return [call for call in self._calls.values() if call.owner == owner]
 
     def keep(self, call: ParkedCall) -> bool:
-        """Keep a call; False if there are too many."""
-        if call.id not in self._calls and len(self._calls) >= self._most:
+        """Keep a call; False if its principal has too many, or too large ones."""
+        if call.id in self._calls:
+            return True
+        owner = call.owner
+        if not self._bytes.take(owner, call.size):
+            return False
+        if not self._slots.take(owner):
+            self._bytes.release(owner, call.size)
             return False
         self._calls[call.id] = call
         return True
 
     def drop(self, call: ParkedCall) -> None:
         """Keep a call no longer."""
-        self._calls.pop(call.id, None)
+        if self._calls.pop(call.id, None) is not None:
+            self._slots.release(call.owner)
+            self._bytes.release(call.owner, call.size)
+
+    def resize(self, call: ParkedCall, size: int) -> bool:
+        """Keep so many bytes for a call that has ended; False if they are too many."""
+        if call.id not in self._calls:
+            return True
+        owner = call.owner
+        self._bytes.release(owner, call.size)
+        is_kept = self._bytes.take(owner, max(size, LEAST))
+        call.size = max(size, LEAST) if is_kept else LEAST
+        if not is_kept:
+            self._bytes.add(owner, LEAST)
+        return is_kept
 
     def drop_later(self, call: ParkedCall, seconds: float) -> None:
         """End a task after that many seconds, if it is still there."""
@@ -258,7 +300,7 @@ class ParkedCalls:
         """End all calls."""
         for call in tuple(self._calls.values()):
             call.cancel()
-        self._calls.clear()
+            self.drop(call)
 
 
 def _modern_request(method: str, params: JSONObject) -> JSONObject:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
 HolderKind: TypeAlias = Literal["local", "key", "subject", "client"]
@@ -47,6 +47,11 @@ class Principal:
     def is_like(self, other: "Principal") -> bool:
         """Whether it is the same one and gets the same; a new token may expire at another time."""
         return (self.owner, self.user, self.view) == (other.owner, other.user, other.view)
+
+    @property
+    def lasting(self) -> "Principal":
+        """The same one, whenever its token expires: a new token is not another principal."""
+        return replace(self, expires=None)
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "Principal":

@@ -2,7 +2,10 @@
 
 from typing import Final, TypeGuard, cast
 
+from pydantic_core import to_json
+
 from toolbus.core.records import JSON, JSONObject
+from toolbus.gateway.protocol_error import ProtocolError
 
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
@@ -10,8 +13,6 @@ INVALID_PARAMS: Final = -32602
 INTERNAL_ERROR: Final = -32603
 RESOURCE_NOT_FOUND: Final = -32002
 """In the legacy era; the modern one has `INVALID_PARAMS` for it."""
-BUSY: Final = -32029
-"""Of ours, in the range for servers: the call was not made, and may be tried again."""
 MISSING_CAPABILITY: Final = -32021
 URL_REQUIRED: Final = -32042
 """A legacy server wants the user to visit a URL before it takes the call."""
@@ -31,6 +32,8 @@ CAPABILITY: Final[dict[str, str]] = {ELICITATION: "elicitation", SAMPLING: "samp
 
 LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, the lowest first."""
+MAX_DECLARED: Final = 10_000
+"""Bytes of the capabilities that a legacy client declares, as far as they are used."""
 
 
 def has_level(level: str, lowest: str) -> bool:
@@ -70,6 +73,15 @@ def modern_capabilities(declared: JSONObject) -> JSONObject:
         found = {**found, "roots": {}}
     extensions = object_in(declared, "extensions")
     return {**found, "extensions": {**extensions, TASKS: {}}}
+
+
+def declared_capabilities(params: JSONObject) -> JSONObject:
+    """What a legacy client declares in `initialize`: as much as is kept for its session."""
+    found = modern_capabilities(object_in(params, "capabilities"))
+    if len(to_json(found)) > MAX_DECLARED:
+        what = f"the capabilities of the client have more than {MAX_DECLARED:,} bytes"
+        raise ProtocolError(INVALID_PARAMS, f"initialize: {what}")
+    return found
 
 
 def can_ask(capabilities: JSONObject, method: str, params: JSONObject) -> bool:

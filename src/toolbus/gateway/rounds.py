@@ -3,19 +3,23 @@
 Its `requestState` is sealed: only the same principal can use it, only for the same request, for some time.
 """
 
+import asyncio
 from dataclasses import dataclass, field
 
 from toolbus.core.approval import Approval
 from toolbus.core.elicitation import QUESTION, Pending
 from toolbus.core.errors import CallRefused, CallRejected
+from toolbus.core.quota import Quota
 from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.protocol import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol_error import ProtocolError, over_quota
 from toolbus.gateway.request import Request, Target
 from toolbus.state.seal import Seal
 from toolbus.state.spent import UsedOnce
 
 _PURPOSE = "requestState"
+MAX_USED = 1_000
+"""Approvals and suspended scripts that are used within the time in which they could be sent again."""
 APPROVER = "gateway"
 """What the audit trail calls the one who asked for an approval."""
 
@@ -67,6 +71,8 @@ class Rounds:
         self._seal = seal
         self._seconds = seconds
         self._spent = spent
+        self._used = Quota(MAX_USED)
+        """What was used and could still be sent again."""
 
     async def opened(self, request: Request, target: Target) -> Round:
         """The round that a request of a modern client is; `ProtocolError` if its state is not valid."""
@@ -79,6 +85,7 @@ class Rounds:
             return Round(responses=given)
         state = self._unsealed(request, target, text)
         if state.script is not None:
+            self._count_use(request)
             return Round(responses=given, script=Pending.from_json(state.script))
         declined = [key for key in state.visits if object_in(given, key).get("action") != "accept"]
         if declined and all(key in given for key in declined):
@@ -108,6 +115,7 @@ class Rounds:
 
     async def _use_once(self, request: Request, target: Target, state: _State) -> None:
         """An approval is for one call: a state that is sent again does not make another one."""
+        self._count_use(request)
         try:
             is_new = bool(state.once) and await self._spent.use(state.once)
         except OSError as error:
@@ -118,6 +126,13 @@ class Rounds:
             raise ProtocolError(
                 INVALID_PARAMS, "Invalid requestState: its approval was used; send the request without it"
             )
+
+    def _count_use(self, request: Request) -> None:
+        """`Spent` remembers only so many: those of one principal must not make it forget the others."""
+        owner = request.exchange.principal.owner
+        if not self._used.take(owner):
+            raise over_quota("max_used", "you have used too many approvals and suspended scripts")
+        asyncio.get_running_loop().call_later(self._seconds, self._used.release, owner)
 
     def needs_input(self, request: Request, target: Target, pending: Pending) -> JSONObject:
         """The result of a request whose server needs input, or that a person has to approve."""

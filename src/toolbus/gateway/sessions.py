@@ -6,8 +6,10 @@ A session belongs to the principal that opened it; nobody else can use it.
 import asyncio
 import secrets
 import time
+from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
+from itertools import islice
 from typing import cast
 
 from toolbus.core.forwarding import ClientError
@@ -18,6 +20,8 @@ from toolbus.gateway.principal import Principal
 INTERNAL_ERROR = -32603
 MAX_WAITING = 1000
 """Notifications that are kept while a client has no stream for them; further ones replace the oldest."""
+_LOOKED_AT = 10
+"""Sessions among which one is chosen that has to end."""
 
 
 class Session:
@@ -30,7 +34,6 @@ class Session:
         principal: Principal,
         version: str,
         capabilities: JSONObject,
-        info: JSONObject | None = None,
         answer_within: float = 600.0,
         tag: str = "",
         now: Callable[[], float] = time.monotonic,
@@ -41,8 +44,7 @@ class Session:
         self.version = version
         """The protocol version that was negotiated."""
         self.capabilities = capabilities
-        """As the client declared them."""
-        self.info = info
+        """As a modern client would declare them."""
         self.log_level: LogLevel | None = None
         """Set by `logging/setLevel`; None for the default."""
         self.subscriptions: set[str] = set()
@@ -219,8 +221,13 @@ class Sessions:
         now: Callable[[], float] = time.monotonic,
         tag: str = "",
     ) -> None:
-        """A session ends after `idle` seconds without use; if there are too many, the longest idle one."""
+        """A session ends after `idle` seconds without use.
+
+        If there are too many, the longest idle one of the principal that has the most ends.
+        """
         self._by_id: dict[str, Session] = {}
+        self._by_owner: dict[str, OrderedDict[str, Session]] = {}
+        """The same, those that were not used for the longest time first."""
         self._max = max_sessions
         self._idle = idle
         self._answer_within = answer_within
@@ -238,26 +245,31 @@ class Sessions:
         principal: Principal,
         version: str,
         capabilities: JSONObject,
-        info: JSONObject | None = None,
         name: str = "",
     ) -> Session:
         """A new session, with an id that nobody can guess; or one with that id, which another replica had."""
-        self.end_idle()
         if len(self._by_id) >= self._max:
-            idle = [one for one in self._by_id.values() if not one.is_busy]
-            self.close(min(idle or self._by_id.values(), key=lambda one: one.last_used).id)
+            self._make_room(principal.owner)
         session = Session(
             name=name or secrets.token_urlsafe(24),
             principal=principal,
             version=version,
             capabilities=capabilities,
-            info=info,
             answer_within=self._answer_within,
             tag=self._tag,
             now=self._now,
         )
         self._by_id[session.id] = session
+        self._by_owner.setdefault(principal.owner, OrderedDict())[session.id] = session
         return session
+
+    def _make_room(self, owner: str) -> None:
+        """End a session of whoever has the most; if several do, of the one that wants another one."""
+        own = self._by_owner.get(owner)
+        most = max(self._by_owner.values(), key=len)
+        some = most if own is None or len(own) < len(most) else own
+        first = list(islice(some.values(), _LOOKED_AT))
+        self.close(next((one for one in first if not one.is_busy), first[0]).id)
 
     def get(self, name: str, principal: Principal) -> Session | None:
         """The session with that id, if this principal opened it and it has not ended.
@@ -271,12 +283,17 @@ class Sessions:
             self.close(name)
             return None
         session.touch()
+        self._by_owner[session.principal.owner].move_to_end(name)
         return session
 
     def close(self, name: str) -> None:
         """End a session, if there is one with that id."""
         session = self._by_id.pop(name, None)
         if session is not None:
+            owner = session.principal.owner
+            del self._by_owner[owner][name]
+            if not self._by_owner[owner]:
+                del self._by_owner[owner]
             session.close()
 
     def close_all(self) -> None:

@@ -12,17 +12,27 @@ class Settings:
     name: str = "toolbus"
     """What it calls itself to clients."""
     max_sessions: int = 10_000
-    """Sessions of legacy clients; one more ends the one that was idle the longest."""
+    """Sessions of legacy clients; one more ends the idlest one of the principal that has the most."""
     session_idle: float = 3600.0
     """Seconds after which a session that is not used ends."""
     calls: CallLimits | None = None
     """How many calls are made at a time, and how many wait; None for one client alone."""
     max_parked: int = 1000
-    """Calls that wait for an answer of a modern client, or that clients run as tasks."""
+    """Calls that wait for an answer of a modern client, or that clients run as tasks (`max_tasks`)."""
+    max_task_bytes: int = 256 * 1024 * 1024
+    """Bytes of all of them: of their requests while they run, then of the results of tasks."""
     answer_within: float = 600.0
     """Seconds for a client to answer a question of a server."""
     task_seconds: float = 3600.0
     """Seconds for which a client can ask for a task, unless it wants fewer."""
+    max_message: int = 16 * 1024 * 1024
+    """Bytes of a message over stdio."""
+    max_values: int = 100_000
+    """JSON values of a message over stdio."""
+    max_subscriptions: int = 10_000
+    """Resources that all clients subscribe to."""
+    max_streams: int = 10_000
+    """Streams of modern clients that listen."""
     page: int = 1000
     """Entries on a page of a list."""
     ttl: float = 60.0

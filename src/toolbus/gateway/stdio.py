@@ -17,6 +17,9 @@ from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
 from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
+from toolbus.config.limits import Limits
+from toolbus.connect.transports.incoming import MAX_ID, is_usable_id
+from toolbus.connect.transports.messages import Unreadable, parsed
 from toolbus.core.records import JSON, Era, JSONObject, LogLevel
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
@@ -53,7 +56,8 @@ async def serve_stdio(
     Calls in flight then have `drain` seconds to end, or a moment if the client has left. From the beginning,
     whatever else this process prints goes to stderr.
     """
-    lines = _Lines(_own_stdin() if reader is None else reader)
+    settings = gateway.settings
+    lines = _Lines(_own_stdin() if reader is None else reader, settings.max_message)
     output = _Output(_own_stdout() if writer is None else writer)
     connection = _Connection(gateway, output)
     try:
@@ -84,28 +88,36 @@ def _own_stdout() -> BinaryIO:
 class _Lines:
     """The lines of a file, read by a thread: not every stdin can be waited for in a loop."""
 
-    def __init__(self, file: BinaryIO) -> None:
+    def __init__(self, file: BinaryIO, most: int) -> None:
+        """`most` is for the bytes of a line; of a longer one there is an `Unreadable` instead."""
         self._file = file
+        self._most = most
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[bytes | Unreadable | None] = asyncio.Queue()
         self._stopping: asyncio.Task[Any] | None = None
         threading.Thread(target=self._read, name="toolbus stdin", daemon=True).start()
 
     def _read(self) -> None:
         try:
-            for line in iter(self._file.readline, b""):
-                self._put(line)
+            while line := self._file.readline(self._most + 1):
+                self._put(line if len(line) <= self._most else self._skip(line))
         except (OSError, ValueError):  # closed meanwhile
             pass
         self._put(None)
 
-    def _put(self, line: bytes | None) -> None:
+    def _skip(self, line: bytes) -> Unreadable:
+        """Read on to the end of a line that is too long."""
+        while line and not line.endswith(b"\n"):
+            line = self._file.readline(self._most)
+        return Unreadable(f"has more than {self._most:,} bytes (serve.max_body)")
+
+    def _put(self, line: bytes | Unreadable | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
         except RuntimeError:  # the loop has ended
             logger.debug("a line came after the end")
 
-    async def next(self, stop: asyncio.Event | None) -> bytes | None:
+    async def next(self, stop: asyncio.Event | None) -> bytes | Unreadable | None:
         """The next line; None at the end, or when it is time to stop."""
         if stop is None:
             return await self._queue.get()
@@ -155,6 +167,7 @@ class _Connection:
     def __init__(self, gateway: Gateway, output: _Output) -> None:
         self._gateway = gateway
         self._output = output
+        self._limits = Limits(values=gateway.settings.max_values)
         self._era: Era | None = None
         self._session: Session | None = None
         self._opening: asyncio.Task[None] | None = None
@@ -162,14 +175,17 @@ class _Connection:
         self._listening: list[asyncio.Task[None]] = []
         """Requests that do not end by themselves."""
 
-    def take(self, line: bytes) -> None:
+    def take(self, line: bytes | Unreadable) -> None:
         """Take one line of the client; it may hold several messages."""
-        if not line.strip():
-            return
         try:
-            value: JSON = json.loads(line)
-        except ValueError:
-            self._fail(None, PARSE_ERROR, "Parse error")
+            if isinstance(line, Unreadable):
+                raise line
+            if not line.strip():
+                return
+            value: JSON = parsed(line, self._limits, "serve.max_values")
+        except (Unreadable, ValueError) as error:
+            reason = f": the message {error}" if isinstance(error, Unreadable) else ""
+            self._fail(None, PARSE_ERROR, f"Parse error{reason}")
             return
         for message in cast("list[JSON]", value) if isinstance(value, list) else [value]:
             if isinstance(message, dict):
@@ -187,11 +203,12 @@ class _Connection:
         if "id" not in message:
             self._notified(method, params or {})
         elif (
-            isinstance(number, bool)
-            or not isinstance(number, str | int)
+            not isinstance(number, str | int)
+            or not is_usable_id(number)
             or not isinstance(given, dict | None)
         ):
-            self._fail(None, INVALID_REQUEST, "a request needs an id and params as an object")
+            what = f"an id of at most {MAX_ID:,} characters and params as an object"
+            self._fail(None, INVALID_REQUEST, f"a request needs {what}")
         elif number in self._tasks:
             self._fail(number, INVALID_REQUEST, "a request with that id is in progress")
         else:
@@ -256,7 +273,6 @@ class _Connection:
             capabilities=route.client_capabilities,
             id=number,
             channel=self._output,
-            info=route.client_info,
             meta=meta,
             log_level=_level(meta.get(LOG_LEVEL_META_KEY)),
         )
@@ -285,7 +301,6 @@ class _Connection:
             capabilities=self._session.capabilities,
             id=number,
             channel=self._output,
-            info=self._session.info,
             meta=meta,
             log_level=self._session.log_level,
             session=self._session,

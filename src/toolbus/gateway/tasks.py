@@ -176,7 +176,7 @@ def _stored(call: ParkedCall) -> StoredTask:
         ended = {"result": how}
     return StoredTask(
         id=call.id,
-        principal=call.principal,
+        principal=call.owner,
         created=call.created,
         updated=call.updated,
         message=call.message,

@@ -91,14 +91,17 @@ class ClientViews:
     def of_principal(self, principal: Principal) -> ClientView:
         """The view of a principal; another one if the config has changed meanwhile."""
         given = self._view_of(principal)
-        known = self._by_principal.get(principal)
+        place = principal.lasting  # else each new token would be one more, and others would be forgotten
+        known = self._by_principal.get(place)
+        if known is not None:
+            self._by_principal.move_to_end(place)
         if known is None or known.given is not given:
             if known is not None:
                 self._release(known)
             # A modern client has no session: all that one principal does is one.
             own = self._with_connections(principal, f"{principal.id} {secrets.token_hex(8)}", None)
             known = self._made(principal, given, own or given, principal.id)
-            self._by_principal[principal] = known
+            self._by_principal[place] = known
             if len(self._by_principal) > MAX_PRINCIPALS:
                 self._release(self._by_principal.popitem(last=False)[1])
         return known
@@ -121,7 +124,9 @@ class ClientViews:
         """The view of a principal with connections of its own, if there is a server that wants that."""
         if not any(server.per_session for server in self._bus.config.servers.values()):
             return None
-        return self._view_of(principal, name, Interactions(forwards=True, client=client))
+        return self._view_of(
+            principal, name, Interactions(forwards=True, client=client, owner=principal.owner)
+        )
 
     async def close(self) -> None:
         """Follow no view any longer."""

@@ -81,7 +81,7 @@ class Incoming:
     def requested(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
         """Handle a request."""
         key, on_request = coerce_request_id(request_id), self._on_request
-        if on_request is None or not _is_usable(request_id):
+        if on_request is None or not is_usable_id(request_id):
             return
         if method == "ping":
             self._answer_ping(request_id)
@@ -144,12 +144,12 @@ class Incoming:
         await self._send(_encoded(reply))
 
 
-def _is_usable(request_id: RequestId) -> bool:
-    """Whether a response can have this id."""
-    if isinstance(request_id, int):
-        return request_id.bit_length() < MAX_ID
+def is_usable_id(value: object) -> bool:
+    """Whether a response can have this id, and a notification this progress token."""
+    if isinstance(value, int):
+        return value.bit_length() < MAX_ID and not isinstance(value, bool)
     try:
-        return len(request_id.encode()) <= MAX_ID
+        return isinstance(value, str) and len(value.encode()) <= MAX_ID
     except UnicodeEncodeError:
         return False
 

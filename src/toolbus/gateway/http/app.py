@@ -11,9 +11,9 @@ from typing import TypeAlias
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
-from pydantic_core import from_json
 
 from toolbus.config.serve import Serve
+from toolbus.connect.transports.messages import Unreadable, parsed_strictly
 from toolbus.core.records import JSONObject
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
@@ -23,14 +23,15 @@ from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.admitted import Admitted
-from toolbus.gateway.http.in_flight import InFlight
+from toolbus.gateway.http.in_flight import LARGE_BODIES, InFlight
 from toolbus.gateway.http.legacy import LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
-from toolbus.gateway.http.message import has_envelope, kind_of
+from toolbus.gateway.http.message import ONE_MESSAGE, has_envelope, kind_of
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
     Headers,
     HttpRequest,
+    NoRoom,
     accepted,
     answer,
     encoded_headers,
@@ -40,7 +41,8 @@ from toolbus.gateway.http.request import (
 from toolbus.gateway.http.worker_pages import WorkerPages
 from toolbus.gateway.metrics import OTHER, Metrics
 from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol import BUSY, INTERNAL_ERROR
+from toolbus.gateway.protocol import INTERNAL_ERROR
+from toolbus.gateway.protocol_error import BUSY
 from toolbus.gateway.replicas.relay import MISDIRECTED
 from toolbus.gateway.workers import Workers
 from toolbus.state.store.error import StoreError
@@ -238,39 +240,48 @@ class App:
             return await _refuse_message(http, 406, f"send accept: {_JSON_TYPE}, text/event-stream")
         if not is_json(http.headers.get("content-type", "")):
             return await _refuse_message(http, 415, f"send content-type: {_JSON_TYPE}")
-        principal = http.principal.id
-        status = self._in_flight.take(principal)
+        status = self._in_flight.take(http.principal)
         if status:
             whose = "you have" if status == 429 else "the gateway has"
-            reason = f"{whose} too many requests in flight (max_in_flight)"
-            self.refusals.note("in_flight", http.facts.address, reason)
-            await asyncio.sleep(self.limits.refusal_seconds)
-            error = {"code": BUSY, "message": reason, "data": {"retryAfter": 1, "limit": "max_in_flight"}}
-            return await http.respond_json(status, failure(None, error), _RETRY)
+            return await self._busy(http, status, f"{whose} too many requests in flight", "max_in_flight")
         try:
             await self._message(http, is_modern=is_modern)
+        except NoRoom:
+            most = f"{LARGE_BODIES} times max_body"
+            await self._busy(http, 429, f"too many large requests are in flight: {most} in all", "max_body")
         finally:
-            self._in_flight.release(principal)
+            self._in_flight.release(http)
         return None
 
+    async def _busy(self, http: HttpRequest, status: int, reason: str, limit: str) -> None:
+        reason = f"{reason} ({limit})"
+        self.refusals.note("in_flight", http.facts.address, reason)
+        await asyncio.sleep(self.limits.refusal_seconds)
+        error = {"code": BUSY, "message": reason, "data": {"retryAfter": 1, "limit": limit}}
+        await http.respond_json(status, failure(None, error), _RETRY)
+
     async def _message(self, http: HttpRequest, *, is_modern: bool) -> None:
-        body = await http.body()
+        body = await http.body(self._in_flight.reserve)
+        self._in_flight.note_size(http)
         try:
-            message = from_json(body, allow_inf_nan=False)
-        except ValueError:
+            message = parsed_strictly(body, self.limits.values)
+        except (Unreadable, ValueError) as error:
+            reason = f": the body {error}" if isinstance(error, Unreadable) else ""
             return await http.respond_json(
-                400, failure(None, {"code": PARSE_ERROR, "message": "Parse error"})
+                400, failure(None, {"code": PARSE_ERROR, "message": f"Parse error{reason}"})
             )
+        if http.reserved:
+            await asyncio.sleep(0)  # to read it took a while, and so may the rest
         kind = kind_of(message)
         is_modern = is_modern or has_envelope(message)
         if kind is None or (kind == "response" and is_modern):
-            return await _refuse_message(http, 400, "the body must be one JSON-RPC message")
+            return await _refuse_message(http, 400, f"the body must be {ONE_MESSAGE}")
         if kind == "request" and self.is_draining:
             return await self._leave_to_others(http, body, message["id"])
         if kind == "notification" and is_modern:
             return await self._modern.notified(http)
-        if is_modern and self.gateway.replicas is None:
-            return await self._modern.serve(http, message)
+        if self.gateway.replicas is None:
+            body = b""  # nobody else needs it
         request_id = message["id"] if kind == "request" else None
         if is_modern:
             work = partial(self._modern.serve, http, message)

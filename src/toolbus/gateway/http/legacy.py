@@ -20,7 +20,7 @@ from toolbus.gateway.http.in_flight import InFlight
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.outcome import CANCELLED, TOO_MANY, Outcome, answered
 from toolbus.gateway.http.request import Headers, HttpRequest, accepted, encoded, failure, response
-from toolbus.gateway.http.streams import EventStream, SessionStreams, woken
+from toolbus.gateway.http.streams import EventStream, KeptStreams, SessionStreams, woken
 from toolbus.gateway.metrics import Metrics, error_kind
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.sessions import Session
@@ -50,6 +50,7 @@ class LegacyFront:
         self._replicas = gateway.replicas
         self._streams: dict[str, SessionStreams] = {}
         """By session."""
+        self._kept = KeptStreams(limits.streams_bytes)
         self._calls: set[asyncio.Task[Outcome]] = set()
 
     def end_streams(self) -> None:
@@ -181,7 +182,10 @@ class LegacyFront:
     def _open_streams(self, session: Session) -> None:
         primes = is_version_at_least(session.version, PRIMED_SINCE)
         prefix = "" if self._replicas is None else self._replicas.prefix
-        self._streams[session.id] = SessionStreams(self._limits, primes=primes, prefix=prefix)
+        owner = session.principal.owner
+        self._streams[session.id] = SessionStreams(
+            self._limits, self._kept, owner, primes=primes, prefix=prefix
+        )
         session.on_close(lambda: self._forget(session.id))
 
     async def _taken_over(self, name: str, http: HttpRequest) -> Session | None:
@@ -246,7 +250,7 @@ class LegacyFront:
             return await streams.read(http, stream, None, headers)
         finally:
             if not call.done():
-                self._in_flight.keep(http.principal.id, call)
+                self._in_flight.keep(http, call)
             elif not stream.last:
                 streams.discard(stream)
 
@@ -268,10 +272,10 @@ class LegacyFront:
             capabilities=session.capabilities,
             id=request_id,
             channel=stream,
-            info=session.info,
             meta=cast("JSONObject", meta) if isinstance(meta, dict) else {},
             log_level=session.log_level,
             session=session,
+            size=http.size,
         )
         started = time.perf_counter()
         outcome = CANCELLED

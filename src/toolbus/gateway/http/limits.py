@@ -24,6 +24,8 @@ class Limits:
     """The headers of a request (431)."""
     body_bytes: int = 4 * 1024 * 1024
     """The body of a request, declared or not (413)."""
+    values: int = 100_000
+    """The JSON values in a body (400)."""
     head_seconds: float = 10.0
     """From the first byte of a request, or from the connection, to the end of its headers (408)."""
     body_seconds: float = 30.0
@@ -53,6 +55,8 @@ class Limits:
     """What waits to be written to one stream; the connection of a client that reads slower is closed."""
     replay_bytes: int = 1024 * 1024
     """What a legacy session keeps of its streams, for a client that lost its connection."""
+    streams_bytes: int = 256 * 1024 * 1024
+    """What all legacy sessions keep of their streams, of which one principal has at most half."""
     replay_seconds: float = 120.0
     """How long it keeps a stream that has ended."""
     drain_seconds: float = 30.0

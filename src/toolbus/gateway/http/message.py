@@ -5,6 +5,10 @@ from typing import Any, cast
 
 from mcp_types import PROTOCOL_VERSION_META_KEY
 
+from toolbus.connect.transports.incoming import MAX_ID, is_usable_id
+
+ONE_MESSAGE = f"one JSON-RPC message, with an id of at most {MAX_ID:,} characters"
+
 
 def kind_of(message: object) -> str | None:
     """What a JSON-RPC message is; None if it is not one."""
@@ -14,7 +18,7 @@ def kind_of(message: object) -> str | None:
     if fields.get("jsonrpc") != "2.0":
         return None
     has_id = "id" in fields
-    if has_id and type(fields["id"]) not in (str, int):
+    if has_id and not is_usable_id(fields["id"]):
         return None
     method = fields.get("method")
     if isinstance(method, str):

@@ -76,9 +76,9 @@ class ModernFront:
             capabilities=route.client_capabilities,
             id=request_id,
             channel=stream,
-            info=route.client_info,
             meta=meta,
             log_level=meta.get(LOG_LEVEL_META_KEY),
+            size=http.size,
         )
         started = self._open[stream] = time.perf_counter()
         outcome = CANCELLED

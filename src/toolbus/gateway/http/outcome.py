@@ -13,7 +13,7 @@ from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.request import Headers, failure, response
 from toolbus.gateway.metrics import error_kind
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol_error import BUSY, ProtocolError
 from toolbus.gateway.sessions import RequestCancelled
 
 logger = logging.getLogger("toolbus")
@@ -51,7 +51,7 @@ async def answered(gateway: Gateway, exchange: Exchange, method: str, params: JS
         retry = (b"retry-after", b"%d" % error.retry_after)
         return Outcome(failure(request_id, error.json), TOO_MANY, "busy", (retry,))
     except ProtocolError as error:
-        status = ERROR_CODE_HTTP_STATUS.get(error.code, 200)
+        status = TOO_MANY if error.code == BUSY else ERROR_CODE_HTTP_STATUS.get(error.code, 200)
         return Outcome(failure(request_id, error.json), status, error_kind(error.code))
     except RequestCancelled:
         cancelled = {"code": REQUEST_CANCELLED, "message": "Request cancelled"}

@@ -3,7 +3,8 @@
 import asyncio
 import json
 import logging
-from collections.abc import Awaitable, Mapping, Sequence
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
 from typing import Protocol, TypeAlias
@@ -27,6 +28,14 @@ _SSE_HEADERS = (
 )
 _DISMISSED = ((b"www-authenticate", b"Bearer"), (b"content-length", b"0"))
 _STATUS_LINES = {int(one): f"HTTP/1.1 {int(one)} {one.phrase}\r\n".encode() for one in HTTPStatus}
+
+
+LARGE = 64 * 1024
+"""Bytes of a body from which on it is read only if there is room for it."""
+
+
+class NoRoom(Exception):
+    """There is no room for the body of a request."""
 
 
 class ClientGone(Exception):
@@ -93,9 +102,11 @@ class HttpRequest:
     __slots__ = (
         "_chunks",
         "_is_chunked",
+        "_is_kept",
         "_is_whole",
         "_version",
         "_waiter",
+        "_whole_from",
         "access",
         "avoid",
         "connection",
@@ -112,6 +123,8 @@ class HttpRequest:
         "query",
         "relayed",
         "repeated",
+        "reserved",
+        "size",
     )
 
     def __init__(
@@ -147,6 +160,13 @@ class HttpRequest:
         self.expects_continue = False
         """Whether the client waits for our word before it sends the body."""
         self._chunks: list[bytes] = []
+        self.size = 0
+        """The bytes of its body that have come."""
+        self.reserved = 0
+        """The bytes that are reserved for its body, if that is large."""
+        self._whole_from = LARGE
+        """The size from which on somebody decides whether there is room for the rest."""
+        self._is_kept = True
         self._is_whole = False
         self._waiter: asyncio.Future[None] | None = None
         self.has_started = False
@@ -181,7 +201,11 @@ class HttpRequest:
 
     def add_body(self, data: bytes) -> None:
         """A part of its body has come."""
-        self._chunks.append(data)
+        if self._is_kept:
+            self._chunks.append(data)
+            self.size += len(data)
+            if self.size > self._whole_from:
+                self._wake()
 
     def end_body(self) -> None:
         """All of its body has come."""
@@ -214,13 +238,24 @@ class HttpRequest:
         self.connection.write(self._head(401, _DISMISSED))
         return self.connection.response_ended(self)
 
-    async def body(self) -> bytes:
-        """The whole body, once; `ClientGone` if the client leaves before."""
+    async def body(self, has_room: Callable[["HttpRequest"], bool] | None = None) -> bytes:
+        """The whole body, once; `ClientGone` if the client leaves before.
+
+        A large one is read on only if it `has_room`; else `NoRoom`.
+        """
         if self.expects_continue:
             self.expects_continue = False
             self.connection.write(b"HTTP/1.1 100 Continue\r\n\r\n")
         self.connection.resume_reading()
-        if not self._is_whole and not self.is_abandoned:
+        while not self.is_abandoned:
+            if self.size > self._whole_from:
+                self._whole_from = sys.maxsize
+                if has_room is not None and not has_room(self):
+                    self._is_kept = False
+                    self._chunks.clear()
+                    raise NoRoom
+            if self._is_whole:
+                break
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
         if self.is_abandoned:

@@ -1,9 +1,11 @@
 """The event streams of legacy sessions: what was sent can be read again after a lost connection."""
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
+from collections.abc import Hashable
 from typing import Final
 
+from toolbus.core.quota import Quota
 from toolbus.core.records import JSONObject
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event
@@ -74,20 +76,58 @@ class Reader:
         self.is_replaced = False
 
 
+class KeptStreams:
+    """What all sessions keep of their streams; over its share, an owner loses its oldest ended streams."""
+
+    def __init__(self, most: int) -> None:
+        """`most` bytes of all owners."""
+        self._bytes = Quota(most)
+        self._ended: defaultdict[Hashable, deque[tuple[SessionStreams, EventStream]]] = defaultdict(deque)
+
+    @property
+    def bytes(self) -> int:
+        """How much is kept."""
+        return self._bytes.taken
+
+    def count(self, owner: Hashable, more: int) -> None:
+        """Count bytes of an owner, or bytes that it does not keep any more."""
+        self._bytes.add(owner, more)
+
+    def is_over(self, owner: Hashable) -> bool:
+        """Whether an owner keeps more than its share, although nothing that ended is left."""
+        ended = self._ended[owner]
+        while ended and (self._bytes.held(owner) > self._bytes.free or not ended[0][1].events):
+            streams, oldest = ended.popleft()
+            streams.discard(oldest)
+        if not ended:
+            del self._ended[owner]
+        return self._bytes.held(owner) > self._bytes.free
+
+    def add(self, owner: Hashable, streams: "SessionStreams", stream: EventStream) -> None:
+        """A stream of an owner has ended."""
+        self._ended[owner].append((streams, stream))
+
+
 class SessionStreams:
     """The streams of one session, within bounds: first goes what was delivered, the oldest first."""
 
-    def __init__(self, limits: Limits, *, primes: bool, prefix: str = "") -> None:
-        """`primes`: the client understands the empty event that opens a stream.
+    def __init__(
+        self, limits: Limits, kept: KeptStreams, owner: Hashable, *, primes: bool, prefix: str = ""
+    ) -> None:
+        """`kept` is what all sessions keep, of which the owner of this one gets a share.
 
-        `prefix` is what the ids of events begin with.
+        `primes`: the client understands the empty event that opens a stream. `prefix` is what the ids of
+        events begin with.
         """
+        self._kept = kept
+        self._owner = owner
         self.prefix = prefix
         self._limits = limits
         self._primes = primes
         self._streams: dict[int, EventStream] = {}
         self._last_key = _STANDALONE
         self._bytes = 0
+        self._is_closed = False
         self.standalone = EventStream(self, _STANDALONE)
         self._streams[_STANDALONE] = self.standalone
 
@@ -100,7 +140,7 @@ class SessionStreams:
     def discard(self, stream: EventStream) -> None:
         """Forget a stream."""
         if self._streams.pop(stream.key, None) is not None:
-            self._bytes -= sum(len(data) for _, data in stream.events)
+            self._count(-sum(len(data) for _, data in stream.events))
             stream.events.clear()
 
     def keep_for_replay(self, stream: EventStream) -> None:
@@ -108,6 +148,7 @@ class SessionStreams:
         ended = [one for one in self._streams.values() if one.has_ended]
         for one in ended[:-MOST_ENDED]:
             self.discard(one)
+        self._kept.add(self._owner, self, stream)
         asyncio.get_running_loop().call_later(self._limits.replay_seconds, self.discard, stream)
 
     def find(self, event_id: str) -> tuple[EventStream, int] | None:
@@ -126,21 +167,32 @@ class SessionStreams:
         """End all streams."""
         for stream in self._streams.values():
             stream.end()
+        self._count(-self._bytes)
+        self._is_closed = True
 
     def grow(self, size: int) -> None:
         """Count what was appended to a stream, and drop what is too much."""
-        self._bytes += size
+        self._count(size)
         if self._bytes > self._limits.replay_bytes:
             self._drop(self._limits.replay_bytes, only_read=True)
         if self._bytes > self._limits.backlog_bytes:
             self._drop(self._limits.backlog_bytes, only_read=False)
+        if self._kept.is_over(self._owner):
+            self._drop(0, only_read=True)
+        if self._kept.is_over(self._owner):
+            self._drop(0, only_read=False)
+
+    def _count(self, more: int) -> None:
+        if not self._is_closed:
+            self._bytes += more
+            self._kept.count(self._owner, more)
 
     def _drop(self, most: int, *, only_read: bool) -> None:
         for stream in self._streams.values():
             events = stream.events
             while self._bytes > most and events and (not only_read or events[0][0] <= stream.read):
                 stream.dropped, data = events.popleft()
-                self._bytes -= len(data)
+                self._count(-len(data))
 
     async def read(self, http: HttpRequest, stream: EventStream, after: int | None, headers: Headers) -> None:
         """Write the events of a stream to the client, from after `after` or from its opening, until it ends.

@@ -9,7 +9,6 @@ from toolbus.gateway.protocol import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     is_object,
-    modern_capabilities,
     object_in,
 )
 from toolbus.gateway.protocol_error import ProtocolError
@@ -75,7 +74,7 @@ async def _started(kernel: Kernel, request: Request, target: Target) -> JSONObje
     if not target.may_be_task:
         raise ProtocolError(METHOD_NOT_FOUND, f"the tool {target.name!r} cannot be called as a task")
     assert request.exchange.session is not None, "a legacy client has a session"
-    capabilities = modern_capabilities(request.exchange.session.capabilities)
+    capabilities = request.exchange.session.capabilities
     ttl: JSON = object_in(request.params, "task").get("ttl")
     given = ttl if isinstance(ttl, int | float) else None
     return kernel.tasks.started(request, await kernel.calls.start_call(request, target, capabilities, given))

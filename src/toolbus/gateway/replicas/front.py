@@ -23,6 +23,7 @@ class ReplicaFront:
         self.limits = Limits(
             head_bytes=10 * given.head_bytes,  # those of the client are in one of ours, as base64 of JSON
             body_bytes=given.body_bytes,
+            values=given.values,
             connections=_MOST,
             connections_per_address=_MOST,
         )

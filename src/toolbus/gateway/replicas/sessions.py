@@ -34,7 +34,6 @@ class SessionFacts:
     principal: Principal
     version: str
     capabilities: JSONObject
-    info: JSONObject | None = None
     log_level: LogLevel | None = None
     subscriptions: tuple[str, ...] = ()
     owner: str
@@ -165,7 +164,6 @@ class SharedSessions:
             principal=session.principal,
             version=session.version,
             capabilities=session.capabilities,
-            info=session.info,
             log_level=session.log_level,
             subscriptions=tuple(sorted(session.subscriptions)),
             owner=self._peers.id,

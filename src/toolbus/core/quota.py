@@ -1,0 +1,51 @@
+"""The one rule for all that clients share: nobody holds more than is left.
+
+One alone gets half, n get an (n+1)th each, and the next one to come gets a slot, without anyone being thrown
+out: of 1,000 slots, nine who take all they can leave some to a tenth.
+"""
+
+from collections.abc import Hashable
+
+
+class Quota:
+    """Slots that several owners share; or bytes, if they take more than one at a time."""
+
+    def __init__(self, most: int, each: int | None = None) -> None:
+        """`most` slots in all, of which one owner gets at most `each`."""
+        self.most = most
+        self._each = most if each is None else each
+        self._held: dict[Hashable, int] = {}
+        self.taken = 0
+        """The slots of all owners."""
+
+    @property
+    def free(self) -> int:
+        """The slots that nobody has; below 0 if more were added than there are."""
+        return self.most - self.taken
+
+    def held(self, owner: Hashable) -> int:
+        """The slots of an owner."""
+        return self._held.get(owner, 0)
+
+    def take(self, owner: Hashable, amount: int = 1) -> bool:
+        """Take slots; False if the owner would then hold more than were left, or too many."""
+        if self.held(owner) + amount > min(self.free, self._each):
+            return False
+        self.add(owner, amount)
+        return True
+
+    def add(self, owner: Hashable, amount: int = 1) -> None:
+        """Count slots of an owner, even if they are too many."""
+        self._set(owner, self.held(owner) + amount)
+
+    def release(self, owner: Hashable, amount: int = 1) -> None:
+        """Give slots back."""
+        self._set(owner, self.held(owner) - amount)
+
+    def _set(self, owner: Hashable, held: int) -> None:
+        assert held >= 0, "only what was taken is given back"
+        self.taken += held - self.held(owner)
+        if held:
+            self._held[owner] = held
+        else:
+            self._held.pop(owner, None)
