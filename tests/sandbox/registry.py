@@ -6,7 +6,7 @@ import io
 import json
 import tarfile
 import zipfile
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
@@ -52,18 +52,19 @@ MANIFEST = {
 }
 
 
-def _tarball() -> bytes:
-    files = {"package.json": json.dumps(MANIFEST), "server.js": SERVER_JS, "install.js": INSTALL_JS}
+def _tarball(manifest: Mapping[str, object], more: Mapping[str, str]) -> bytes:
+    own = {"package.json": json.dumps(manifest), "server.js": SERVER_JS, "install.js": INSTALL_JS}
+    files = {**own, **more}
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
         for name, text in files.items():
             info = tarfile.TarInfo(f"package/{name}")
-            info.size = len(text.encode())
+            info.size, info.mode = len(text.encode()), 0o755
             archive.addfile(info, io.BytesIO(text.encode()))
     return buffer.getvalue()
 
 
-def _wheel() -> bytes:
+def _wheel(more: Mapping[str, str]) -> bytes:
     info = "toolbus_probe-1.0.dist-info"
     files = {
         "toolbus_probe.py": PROBE.read_text(),
@@ -71,6 +72,7 @@ def _wheel() -> bytes:
         f"{info}/WHEEL": "Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
         f"{info}/entry_points.txt": f"[console_scripts]\n{PACKAGE} = toolbus_probe:serve\n",
     }
+    files |= more
     files[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in (*files, f"{info}/RECORD"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w") as archive:
@@ -82,13 +84,16 @@ def _wheel() -> bytes:
 class Registry:
     """What it was asked for, and whether it answers."""
 
-    def __init__(self) -> None:
+    def __init__(
+        self, manifest: Mapping[str, object], npm: Mapping[str, str], wheel: Mapping[str, str]
+    ) -> None:
         self.asked: list[str] = []
         self.was_asked = Event()
         self.answers = Event()
         self.answers.set()
         self.url = ""
-        self._tarball, self._wheel = _tarball(), _wheel()
+        self._manifest = {**MANIFEST, **manifest}
+        self._tarball, self._wheel = _tarball(self._manifest, npm), _wheel(wheel)
 
     def variables(self) -> dict[str, str]:
         """What tells the launchers where it is."""
@@ -108,14 +113,18 @@ class Registry:
         return {
             "name": PACKAGE,
             "dist-tags": {"latest": "1.0.0"},
-            "versions": {"1.0.0": {**MANIFEST, "hasInstallScript": True, "dist": dist}},
+            "versions": {"1.0.0": {**self._manifest, "hasInstallScript": True, "dist": dist}},
         }
 
 
 @contextmanager
-def serving() -> Generator[Registry]:
-    """A registry on a free port."""
-    registry = Registry()
+def serving(
+    manifest: Mapping[str, object] | None = None,
+    npm: Mapping[str, str] | None = None,
+    wheel: Mapping[str, str] | None = None,
+) -> Generator[Registry]:
+    """A registry on a free port; with another manifest, and further files in its packages."""
+    registry = Registry(manifest or {}, npm or {}, wheel or {})
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:

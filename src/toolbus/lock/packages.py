@@ -48,7 +48,8 @@ def pin_warning(config: ServerConfig) -> str | None:
 
 def _resolved_version(config: ServerConfig, package: Package) -> str | None:
     """The version in the launcher's cache, which is the one that runs; None if that cannot be found out."""
-    if package.name is None:
+    # In a sandbox it runs from a folder of its own. Asking uv would run code of the package outside.
+    if package.name is None or config.sandbox is not None:
         return None
     with suppress(OSError, ValueError, subprocess.SubprocessError):
         found = _in_npx_cache(config, package) if package.registry == "npm" else _in_uv_cache(config, package)

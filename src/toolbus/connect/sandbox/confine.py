@@ -48,15 +48,17 @@ async def confined(
         cause = f"{name} cannot be used in a sandbox like this: {values.redacted(str(error))}"
         hint = f"give the path of the installed program as command, {WITHOUT}"
         raise ConnectFailed(config.alias, "spawn", cause, hint=hint) from None
+    local = None if package is None else local_program(package, working_folder(values))
     if package is not None:
-        args, local = package.args, local_program(package, working_folder(values))
-        if local is not None:
-            program = local
-        else:
+        args = package.args
+        if local is None:
             install = Installation(config, values, package, program, diagnostics, on_stderr)
-            program = await install.program()
+            program = await install.program(files)
+        else:
+            program = local
         env = {**env, "PATH": os.pathsep.join((os.path.dirname(program), env.get("PATH", os.defpath)))}
-    files.show(runtime_paths(program, env.get("PATH", os.defpath), files.can_change))
+    if package is None or local is not None:
+        files.show(runtime_paths(program, env.get("PATH", os.defpath), files.can_change))
     files.show(named_files(values, args, env))
     folder = working_folder(values)
     inside = folder if files.has_folder(folder) else files.home

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
+from toolbus.core.plain_files import read_plain
 from toolbus.schema.values import entries_of
 
 Registry: TypeAlias = Literal["npm", "pypi"]
@@ -49,6 +50,7 @@ _REFUSED: Mapping[Registry, frozenset[str]] = {
     ),
 }
 _NAME = re.compile(r"(@[\w.-]+/)?(?P<name>[\w.-]+)")
+_LARGEST_MANIFEST = 4 << 20
 _PREFIX = "import sys; print(sys.prefix)"
 
 
@@ -96,11 +98,12 @@ class Package:
 
     def installed(self, cache: Path, printed: str) -> str:
         """The path of the program, after `install` printed this; raises `NotLaunchable`."""
-        folder = (
-            _npm_folder(cache) if self.registry == "npm" else Path(printed.strip().splitlines()[-1], "bin")
-        )
+        prefix = printed.strip().rpartition("\n")[2]
+        folder = _npm_folder(cache) if self.registry == "npm" else Path(prefix, "bin")
         program = self.program or _chosen_by_npm(folder.parent)
-        if not (folder / program).exists():
+        # The package itself names both.
+        is_inside = folder.is_relative_to(cache) and os.sep not in program
+        if not is_inside or not (folder / program).exists():
             raise NotLaunchable(f"the package {self.spec!r} has no program {program!r}")
         return str(folder / program)
 
@@ -203,6 +206,6 @@ def _chosen_by_npm(modules: Path) -> str:
 
 def _read_json(path: Path) -> Mapping[str, object]:
     try:
-        return entries_of(json.loads(path.read_bytes()))
-    except (OSError, ValueError):
+        return entries_of(json.loads(read_plain(path, _LARGEST_MANIFEST)))
+    except (OSError, ValueError, RecursionError):
         raise NotLaunchable(f"{os.path.basename(path.parent)!r} was not installed completely") from None

@@ -9,7 +9,7 @@ import json
 import os
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from hashlib import sha256
@@ -53,6 +53,8 @@ _SETTINGS_VARIABLES = (
     *("UV_FIND_LINKS", "PIP_FIND_LINKS", "npm_config_cafile"),
     *("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE"),
 )
+# Before others on the PATH: the Python of a system may be too old for the package.
+_PYTHON = os.path.join(sys.base_prefix, "bin")
 _MARKER = "prepared.json"
 _LOCK = "lock"
 _POLL_INTERVAL = 0.05
@@ -71,11 +73,17 @@ class Installation:
     on_stderr: Callable[[bytes], None]
     """Gets what the launcher prints, and adds it to the diagnostics."""
 
-    async def program(self) -> str:
-        """The path of the installed program; raises `ConnectFailed`. A caller who is cancelled ends it."""
+    async def program(self, files: SandboxFiles) -> str:
+        """The path of the installed program; raises `ConnectFailed`. A caller who is cancelled ends it.
+
+        `files` gets what the installation has read: its own folder and the runtime. The package wrote that
+        folder, so nothing else is concluded from its content.
+        """
         package, alias = self.package, self.config.alias
-        launch = [alias, str(self.values.folder), package.registry, package.options, package.program]
-        name = f"sandbox/{sha256(json.dumps(launch).encode()).hexdigest()[:20]}"
+        launch = (alias, str(self.values.folder), package.registry, package.options, package.program)
+        # A package of another index is another package.
+        settings = sorted(_registry_settings(self.values.env).items())
+        name = f"sandbox/{sha256(json.dumps([*launch, settings]).encode()).hexdigest()[:20]}"
         try:
             state = state_folder()
             cache = state.make_folders(f"{name}/cache/x").parent
@@ -84,6 +92,8 @@ class Installation:
                 if program is None:
                     program = package.installed(cache, await self._run(cache))
                     state.write(f"{name}/{_MARKER}", json.dumps({"program": program}).encode())
+            files.show([str(cache)])
+            self._show_runtime(files)
             return program
         except OSError as error:
             cause = f"the folder for its packages cannot be used: {error.strerror or type(error).__name__}"
@@ -115,23 +125,34 @@ class Installation:
         return running.output.decode(errors="replace")
 
     def _launch(self, cache: Path) -> Launch:
-        given = dict(os.environ) | dict(self.values.env)
-        settings = {name: value for name, value in given.items() if _REGISTRY.fullmatch(name)}
+        settings = _registry_settings(self._given)
         for value in settings.values():
             for secret in url_secrets(value):
                 self.values.redacted.learn(secret)
-        # Before others: the Python of a system may be too old for the package.
-        python = os.path.join(sys.base_prefix, "bin")
-        search = os.pathsep.join((python, given.get("PATH", os.defpath)))
-        env = {"HOME": home_folder(), "PATH": search, **settings, **self.package.environment(cache)}
+        env = {"HOME": home_folder(), "PATH": self._search, **settings, **self.package.environment(cache)}
         files = SandboxFiles(home=home_folder(), net=True)
         files.grant([str(cache)], "write")
         files.show(_settings_files())
-        beside = os.path.join(os.path.dirname(self.launcher), "uv")
-        for program in (self.launcher, beside, os.path.join(python, "python3")):
-            if os.path.exists(program):
-                files.show(runtime_paths(program, search, files.can_change))
+        self._show_runtime(files)
         return wrapped(self.config.alias, self.package.install(self.launcher), files, env, home_folder())
+
+    def _show_runtime(self, files: SandboxFiles) -> None:
+        """Show the launcher and the interpreters: every program that an installation can refer to."""
+        beside = os.path.join(os.path.dirname(self.launcher), "uv")
+        for program in (self.launcher, beside, os.path.join(_PYTHON, "python3")):
+            files.show(runtime_paths(program, self._search, files.can_change))
+
+    @property
+    def _given(self) -> dict[str, str]:
+        return dict(os.environ) | dict(self.values.env)
+
+    @property
+    def _search(self) -> str:
+        return os.pathsep.join((_PYTHON, self._given.get("PATH", os.defpath)))
+
+
+def _registry_settings(variables: Mapping[str, str]) -> dict[str, str]:
+    return {name: value for name, value in variables.items() if _REGISTRY.fullmatch(name)}
 
 
 def _settings_files() -> list[str]:
