@@ -10,6 +10,7 @@ import os
 import sys
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, BinaryIO, cast
 
@@ -41,6 +42,12 @@ UNSUPPORTED_VERSION = -32022
 _LISTEN = "subscriptions/listen"
 LINGER = 5.0
 """Seconds for calls in flight to end once the client has closed stdin."""
+BACKLOG = 8 << 20
+"""Bytes that wait for a client that does not read; then notifications are dropped, and requests wait."""
+UNREAD = 300.0
+"""Seconds that requests wait for that; then the connection is given up."""
+_MOST_LINES = 8
+"""Lines that are read ahead."""
 
 
 async def serve_stdio(
@@ -61,7 +68,7 @@ async def serve_stdio(
     output = _Output(_own_stdout() if writer is None else writer)
     connection = _Connection(gateway, output)
     try:
-        while (line := await lines.next(stop)) is not None:
+        while (line := await lines.next(stop)) is not None and await output.has_room(stop):
             connection.take(line)
         is_stopped = stop is not None and stop.is_set()
         await connection.finish(drain if is_stopped else min(drain, LINGER))
@@ -94,13 +101,16 @@ class _Lines:
         self._most = most
         self._loop = asyncio.get_running_loop()
         self._queue: asyncio.Queue[bytes | Unreadable | None] = asyncio.Queue()
+        self._room = threading.Semaphore(_MOST_LINES)
         self._stopping: asyncio.Task[Any] | None = None
         threading.Thread(target=self._read, name="toolbus stdin", daemon=True).start()
 
     def _read(self) -> None:
         try:
             while line := self._file.readline(self._most + 1):
-                self._put(line if len(line) <= self._most else self._skip(line))
+                taken = line if len(line) <= self._most else self._skip(line)
+                self._room.acquire()
+                self._put(taken)
         except (OSError, ValueError):  # closed meanwhile
             pass
         self._put(None)
@@ -119,6 +129,7 @@ class _Lines:
 
     async def next(self, stop: asyncio.Event | None) -> bytes | Unreadable | None:
         """The next line; None at the end, or when it is time to stop."""
+        self._room.release()
         if stop is None:
             return await self._queue.get()
         if self._stopping is None:
@@ -137,13 +148,33 @@ class _Output:
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
+        self._loop = asyncio.get_running_loop()
         self._queue: SimpleQueue[bytes | None] = SimpleQueue()
+        self._bytes = 0
+        self._is_gone = False
+        self._written = asyncio.Event()
         self._thread = threading.Thread(target=self._write, name="toolbus stdout", daemon=True)
         self._thread.start()
 
     def send(self, message: JSONObject) -> None:
-        """Send a message to the client."""
-        self._queue.put(json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n")
+        """Send a message to the client; a notification may be dropped."""
+        is_notification = "id" not in message
+        if self._is_gone or (is_notification and self._bytes > BACKLOG):
+            return
+        line = json.dumps(message, ensure_ascii=False, separators=(",", ":")).encode() + b"\n"
+        self._bytes += len(line)
+        self._queue.put(line)
+
+    async def has_room(self, stop: asyncio.Event | None) -> bool:
+        """Wait until the client has read enough, or until `stop`; False if it does not."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(UNREAD):
+                while self._bytes > BACKLOG and not (self._is_gone or (stop is not None and stop.is_set())):
+                    self._written.clear()
+                    await _first_of(self._written, stop)
+                return True
+        logger.warning("the client does not read what is sent to it; its connection is closed")
+        return False
 
     def _write(self) -> None:
         try:
@@ -152,8 +183,19 @@ class _Output:
                 while left:
                     left = left[self._file.write(left) :]
                 self._file.flush()
+                self._report(-len(line))
         except (OSError, ValueError):  # the client is gone
             logger.debug("the client does not read any more")
+            self._is_gone = True
+            self._report(0)
+
+    def _report(self, change: int) -> None:
+        def count() -> None:
+            self._bytes += change
+            self._written.set()
+
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(count)
 
     async def close(self) -> None:
         """Write what is left, if the client still reads."""
@@ -320,6 +362,16 @@ class _Connection:
             task.cancel()
         if self._session is not None:
             self._gateway.sessions.close(self._session.id)
+
+
+async def _first_of(*events: asyncio.Event | None) -> None:
+    """Wait until one of the events is set."""
+    waiting = [asyncio.ensure_future(event.wait()) for event in events if event is not None]
+    try:
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for one in waiting:
+            one.cancel()
 
 
 def _level(given: JSON) -> LogLevel | None:
