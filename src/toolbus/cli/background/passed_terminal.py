@@ -1,12 +1,13 @@
 """The terminal that a client passed to the background bus: its streams, folder, variables and signals."""
 
+import errno
 import os
 import select
 import signal
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Future, InvalidStateError
 from contextlib import contextmanager, suppress
-from io import BufferedReader, BufferedWriter, FileIO, RawIOBase, TextIOWrapper
+from io import BufferedReader, BufferedWriter, RawIOBase, TextIOWrapper
 from pathlib import Path
 from threading import Lock
 from typing import TYPE_CHECKING, Any, TextIO
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from toolbus.cli.background.client_log import ClientLog
 
 if TYPE_CHECKING:
-    from _typeshed import WriteableBuffer
+    from _typeshed import ReadableBuffer, WriteableBuffer
 
     from toolbus.cli.background.shared_bus import SharedBus
 
@@ -40,8 +41,8 @@ class PassedTerminal:
         encodings: list[str] = request.get("encodings") or ["utf-8"] * 3
         reader = BufferedReader(_Input(streams[0], self.check_signals))
         self.stdin: TextIO = TextIOWrapper(reader, encodings[0])
-        self.stdout: TextIO = _writer(streams[1], encodings[1], is_line_buffered=os.isatty(streams[1]))
-        self.stderr: TextIO = _writer(streams[2], encodings[2], is_line_buffered=True)
+        self.stdout: TextIO = self._writer(streams[1], encodings[1], is_line_buffered=os.isatty(streams[1]))
+        self.stderr: TextIO = self._writer(streams[2], encodings[2], is_line_buffered=True)
         self._send = send
         self._lock = Lock()
         self._handlers: dict[int, list[Callable[[], object] | None]] = {}
@@ -49,6 +50,11 @@ class PassedTerminal:
         self._is_gone = False
         self._awaited: set[Future[Any]] = set()
         self._log: ClientLog | None = None
+
+    def _writer(self, stream: int, encoding: str, *, is_line_buffered: bool) -> TextIOWrapper:
+        # A character that the terminal cannot show is escaped instead of raising an error.
+        buffer = BufferedWriter(_Output(stream, self.check_reader))
+        return TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=is_line_buffered)
 
     @property
     def size(self) -> tuple[int, int]:
@@ -86,6 +92,12 @@ class PassedTerminal:
             raise KeyboardInterrupt
         if number is not None:
             raise SystemExit(128 + number)
+
+    def check_reader(self) -> None:
+        """Raise for a signal that nobody handled, or if the client is gone."""
+        if self._is_gone:
+            raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
+        self.check_signals()
 
     def take(self, message: Mapping[str, Any]) -> None:
         """A message of the client, in the loop of the bus; an unknown one is ignored."""
@@ -173,19 +185,17 @@ class PassedTerminal:
         if self._log is not None:
             self._log.close()
         for stream in (self.stdout, self.stderr, self.stdin):
-            with suppress(OSError, ValueError):  # nobody reads it any more
+            # Nobody reads it any more, or waits for it.
+            with suppress(OSError, ValueError, KeyboardInterrupt, SystemExit):
                 stream.close()
 
 
-class _Input(RawIOBase):
-    """The stdin of a client: nobody waits for it whose client has pressed Ctrl-C, or is gone."""
+class _Passed(RawIOBase):
+    """A stream of a client: nobody waits for it whose client has pressed Ctrl-C, or is gone."""
 
     def __init__(self, stream: int, check: Callable[[], None]) -> None:
         self._stream = stream
         self._check = check
-
-    def readable(self) -> bool:
-        return True
 
     def fileno(self) -> int:
         return self._stream
@@ -193,15 +203,12 @@ class _Input(RawIOBase):
     def isatty(self) -> bool:
         return os.isatty(self._stream)
 
-    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+    def wait(self, event: int) -> None:
+        """Wait until it is ready; raises what the check raises."""
         ready = select.poll()
-        ready.register(self._stream, select.POLLIN)
+        ready.register(self._stream, event)
         while not ready.poll(POLL_SECONDS * 1000):
             self._check()
-        view = memoryview(buffer).cast("B")
-        data = os.read(self._stream, len(view))
-        view[: len(data)] = data
-        return len(data)
 
     def close(self) -> None:
         if not self.closed:
@@ -209,7 +216,26 @@ class _Input(RawIOBase):
         super().close()
 
 
-def _writer(stream: int, encoding: str, *, is_line_buffered: bool) -> TextIOWrapper:
-    # A character that the terminal cannot show is escaped instead of raising an error.
-    buffer = BufferedWriter(FileIO(stream, "w"))
-    return TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=is_line_buffered)
+class _Input(_Passed):
+    """Its stdin."""
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        self.wait(select.POLLIN)
+        view = memoryview(buffer).cast("B")
+        data = os.read(self._stream, len(view))
+        view[: len(data)] = data
+        return len(data)
+
+
+class _Output(_Passed):
+    """Its stdout or stderr."""
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: "ReadableBuffer", /) -> int:
+        self.wait(select.POLLOUT)
+        return os.write(self._stream, memoryview(data).cast("B")[: select.PIPE_BUF])  # more could block
