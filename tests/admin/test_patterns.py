@@ -208,7 +208,7 @@ def test_an_env_that_decides_what_an_allowed_command_line_runs(variable: str) ->
     administrator = policy(allow=argv("npx **", "/usr/bin/npx **"))
     assert refusal(administrator, program("npx x", variable)) == "allow.argv"
     assert refusal(administrator, program("/usr/bin/npx x", variable)) == "allow.argv"
-    assert refusal(administrator, program("npx x", "API_KEY", "HOME")) is None
+    assert refusal(administrator, program("npx x", "API_KEY", "NODE_ENV")) is None
 
 
 def test_a_bare_command_is_compared_with_a_path_as_the_system_finds_it(tmp_path: Path) -> None:
