@@ -190,7 +190,7 @@ class Administrator:
     files: tuple[PolicyFile, ...] = ()
     ignored: tuple[IgnoredFile, ...] = ()
 
-    def refusal(self, launch: Launch, shown: str, server: str) -> ConfigError | None:
+    def refusal(self, launch: Launch, shown: str, server: str | None) -> ConfigError | None:
         """Why a server must not be started or reached; `shown` is its launch line or URL for the message."""
         for file in self.files:
             if found := file.refusal(launch):

@@ -25,7 +25,7 @@ from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.override import ToolOverride
 from toolbus.config.policy import PolicyRule, check_aliases
 from toolbus.config.sandbox import Sandbox, read_sandbox
-from toolbus.config.search import DEFAULT_SEARCH, Search
+from toolbus.config.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
 from toolbus.config.serve import Serve
@@ -327,6 +327,15 @@ class BusConfig(ConfigModel):
     def root_folders(self) -> list[Path]:
         """The roots, relative to the config's folder."""
         return [(self.folder or Path()) / root for root in self.roots]
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Every text outside of `servers` that may contain references, with the name of its key."""
+        if self.serve is not None:
+            yield from ((f"serve.{key}", text) for key, text in self.serve.texts())
+        if self.store is not None:
+            yield "store.url", self.store.url
+        if isinstance(encoder := self.search.encoder, Embeddings) and encoder.key is not None:
+            yield "search.encoder.key", encoder.key
 
     def _check(self) -> None:
         for alias in self.servers:

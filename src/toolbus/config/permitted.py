@@ -5,7 +5,7 @@ The commands of `${cmd:...}` are started as well, so the lists of command lines 
 
 import os
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from toolbus.config.administrator import ASK, Administrator
@@ -48,13 +48,21 @@ def refused_commands(
     config: ServerConfig, administrator: Administrator, folder: Path | None
 ) -> ConfigError | None:
     """Why a `${cmd:...}` of a server must not be run."""
-    for command, *args in _commands(config) if administrator.files else ():
-        here = None if folder is None else str(folder)
-        launch = Launch(command=command, args=tuple(args), cwd=here, works_in=working_folder(here))
-        refused = administrator.refusal(launch, f"${{cmd:{command} ...}}", config.alias)
+    for words in _commands(config) if administrator.files else ():
+        refused = refused_command(words, administrator, folder, config.alias)
         if refused is not None:
             return refused
     return None
+
+
+def refused_command(
+    words: Sequence[str], administrator: Administrator, folder: Path | None, server: str | None = None
+) -> ConfigError | None:
+    """Why the words of a `${cmd:...}` must not be run."""
+    command, *args = words
+    here = None if folder is None else str(folder)
+    launch = Launch(command=command, args=tuple(args), cwd=here, works_in=working_folder(here))
+    return administrator.refusal(launch, f"${{cmd:{command} ...}}", server)
 
 
 def refused_launch(config: ServerConfig, administrator: Administrator, launch: Launch) -> ConfigError | None:

@@ -10,11 +10,13 @@ from typing import TypeAlias
 
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.secrets.reference import Reference, parsed
+from toolbus.core.plain_files import read_plain
 
 Contents: TypeAlias = Mapping[str, bytes | None]
 """Files by absolute path; None is a file that did not exist."""
 
 DOTENV = ".env"
+_LARGEST = 16 << 20
 
 
 def project_path(path: str, folder: Path) -> str | None:
@@ -47,7 +49,7 @@ def env_file_path(server: ServerConfig, folder: Path) -> str | None:
 
 def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
     yield DOTENV
-    for user in (*config.servers.values(), *([] if config.serve is None else [config.serve])):
+    for user in (*config.servers.values(), config):
         for _, text in user.texts():
             for part in parsed(text):
                 if isinstance(part, Reference) and part.kind == "file":
@@ -61,8 +63,7 @@ def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
 
 
 def _content(path: str) -> bytes | None:
-    # Only regular files: a FIFO in the project would block.
     try:
-        return Path(path).read_bytes() if os.path.isfile(path) else None
+        return read_plain(Path(path), _LARGEST)
     except OSError:
         return None

@@ -12,17 +12,26 @@ from typing import TYPE_CHECKING
 
 from toolbus.config.location import Location, is_mapping
 from toolbus.core.errors import ConfigError
+from toolbus.core.plain_files import Unreadable, read_plain
 from toolbus.core.records import JSON
 
 if TYPE_CHECKING:
     import yaml
 
-# A string is matched first, so that `//` in a URL is not a comment.
-_COMMENT = re.compile(r'"(?:\\.|[^"\\\n])*"|//[^\n]*|/\*.*?\*/', re.DOTALL)
-_TRAILING_COMMA = re.compile(r'"(?:\\.|[^"\\\n])*"|,(?=\s*[}\]])', re.DOTALL)
+# A string is matched first, so that `//` in a URL is not a comment. One that is not closed matches as well:
+# no part of the text is scanned twice.
+_STRING = r'"(?:\\.|[^"\\\n])*+"?'
+_COMMENT = re.compile(rf"{_STRING}|//[^\n]*|/\*(?:.*?\*/|.*)", re.DOTALL)
+_TRAILING_COMMA = re.compile(rf"{_STRING}|,(?=\s*[}}\]])", re.DOTALL)
 
+_LARGEST = 1 << 20
+_LARGEST_JSON = 64 << 20
+"""Bytes of a file. Hosts keep other things in their JSON files, and those are read much faster."""
 _MOST_VALUES = 100_000
 """In a YAML file, with those that aliases stand for."""
+_LONGEST_NUMBER = 1000
+_MOST_DOTS = 1000
+"""In a line of TOML. The time for a dotted key is the square of its parts."""
 
 
 def read_document(path: Path) -> Mapping[JSON, JSON]:
@@ -36,9 +45,12 @@ def read_content(path: Path) -> bytes:
     if path.is_dir():
         raise location.error("is a folder; name the file in it")
     try:
-        return path.read_bytes()
+        is_json = path.suffix.lower().startswith(".json")
+        return read_plain(path, _LARGEST_JSON if is_json else _LARGEST)
     except FileNotFoundError:
         raise location.error("no such file; check the path") from None
+    except Unreadable as error:
+        raise location.error(f"{error.strerror}; name another file") from None
     except OSError as error:
         raise location.error(
             f"cannot be read ({type(error).__name__}); check path and permissions"
@@ -66,6 +78,11 @@ def document_in(
         document = parse(text, location)
     except RecursionError:
         raise location.error("is nested too deeply") from None
+    except ConfigError:  # it is a ValueError
+        raise
+    except (ValueError, OverflowError):  # such as a date in month 13, or a number with too many digits
+        kind = path.suffix.lower().lstrip(".").upper()
+        raise _malformed(kind, "a value that cannot be read", location, None) from None
     if document is None:
         raise location.error(f"is empty; {empty}")
     if not is_mapping(document):
@@ -84,10 +101,6 @@ def _yaml(text: str, location: Location) -> JSON:
         raise _malformed("YAML", error.problem or "", location, mark.line + 1 if mark else None) from None
     except yaml.reader.ReaderError as error:
         raise _malformed("YAML", error.reason, location, text.count("\n", 0, error.position) + 1) from None
-    except ConfigError:  # it is a ValueError
-        raise
-    except ValueError:  # such as a date in month 13
-        raise _malformed("YAML", "a value that cannot be read", location, None) from None
 
 
 def _constructed(text: str, location: Location) -> JSON:
@@ -99,7 +112,7 @@ def _constructed(text: str, location: Location) -> JSON:
         if node is None:
             return None
         _refuse_duplicates(node, location)
-        _refuse_endless_aliases(node, location)
+        _refuse_endless_values(node, location)
         document: JSON = loader.construct_document(node)  # pyright: ignore[reportUnknownMemberType]  untyped stub
         return document
     finally:
@@ -131,8 +144,11 @@ def _refuse_duplicates(root: "yaml.Node", location: Location) -> None:
                 keys.add((key.tag, key.value))
 
 
-def _refuse_endless_aliases(root: "yaml.Node", location: Location) -> None:
-    """ConfigError if the document, with every alias written out, is larger than any that is meant."""
+def _refuse_endless_values(root: "yaml.Node", location: Location) -> None:
+    """ConfigError if the document, with every alias written out, is larger than any that is meant.
+
+    So is a long number: a number to the base of 60, such as `1:30:00`, takes the square of its digits.
+    """
     import yaml
 
     sizes: dict[int, int] = {}
@@ -147,6 +163,9 @@ def _refuse_endless_aliases(root: "yaml.Node", location: Location) -> None:
                     parts = [part for pair in node.value for part in pair]
                 case _:
                     parts = []
+                    if node.tag.endswith((":int", ":float")) and len(node.value) > _LONGEST_NUMBER:
+                        line = node.start_mark.line + 1
+                        raise _malformed("YAML", "a number with too many digits", location, line)
             sizes[id(node)] = 1 + sum(map(size, parts))
         return sizes[id(node)]
 
@@ -193,12 +212,16 @@ def comments(text: str) -> list[str]:
 def _blank(match: re.Match[str]) -> str:
     """Spaces for a comment or comma, so that line numbers stay the same; strings are unchanged."""
     found = match.group()
-    return found if found.startswith('"') else re.sub(r"[^\n]", " ", found)
+    is_open = found.startswith("/*") and not found.endswith("*/", 2)  # which is then an error
+    return found if is_open or found.startswith('"') else re.sub(r"[^\n]", " ", found)
 
 
 def _toml(text: str, location: Location) -> JSON:
     import tomllib
 
+    for number, line in enumerate(text.split("\n"), 1):
+        if line.count(".") > _MOST_DOTS:
+            raise _malformed("TOML", "a line with too many dots", location, number)
     try:
         return tomllib.loads(text) or None
     except tomllib.TOMLDecodeError as error:

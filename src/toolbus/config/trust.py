@@ -39,6 +39,10 @@ class Candidate:
     digests: Mapping[str, str | None]
     """The files covered by the trust record, by path from the config's folder; None is a missing file."""
 
+    def has(self, content: bytes) -> bool:
+        """Whether that is the content of the config file."""
+        return self.digests[self.file.name] == _digest(content)
+
 
 Agree: TypeAlias = Callable[[Candidate, str], None]
 """Called with a config and why it is not trusted; returns if the user accepts it, else raises."""

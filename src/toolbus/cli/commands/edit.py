@@ -17,7 +17,7 @@ from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.cli.suggested import suggested
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
-from toolbus.config.editing.save import save
+from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.find import named_config
 from toolbus.config.load import config_in
@@ -263,8 +263,8 @@ def _save(screen: Screen, target: _Target, after: str, secrets: Sequence[Secret]
     ):
         raise Usage(f"the change would make {target.path} invalid: {problem}")
     add_secrets(target.path.parent, secrets)
-    save(target.path, after.encode())
-    return target.is_own and trust_written(screen, target.path)
+    save_in_project(target.path, after.encode())
+    return target.is_own and trust_written(screen, target.path, after.encode())
 
 
 def _config_error(text: str, path: Path) -> str | None:

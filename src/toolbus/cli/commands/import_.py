@@ -14,7 +14,7 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.config.editing.edit import servers_in, with_servers
-from toolbus.config.editing.save import save
+from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.editing.yaml_text import as_yaml
 from toolbus.config.importing.convert import Imported, imported
@@ -56,8 +56,8 @@ def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bo
     written = write and bool(plan.servers or (with_secrets and plan.secrets))
     if written:
         is_own = _is_own(plan)
-        _write(plan, with_secrets)
-        plan.trusted = is_own and trust_written(screen, target)
+        after = _write(plan, with_secrets)
+        plan.trusted = is_own and trust_written(screen, target, after)
     if screen.as_json:
         screen.json(_json(plan, written))
     else:
@@ -171,7 +171,8 @@ def _is_own(plan: ImportPlan) -> bool:
     return not existing or is_trusted(plan.target)
 
 
-def _write(plan: ImportPlan, with_secrets: bool) -> None:
+def _write(plan: ImportPlan, with_secrets: bool) -> bytes:
+    """Write servers and secrets; return the content of the config."""
     before = _read_text(plan.target) if plan.target.is_file() else None
     try:
         after = as_yaml(plan.servers) if before is None else with_servers(before, plan.target, plan.servers)
@@ -180,7 +181,8 @@ def _write(plan: ImportPlan, with_secrets: bool) -> None:
     if with_secrets:
         add_secrets(plan.target.parent, plan.secrets)
     if plan.servers:
-        save(plan.target, after.encode())
+        save_in_project(plan.target, after.encode())
+    return after.encode()
 
 
 def _json(plan: ImportPlan, written: bool) -> JSON:

@@ -10,6 +10,7 @@ from toolbus.cli.commands.trust import trust_written
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
+from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_text import TEMPLATE
 from toolbus.config.schema import config_schema
 from toolbus.core.config_files import FILE_NAMES
@@ -29,9 +30,10 @@ def run(settings: Settings, *, force: bool) -> int:
     if not path.parent.is_dir():
         raise Usage(f"the folder {str(path.parent)!r} does not exist; create it first")
     schema = path.with_name(SCHEMA)
-    schema.write_text(json.dumps(config_schema(), indent=2) + "\n", encoding="utf-8")
-    path.write_text(TEMPLATE.replace("command: python\n", f"command: {_python()}\n"), encoding="utf-8")
-    trusted = trust_written(screen, path)
+    content = TEMPLATE.replace("command: python\n", f"command: {_python()}\n").encode()
+    save_in_project(schema, f"{json.dumps(config_schema(), indent=2)}\n".encode())
+    save_in_project(path, content)
+    trusted = trust_written(screen, path, content)
     if screen.as_json:
         screen.json({"written": str(path), "schema": str(schema), "trusted": trusted})
         return 0

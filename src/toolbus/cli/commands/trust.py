@@ -14,10 +14,11 @@ from rich.text import Text
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import ask, can_ask
 from toolbus.cli.options import Settings
-from toolbus.cli.output.review import audit_facts, print_review, review
+from toolbus.cli.output.review import audit_facts, print_review, review, secrets_of_bus
 from toolbus.cli.output.rule_words import rule_json
 from toolbus.cli.output.screen import Screen, exact, short_path, visible
 from toolbus.config import find_config
+from toolbus.config.search import Embeddings
 from toolbus.config.trust import Agree, Candidate, accept, candidate, distrust, forget
 from toolbus.core.errors import ConfigError, ConfigNotTrusted, ToolbusError
 
@@ -57,6 +58,9 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
         facts = {"servers": review(found), "roots": list(found.config.roots)}
         facts |= {"tokens": found.config.tokens} if found.config.tokens != "auto" else {}
         facts |= {"policy": list(map(rule_json, found.config.policy))} if found.config.policy else {}
+        facts |= {"secrets": secrets} if (secrets := secrets_of_bus(found)) else {}
+        if isinstance(encoder := found.config.search.encoder, Embeddings):
+            facts |= {"search": encoder.model_dump(mode="json")}
         facts |= {"audit": trail} if (trail := audit_facts(found.config)) else {}
         if found.config.serve is not None:
             facts |= {"serve": found.config.serve.model_dump(mode="json", exclude_defaults=True)}
@@ -91,10 +95,14 @@ def trust_prompt(settings: Settings) -> Agree:
     return agree
 
 
-def trust_written(screen: Screen, path: Path) -> bool:
-    """Trust a file that this command wrote; return whether it is trusted now."""
+def trust_written(screen: Screen, path: Path, content: bytes) -> bool:
+    """Trust a file to which this command wrote the content; return whether it is trusted now."""
     try:
-        _save_trust(candidate(path))
+        found = candidate(path)
+        if not found.has(content):
+            screen.note(f"{short_path(found.file)} was changed meanwhile, so it is not trusted")
+            return False
+        _save_trust(found)
     except (ConfigError, NotKept) as error:
         screen.note(str(error))
         return False
@@ -129,14 +137,14 @@ def _save_trust(found: Candidate) -> None:
 
 
 def _print_and_refuse(screen: Screen, found: Candidate, reason: str) -> NoReturn:
-    print_review(screen.out, review(found), found.config)
+    print_review(screen.out, found)
     raise ConfigNotTrusted(short_path(found.file), reason, option="--yes")
 
 
 def _ask_for_trust(screen: Screen, found: Candidate, reason: str) -> None:
     """Show the config and ask; raises `NotAgreed` unless the user says yes."""
     screen.err.print(Text(exact(f"{found.file} {reason}. It would use:"), style="bold yellow"))
-    print_review(screen.err, review(found), found.config)
+    print_review(screen.err, found)
     if not confirm("Do you trust it? [y/N]: "):
         raise NotAgreed(found.file)
 

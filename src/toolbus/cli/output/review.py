@@ -19,6 +19,7 @@ from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.override import ToolOverride
 from toolbus.config.project import DOTENV, Contents, env_file_path
+from toolbus.config.search import Embeddings
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.serve import Serve
@@ -56,10 +57,21 @@ def review(found: Candidate) -> dict[str, JSON]:
     return {alias: reviewed.facts(server) for alias, server in found.config.servers.items()}
 
 
-def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusConfig) -> None:
+def secrets_of_bus(found: Candidate) -> list[JSON]:
+    """The references outside of servers, each with its key and its source."""
+    project = _Project(found)
+    return [
+        {"key": key, **secret}
+        for key, text in found.config.texts()
+        for secret in project.sources(_references([(key, text)]), {})
+    ]
+
+
+def print_review(console: "Console", found: Candidate) -> None:
     """Print one line per fact, then the policy, the audit trail, the roots, tokens, and the gateway."""
     from rich.text import Text
 
+    reviewed, config = review(found), found.config
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
     width = max((len(label) for _, facts in lines for label, _ in facts), default=0)
     for alias, facts in lines:
@@ -78,6 +90,9 @@ def print_review(console: "Console", reviewed: Mapping[str, JSON], config: BusCo
     if config.serve is not None:
         console.print(Text.assemble(("serve", "bold"), "  ", exact(_serve_words(config.serve))))
     _print_places(console, config)
+    for secret in secrets_of_bus(found):
+        text = f"{secret['reference']}  {secret['source']}"
+        console.print(Text.assemble((secret["key"], "bold"), "  ", exact(text)))
     if any(MASK in text for _, facts in lines for _, text in facts):
         console.print(Text(f"{MASK} stands for what looks like a secret; see the file", style="dim"))
 
@@ -92,6 +107,8 @@ def _print_places(console: "Console", config: BusConfig) -> None:
         console.print(Text(f"tokens of people who sign in are kept in: {exact(str(config.tokens))}"))
     if config.store is not None:
         console.print(Text(f"keys, tokens and approvals are kept in: {exact(config.store.shown)}"))
+    if isinstance(encoder := config.search.encoder, Embeddings):
+        console.print(Text(f"names and descriptions of tools are sent to: {exact(encoder.url)}"))
 
 
 def audit_facts(config: BusConfig) -> dict[str, JSON] | None:
@@ -180,7 +197,7 @@ class _Project:
             },
             "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
             "sandbox": self._sandbox(server, shown),
-            "secrets": list(self._secrets(server, own)),
+            "secrets": list(self.sources(_references(server.texts()), own)),
             "trust": server.trust or None,
             "override": {
                 tool: _rule(change) for tool, change in server.override.items() if _changes_meaning(change)
@@ -203,13 +220,13 @@ class _Project:
             parts.append(f"gets {', '.join(server.sandbox.env)}")
         return "; ".join([*parts, "uses the network" if server.sandbox.net else "no network"])
 
-    def _secrets(self, server: ServerConfig, own: Mapping[str, str]) -> Iterator[JSON]:
+    def sources(self, references: Mapping[Reference, bool], own: Mapping[str, str]) -> Iterator[JSON]:
         """Each reference once, with its source.
 
         A value from `.env` is shown only if it affects what is run or connected to.
         """
         names: dict[str, bool] = {}
-        for reference, decides in _references(server).items():
+        for reference, decides in references.items():
             match reference.kind:
                 case "name":
                     names[reference.body] = names.get(reference.body, False) or decides
@@ -263,10 +280,10 @@ def _auth(auth: Auth | None, shown: Mapping[str, str]) -> JSON:
     }
 
 
-def _references(server: ServerConfig) -> dict[Reference, bool]:
-    """A server's references, and whether each affects what is run or connected to."""
+def _references(texts: Iterable[tuple[str, str]]) -> dict[Reference, bool]:
+    """The references in texts by field, and whether each affects what is run or connected to."""
     found: dict[Reference, bool] = {}
-    for field, text in server.texts():
+    for field, text in texts:
         for part in parsed(text):
             if isinstance(part, Reference):
                 found[part] = found.get(part, False) or _is_decisive(field)
@@ -278,8 +295,10 @@ def _is_decisive(field: str) -> bool:
     kind, _, name = field.partition(".")
     if kind == "env":
         return _CODE_VARIABLE.fullmatch(name) is not None
+    if kind in ("headers", "search", "serve"):
+        return False
     # Who gets the credentials of `auth`, and where the browser is sent with a code.
-    return kind != "headers" and (kind != "auth" or name in ("issuer", "callback", "client_metadata"))
+    return kind != "auth" or name in ("issuer", "callback", "client_metadata")
 
 
 def _changes_meaning(change: ToolOverride) -> bool:

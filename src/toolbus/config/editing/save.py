@@ -7,6 +7,8 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
+from toolbus.config.find import is_own
+
 
 def save(path: Path, content: bytes, *, mode: int | None = None) -> None:
     """Replace the file's content atomically; OSError if that is not possible.
@@ -41,6 +43,18 @@ def save(path: Path, content: bytes, *, mode: int | None = None) -> None:
         with suppress(OSError):
             os.unlink(draft)
         raise
+
+
+def save_in_project(path: Path, content: bytes, *, mode: int | None = None) -> None:
+    """Save a file of a project, whose link must not lead out of it: anyone may have put it there.
+
+    It could lead to a config that is used everywhere, without a review.
+    """
+    target, folder = Path(os.path.realpath(path)), os.path.realpath(path.parent)
+    if not target.is_relative_to(folder) and not is_own(path.parent):
+        reason = f"is a link out of its folder, to {str(target)!r}; remove it, or name that file"
+        raise OSError(errno.EPERM, reason, str(path))
+    save(path, content, mode=mode)
 
 
 def _usual_mode() -> int:

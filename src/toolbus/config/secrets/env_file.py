@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from pathlib import Path
 
-from toolbus.config.editing.save import save
+from toolbus.config.editing.save import save_in_project
 from toolbus.config.project import DOTENV
 from toolbus.config.secrets.literals import Secret
 
@@ -28,7 +28,7 @@ def add_secrets(folder: Path, secrets: Iterable[Secret]) -> None:
         return
     before = path.read_bytes() if path.is_file() else b""
     gap = b"" if before[-1:] in (b"", b"\n") else b"\n"
-    save(path, before + gap + "".join(lines.values()).encode(), mode=0o600)
+    save_in_project(path, before + gap + "".join(lines.values()).encode(), mode=0o600)
 
 
 def _quoted(text: str) -> str:

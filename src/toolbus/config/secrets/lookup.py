@@ -19,8 +19,11 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeAlias, cast
 
+from toolbus.config.administrator import read_administrator
+from toolbus.config.permitted import refused_command
 from toolbus.config.project import DOTENV, Contents, project_path
 from toolbus.config.secrets.reference import Reference
+from toolbus.core.errors import ConfigError
 
 _Answer: TypeAlias = str | Awaitable[str | None] | None
 GetSecret: TypeAlias = Callable[[str], _Answer] | Callable[[str, str], _Answer]
@@ -204,9 +207,18 @@ class Secrets:
             return Missing(f"was not returned by the keyring within {self.keyring_seconds:g} s; unlock it")
 
     def _run(self, body: str) -> Found | Missing:
+        # Here, because not only servers have commands: the store, the gateway and the search have them, too.
+        words = shlex.split(body)
+        try:
+            refused = refused_command(words, read_administrator(), self.folder)
+        except ConfigError as error:
+            refused = error
+        if refused is not None:
+            where = ": ".join(filter(None, (refused.file, refused.key, refused.problem)))
+            return Missing(f"must not be run: {where}")
         try:
             done = subprocess.run(
-                shlex.split(body),
+                words,
                 stdin=subprocess.DEVNULL,  # a prompt would wait forever
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
