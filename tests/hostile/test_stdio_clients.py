@@ -22,7 +22,9 @@ CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"n
 
 
 @asynccontextmanager
-async def served(settings: Settings | None = None) -> AsyncGenerator[tuple[BinaryIO, BinaryIO, "asyncio.Task[None]"]]:
+async def served(
+    settings: Settings | None = None,
+) -> AsyncGenerator[tuple[BinaryIO, BinaryIO, "asyncio.Task[None]"]]:
     """The client's ends of two pipes, and the gateway between them."""
     from_client, to_gateway = os.pipe()
     from_gateway, to_client = os.pipe()
