@@ -4,7 +4,7 @@ import asyncio
 import logging
 import socket
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 
@@ -140,6 +140,26 @@ async def test_a_response_that_is_not_read(caplog: pytest.LogCaptureFixture) -> 
             params: JSON = {"name": "large", "arguments": {"size": 8_000_000}}
             client.sendall(modern_bytes(served.port, "tools/call", params))
             await _until_closed(served)
+
+
+async def test_a_response_that_is_read_byte_by_byte(caplog: pytest.LogCaptureFixture) -> None:
+    """The same: what counts is that the connection has room again, not that a byte was taken."""
+    async with attacked(Limits(unread_seconds=0.5), caplog, "slow_reader") as served:
+        with socket.create_connection(("127.0.0.1", served.port)) as client:
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            params: JSON = {"name": "large", "arguments": {"size": 8_000_000}}
+            client.sendall(modern_bytes(served.port, "tools/call", params))
+            client.setblocking(False)
+
+            async def read() -> None:
+                while True:
+                    with suppress(OSError):
+                        client.recv(1)
+                    await asyncio.sleep(0.01)
+
+            reading = asyncio.create_task(read())
+            await _until_closed(served)
+            reading.cancel()
 
 
 async def test_a_stream_that_is_not_read(caplog: pytest.LogCaptureFixture) -> None:

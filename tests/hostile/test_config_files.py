@@ -60,6 +60,20 @@ def test_a_config_without_an_end(name: str, tmp_path: Path) -> None:
         load_config(file)
 
 
+@pytest.mark.parametrize("name", ["toolbus.lock", "own.env", "secret"])
+def test_a_file_beside_a_config_that_is_a_fifo(name: str, tmp_path: Path) -> None:
+    """It is an error, and the command ends."""
+    project = tmp_path / "project"
+    project.mkdir()
+    server = {"command": "true", "env_file": "own.env", "env": {"A": "${file:secret}"}}
+    (project / "c.json").write_text(json.dumps({"servers": {"a": server}}))
+    for other in {"own.env", "secret"} - {name}:
+        (project / other).touch()
+    os.mkfifo(project / name)
+    done = toolbus("--config", "c.json", "tools", folder=project)
+    assert ("is not a plain file" if name == "toolbus.lock" else "Unreadable") in done.stdout + done.stderr
+
+
 def test_a_project_file_of_a_terabyte(tmp_path: Path) -> None:
     """It counts as missing, and the config can be reviewed."""
     project = tmp_path / "project"

@@ -16,7 +16,8 @@ Contents: TypeAlias = Mapping[str, bytes | None]
 """Files by absolute path; None is a file that did not exist."""
 
 DOTENV = ".env"
-_LARGEST = 16 << 20
+LARGEST = 16 << 20
+"""Bytes of a file that a config refers to."""
 
 
 def project_path(path: str, folder: Path) -> str | None:
@@ -64,6 +65,6 @@ def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
 
 def _content(path: str) -> bytes | None:
     try:
-        return read_plain(Path(path), _LARGEST)
+        return read_plain(Path(path), LARGEST)
     except OSError:
         return None

@@ -18,6 +18,7 @@ from typing import NoReturn, TypeVar
 from toolbus.config.limits import Limits
 from toolbus.core.canonical import NotCanonical, digest
 from toolbus.core.errors import LockError
+from toolbus.core.plain_files import Unreadable, read_plain
 from toolbus.core.records import JSON, Inventory, JSONObject
 from toolbus.lock.definitions import KINDS, Kind, definition_digest, inventory_of, text_digest
 from toolbus.schema.values import entries_of, is_object
@@ -92,14 +93,13 @@ def lock_path(config_file: str) -> Path:
 def read_lock(path: Path) -> Lockfile | None:
     """The lockfile, or None if there is none; `LockError` if it cannot be used as it is."""
     try:
-        with path.open("rb") as file:
-            content = file.read(_MOST_BYTES + 1)
+        content = read_plain(path, _MOST_BYTES)
     except FileNotFoundError:
         return None
+    except Unreadable as error:
+        raise LockError(path, str(error.strerror)) from None
     except OSError as error:
         raise LockError(path, f"cannot be read: {error.strerror or error}") from None
-    if len(content) > _MOST_BYTES:
-        raise LockError(path, f"is larger than {_MOST_BYTES >> 20} MiB")
     return lock_in(content, path)
 
 

@@ -21,9 +21,10 @@ from typing import TypeAlias, cast
 
 from toolbus.config.administrator import read_administrator
 from toolbus.config.permitted import refused_command
-from toolbus.config.project import DOTENV, Contents, project_path
+from toolbus.config.project import DOTENV, LARGEST, Contents, project_path
 from toolbus.config.secrets.reference import Reference
 from toolbus.core.errors import ConfigError
+from toolbus.core.plain_files import read_plain
 
 _Answer: TypeAlias = str | Awaitable[str | None] | None
 GetSecret: TypeAlias = Callable[[str], _Answer] | Callable[[str, str], _Answer]
@@ -180,9 +181,9 @@ class Secrets:
     def _content(self, path: str) -> bytes | Missing:
         try:
             if self._reviewed is None or self.folder is None:
-                return Path(self.located(path)).read_bytes()
+                return read_plain(Path(self.located(path)), LARGEST)
             if (own := project_path(path, self.folder)) is None:
-                return Path(self.located(path)).read_bytes()
+                return read_plain(Path(self.located(path)), LARGEST)
         except (OSError, ValueError) as error:
             return Missing(f"cannot be read ({type(error).__name__})")
         if own not in self._reviewed:
