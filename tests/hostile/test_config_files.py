@@ -4,11 +4,13 @@ import asyncio
 import json
 import os
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from tests.cli.running import environment, toolbus
+from tests.patience import PATIENCE
 from toolbus.cli.commands.trust import trust_written
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
@@ -16,6 +18,7 @@ from toolbus.config import load_config
 from toolbus.config.secrets.lookup import Missing, Secrets
 from toolbus.config.secrets.reference import Reference
 from toolbus.core.errors import ConfigError
+from toolbus.core.plain_files import Unreadable, read_plain
 
 SHELL = "servers: {a: {command: sh, args: [-c, 'exit 1']}}\n"
 ENDLESS = {
@@ -72,6 +75,18 @@ def test_a_file_beside_a_config_that_is_a_fifo(name: str, tmp_path: Path) -> Non
     os.mkfifo(project / name)
     done = toolbus("--config", "c.json", "tools", folder=project)
     assert ("is not a plain file" if name == "toolbus.lock" else "Unreadable") in done.stdout + done.stderr
+
+
+def test_a_secret_manager_that_mounts_a_fifo(tmp_path: Path) -> None:
+    """Its content is read, though a FIFO that nobody fills is an error."""
+    secret, content = tmp_path / "secret", b"x" * 200_000
+    os.mkfifo(secret)
+    with ThreadPoolExecutor(1) as filling:
+        filled = filling.submit(secret.write_bytes, content)
+        assert read_plain(secret, len(content), patience=PATIENCE) == content
+        assert filled.result(PATIENCE) == len(content)
+    with pytest.raises(Unreadable, match="its writer was not done"):
+        read_plain(secret, len(content), patience=0.1)
 
 
 def test_a_project_file_of_a_terabyte(tmp_path: Path) -> None:

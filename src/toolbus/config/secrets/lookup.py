@@ -26,6 +26,8 @@ from toolbus.config.secrets.reference import Reference
 from toolbus.core.errors import ConfigError
 from toolbus.core.plain_files import read_plain
 
+_FIFO_SECONDS = 2.0
+"""How long a file of secrets may take that is a FIFO."""
 _Answer: TypeAlias = str | Awaitable[str | None] | None
 GetSecret: TypeAlias = Callable[[str], _Answer] | Callable[[str, str], _Answer]
 """Looks up the secret of that name; a second parameter, `user`, gets the name of the user, or ""."""
@@ -181,9 +183,9 @@ class Secrets:
     def _content(self, path: str) -> bytes | Missing:
         try:
             if self._reviewed is None or self.folder is None:
-                return read_plain(Path(self.located(path)), LARGEST)
+                return read_plain(Path(self.located(path)), LARGEST, patience=_FIFO_SECONDS)
             if (own := project_path(path, self.folder)) is None:
-                return read_plain(Path(self.located(path)), LARGEST)
+                return read_plain(Path(self.located(path)), LARGEST, patience=_FIFO_SECONDS)
         except (OSError, ValueError) as error:
             return Missing(f"cannot be read ({type(error).__name__})")
         if own not in self._reviewed:
