@@ -21,7 +21,7 @@ STRICT = (
 )
 
 OUTPUT = {
-    "assistant4/host.py": """\
+    "extension/host.py": """\
 WARNING server 'search': headers.Authorization: secret 'EXAMPLE_SEARCH_TOKEN' is not set; set it in the \
 environment or in a .env beside the config; the server is skipped
 tool mcp_notes_add: [MCP: notes] Keep a note.
@@ -32,7 +32,7 @@ assistant: I looked: buy tea.
 healthy: True
 tools after the stop: 0
 """,
-    "squidbot.py": f"""\
+    "registry.py": f"""\
 skipped weather: server 'weather': {NOT_FOUND}
 tools: count_words, notes_add, notes_search
 notes_add: kept as note 1
@@ -41,10 +41,10 @@ argument 'word' is missing: expected a string (Word); for example "text"
 argument 'world' is unknown: did you mean 'word'? known: 'word' (an error)
 notes_search: buy tea
 count_words: 2
-squidbot: The last tool said: 2
+bot: The last tool said: 2
 tools after the shutdown: count_words
 """,
-    "aidk.py": f"""\
+    "runtime_discovery.py": f"""\
 not registered: server 'broken-mcp': {NOT_FOUND}
 {{"type": "function", "function": {{"name": "mcp_add", "description": "[Notes MCP] Keep a note.", \
 {STRICT.format("text")}
@@ -68,7 +68,7 @@ notes_forget {'id': 1}
   refused: rule policy[0] denies it: notes are deleted by hand
 notes: ['buy tea']
 """,
-    "axle.py": """\
+    "tool_list.py": """\
 tools: shout, work_add, work_search, home_add, home_search
 user: What is on my list at home?
 work_add: kept as note 1

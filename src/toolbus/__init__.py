@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from toolbus.bus.connection import McpConnection, connect_mcp
     from toolbus.bus.context import ContextProvider
     from toolbus.bus.session_view import SessionView
+    from toolbus.bus.sync import SyncToolbus
     from toolbus.bus.tasks import TaskHandle
     from toolbus.bus.tool import Tool
     from toolbus.bus.toolbus import Toolbus
@@ -93,7 +94,6 @@ _HOMES = {
         "LinkLost",
         "LockError",
         "LoginRequired",
-        "LoginRequired",
         "ResourceTooLarge",
         "SecretMissing",
         "ServerDown",
@@ -101,7 +101,6 @@ _HOMES = {
         "ServerNotFound",
         "ShaperFailed",
         "SkillRejected",
-        "SignInFailed",
         "SignInFailed",
         "TokenStoreError",
         "ToolFailed",
@@ -131,6 +130,7 @@ _HOMES = {
     "core.skills": ["LoadedSkill", "Skill"],
     "bus.tool": ["Tool"],
     "bus.session_view": ["SessionView"],
+    "bus.sync": ["SyncToolbus"],
     "bus.view": ["View"],
     "lock.drift": ["Held"],
     "search.hit": ["Hit"],
@@ -189,6 +189,7 @@ __all__ = [
     "SignInFailed",
     "Skill",
     "SkillRejected",
+    "SyncToolbus",
     "TaskHandle",
     "Text",
     "TokenStore",

@@ -233,6 +233,9 @@ switch models, `/clear` to clear the conversation, `/save FILE` and `/load FILE`
 `/quit`. Servers' prompts are commands, too: `/name key=value`, or `/server/name` if two servers have one of
 that name. You are asked for required arguments that you leave out. On a terminal, you are also asked whether
 to sign in when a server or a call needs it.
+
+Calls that may change something need your approval, unless you set `--approve`. In a program,
+[`Agent`](agent.md#approval) does not ask by default. JSON: one document per event, as described above.
 """,
     "check": """\
 A rule of [the policy](policy.md) that has no effect is an error, too, with what may have been meant.
@@ -274,6 +277,25 @@ Exit code 1 only if a server could not be compared; use `toolbus lock --check` i
     "approve": """\
 JSON: as in lock
 """,
+    "console": """\
+JSON: `{"url", "config"}`; the URL lets one browser in, once.
+""",
+    "worker": """\
+Calls that may change something wait for approval, unless you set `--approve`. In a program,
+[`Agent`](agent.md#approval) does not ask by default. JSON: `{"agent", "store"}`, once the worker is ready.
+""",
+    "runs": """\
+JSON: `runs` prints `{"runs": [...], "workers"}`. Each run, and `show` and `start`, is `{"id", "agent",
+"status", "prompt", "created", "updated", "worker", "attempts", "question", "answered", "held", "output",
+"error", "has_worker"}`; `show` adds `"steps": [{"number", "name", "about", "outcome", "at"}]`. A `status` is
+`queued`, `running`, `waiting`, `done`, `failed` or `cancelled`. `watch` prints one document per event, the
+last one with `"event": "RunEnded"` and the run; `resume` prints `"done": [...]` and the run; `cancel` and
+`delete` print `{"cancelled"}` and `{"deleted"}`. Times are in seconds since 1970. More about it:
+[durable runs](durable.md).
+""",
+    "store": """\
+JSON: `{"changed", "total", "left", "unreadable"}`
+""",
     "audit": """\
 JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"intact", "chains":
 [{"file", "files", "lines", "first", "head": {"seq", "hash"}, "problems": [{"file", "line", "problem"}],
@@ -304,8 +326,8 @@ JSON: `{"target", "written", "trusted", "sources": [{"editor", "path"}], "server
 "key", "name"}], "notes"}`
 """,
     "key": """\
-A key is one line on stdout, such as `tb_...`; everything else goes to stderr. Which views there are says
-[serve](configuration.md#serve) in the config.
+A key is one line on stdout, such as `tb_...`; everything else goes to stderr. Views are defined under
+[`serve.views`](configuration.md#serve).
 
 JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `list` `{"keys": [...]}` with
 `last_used`, to the hour, instead of `key`, `revoke` `{"revoked"}`. Times are in seconds since 1970.
@@ -341,7 +363,11 @@ EXAMPLES = {
         "toolbus --config policy.yaml policy notes_add text=tea",
     ],
 }
-SUBCOMMANDS = {"key": ("add", "list", "revoke"), "store": ("rekey",)}
+SUBCOMMANDS = {
+    "key": ("add", "list", "revoke"),
+    "runs": ("show", "watch", "resume", "cancel", "delete", "start"),
+    "store": ("rekey",),
+}
 OF_INN = ("resume", "resources", "read", "prompts", "prompt")
 """The commands whose examples have a server of their own."""
 

@@ -12,7 +12,7 @@ from tests import warm
 from tests.code.support import config, written
 from tests.patience import PATIENCE, wait_until
 from toolbus import ApprovalRequest, Interactions, Pending, Toolbus
-from toolbus.code.suspended import ScriptNotResumable
+from toolbus.errors import ScriptNotResumable
 
 pytestmark = pytest.mark.anyio
 ASK = [{"tools": "ledger/write", "do": "ask"}]

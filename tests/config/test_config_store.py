@@ -5,7 +5,7 @@ import pytest
 from toolbus import BusConfig, ConfigError
 from toolbus.bus.stores import store_of
 from toolbus.config import load_config
-from toolbus.state.store.error import StoreError
+from toolbus.core.errors import StoreError
 
 SERVERS = {"a": {"command": "x"}}
 pytestmark = pytest.mark.anyio

@@ -8,6 +8,7 @@ import shlex
 import shutil
 import socket
 import subprocess
+import sys
 import tomllib
 import venv
 from collections.abc import Generator
@@ -20,7 +21,7 @@ import httpx2
 import pytest
 import yaml
 
-from tests import warm
+from tests import patience, warm
 from tests.cli.running import TOOLBUS, environment
 from tests.gateway.front import modern_request
 from tests.gateway.serving import end, wait_until
@@ -136,6 +137,48 @@ def test_systemd_takes_the_unit(tmp_path: Path) -> None:
     unit.write_text((DEPLOY / "toolbus.service").read_text().replace("/opt/toolbus/bin/toolbus", TOOLBUS))
     done = subprocess.run(["systemd-analyze", "verify", str(unit)], capture_output=True, text=True)
     assert (done.returncode, done.stderr.strip()) == (0, "")
+
+
+def own_unit(home: Path) -> Path:
+    """The unit of a user, in a home where toolbus is installed as `pip install --user` does it."""
+    program = home / ".local" / "bin" / "toolbus"
+    program.parent.mkdir(parents=True)
+    program.symlink_to(TOOLBUS)
+    unit = home / ".config" / "systemd" / "user" / "toolbus-up.service"
+    unit.parent.mkdir(parents=True)
+    unit.write_text((DEPLOY / "toolbus-up.service").read_text())
+    return unit
+
+
+@needs_systemd
+def test_systemd_takes_the_unit_of_a_user(tmp_path: Path) -> None:
+    env = {"HOME": str(tmp_path), "PATH": os.defpath, "XDG_RUNTIME_DIR": str(tmp_path)}
+    command = ["systemd-analyze", "--user", "verify", str(own_unit(tmp_path))]
+    done = subprocess.run(command, capture_output=True, text=True, env=env)
+    assert (done.returncode, done.stderr.strip()) == (0, "")
+
+
+def test_the_unit_of_a_user_starts_its_servers(tmp_path: Path) -> None:
+    """Its command, in the environment that systemd gives it: no PATH of a shell, no terminal."""
+    unit = own_unit(tmp_path).read_text().replace("%h", str(tmp_path))
+    notes = {"command": sys.executable, "args": [str(DEPLOY.parent / "examples" / "notes.py")]}
+    (tmp_path / "toolbus.yaml").write_text(yaml.safe_dump({"servers": {"notes": notes}}))
+    settings = dict(re.findall(r"(\w+)=(.*)", unit))
+    env = {"HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(tmp_path), "PATH": settings["Environment"][5:]}
+    command = shlex.split(settings["ExecStart"])
+    bus = subprocess.Popen(command, env=env, cwd=settings["WorkingDirectory"], stdin=subprocess.DEVNULL)
+    try:
+        status = [command[0], "status", "--config", command[-1], "--json"]
+
+        def states() -> list[str]:
+            done = subprocess.run(status, env=env, capture_output=True, text=True)
+            servers = json.loads(done.stdout or "{}").get("servers", {})
+            return [server["state"] for server in servers.values()]
+
+        patience.wait_until(lambda: states() == ["ready"])
+    finally:
+        bus.terminate()
+        assert bus.wait(PATIENCE) == 0
 
 
 def test_the_unit_starts_a_command_that_exists() -> None:

@@ -151,6 +151,16 @@ async def test_a_run_is_started_executed_answered_and_watched_by_different_proce
     assert ended["status"] == "done"
 
 
+async def test_a_worker_reports_as_json_that_it_takes_runs(tmp_path: Path) -> None:
+    (tmp_path / "letters.py").write_text(PROGRAM)
+    worker = Process(tmp_path, "worker", "letters:agent", "--json")
+    await worker.prints("}\n")
+    ready = json.loads(worker.printed)
+    assert ready["agent"] == "agent"
+    assert ready["store"].endswith("runs.db")
+    assert await worker.ends(signal.SIGTERM) == 0, worker.printed
+
+
 async def test_workers_and_watchers_report_a_death_and_an_outage(
     tmp_path: Path, postgres_server: Server, postgres_url: str
 ) -> None:

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from toolbus.core.errors import StoreError
 from toolbus.gateway.access.shared_keys import KIND, SharedKeys
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.error import StoreError
 from toolbus.state.store.store import Store
 from toolbus.state.store.url import parse_store_url
 

@@ -3,12 +3,15 @@
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
+from toolbus.bus.registry import Registry
 from toolbus.bus.toolbus import Toolbus
+from toolbus.bus.view import View
 from toolbus.core.errors import FORKED, BusClosed
+from toolbus.core.events import Event, EventStream
 
 T = TypeVar("T")
 JOIN_TIMEOUT = 1.0
@@ -19,6 +22,8 @@ class Portal:
 
     def __init__(self, bus: Toolbus) -> None:
         self._bus = bus
+        self.registries: dict[int, Registry] = {}
+        """What stands between the bus and each registry that tools are added to, by its id."""
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._process = 0
@@ -82,3 +87,22 @@ class Portal:
         except BaseException:
             future.cancel()
             raise
+
+    def events(self, view: View) -> Iterator[Event]:
+        """The events of a view from now on; waits for the next one, and ends when the bus stops."""
+
+        async def listen() -> EventStream:  # a stream belongs to the loop that it is made on
+            return view.events()
+
+        return self._received(self.run(listen()))
+
+    def _received(self, stream: EventStream) -> Iterator[Event]:
+        try:
+            while True:
+                yield self.run(stream.__anext__())
+        except StopAsyncIteration:
+            return
+        except BusClosed:
+            if self._loop is not None:  # a fork of the process, which gets no events
+                raise
+        yield from stream.unread()

@@ -4,24 +4,28 @@ The same bus, on an event loop in its own thread. It also works inside a running
 like any synchronous call.
 """
 
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, cast, overload
 
 from toolbus.bus.policing import Rules
 from toolbus.bus.portal import Portal
+from toolbus.bus.registry import Registry
 from toolbus.bus.scope import Names
+from toolbus.bus.session_view import SessionView
 from toolbus.bus.skills import SyncSkillAccess
 from toolbus.bus.sync_task import SyncTask
 from toolbus.bus.tool import Tool
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
 from toolbus.call import Hook, OnInput, Progress
-from toolbus.config import GetSecret
+from toolbus.config import BusConfig, GetSecret
 from toolbus.config.expose import ExposeMode
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.events import Emit, OnLog
+from toolbus.core.errors import BusClosed, ToolbusError
+from toolbus.core.events import Emit, Event, OnLog
 from toolbus.core.interactions import NO_HANDLERS, Interactions
 from toolbus.core.login import LoginHandler
 from toolbus.core.operation import Caller, Guard, Observer
@@ -38,9 +42,11 @@ from toolbus.core.records import (
     ResourceTemplate,
     ServerStatus,
     ToolResult,
+    ToolSpec,
 )
 from toolbus.core.uri_templates import Values
 from toolbus.lock.drift import Held
+from toolbus.lock.file import Lockfile
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy
 from toolbus.search.encoders.function import EncodingFunction
@@ -78,6 +84,18 @@ class SyncTool:
 
     def __repr__(self) -> str:
         return repr(self.tool).replace("<Tool", "<SyncTool", 1)
+
+
+class SyncRegistry:
+    """A user's registry, which gets each tool with a synchronous `execute`."""
+
+    def __init__(self, registry: Registry) -> None:
+        self.registry = registry
+        if (remove := getattr(registry, "remove_tool", None)) is not None:
+            self.remove_tool: Callable[[str], object] = remove
+
+    def add_tool(self, tool: Tool, /) -> object:
+        return self.registry.add_tool(SyncTool(tool))
 
 
 class SyncView(SyncSkillAccess):
@@ -125,6 +143,31 @@ class SyncView(SyncSkillAccess):
         return self.bus.servers
 
     @property
+    def caller(self) -> Caller:
+        """As `Toolbus.caller`."""
+        return self.bus.caller
+
+    @property
+    def config(self) -> BusConfig:
+        """As `Toolbus.config`."""
+        return self.bus.config
+
+    @property
+    def failures(self) -> dict[str, ToolbusError]:
+        """As `Toolbus.failures`."""
+        return self.bus.failures
+
+    @property
+    def inventories(self) -> dict[str, Inventory]:
+        """As `Toolbus.inventories`."""
+        return self.bus.inventories
+
+    @property
+    def running(self) -> bool:
+        """As `Toolbus.running`."""
+        return self.bus.running
+
+    @property
     def held(self) -> dict[str, Held]:
         """What differs from the lockfile and is left out until it is approved, by `server/tool`."""
         return self.bus.held
@@ -137,6 +180,10 @@ class SyncView(SyncSkillAccess):
     def on_event(self, listener: Emit) -> Callable[[], None]:
         """As `Toolbus.on_event`; `listener` is called on the bus's thread."""
         return self.bus.on_event(listener)
+
+    def events(self) -> Iterator[Event]:
+        """The events from now on, for `for`; waits for the next one, and ends when the bus stops."""
+        return self._portal.events(self.bus)
 
     def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
         """As `Toolbus.search`."""
@@ -158,6 +205,21 @@ class SyncView(SyncSkillAccess):
     def tools(self, servers: Names = None) -> list[SyncTool]:
         """The tools, with a synchronous `execute`."""
         return [SyncTool(tool) for tool in self.bus.tools(servers)]
+
+    def register_into(
+        self,
+        registry: Registry,
+        tools: Iterable[SyncTool | Tool | str] | None = None,
+        *,
+        servers: Names = None,
+        transform: Callable[[ToolSpec], ToolSpec | None] | None = None,
+    ) -> None:
+        """As `Toolbus.register_into`; the registry gets tools with a synchronous `execute`."""
+        chosen = None
+        if tools is not None:
+            chosen = [tool.tool if isinstance(tool, SyncTool) else tool for tool in tools]
+        ours = self._portal.registries.setdefault(id(registry), SyncRegistry(registry))
+        self.bus.register_into(ours, chosen, servers=servers, transform=transform)
 
     def call(
         self,
@@ -262,6 +324,17 @@ class SyncView(SyncSkillAccess):
         self.run(self.bus.unsubscribe(server, uri))
 
 
+class SyncSessionView(SyncView):
+    """`SessionView` with methods that wait."""
+
+    bus: SessionView
+
+    def end_session(self) -> None:
+        """As `SessionView.end_session`."""
+        with suppress(BusClosed):  # so has every session ended
+            self.run(self.bus.end_session())
+
+
 class SyncToolbus(SyncView):
     """`Toolbus` with methods that wait."""
 
@@ -314,9 +387,44 @@ class SyncToolbus(SyncView):
         """Disconnect and end the thread; any number of times."""
         self._portal.close()
 
-    def as_user(self, user: str) -> SyncView:
+    @overload
+    def as_user(self, user: str) -> SyncView: ...
+
+    @overload
+    def as_user(
+        self, user: str, *, session: str, interactions: Interactions | None = None
+    ) -> "SyncSessionView": ...
+
+    def as_user(
+        self, user: str, *, session: str | None = None, interactions: Interactions | None = None
+    ) -> SyncView:
         """As `Toolbus.as_user`."""
-        return SyncView(self.bus.as_user(user), self._portal)
+        if session is None and interactions is None:
+            return SyncView(self.bus.as_user(user), self._portal)
+        shown = self.bus.as_user(user, session=cast(str, session), interactions=interactions)
+        return SyncSessionView(shown, self._portal)
+
+    @property
+    def max_sessions(self) -> int:
+        """As `Toolbus.max_sessions`."""
+        return self.bus.max_sessions
+
+    @max_sessions.setter
+    def max_sessions(self, most: int) -> None:
+        self.bus.max_sessions = most
+
+    @property
+    def lock(self) -> Lockfile | None:
+        """As `Toolbus.lock`."""
+        return self.bus.lock
+
+    def is_locked(self, alias: str) -> bool:
+        """As `Toolbus.is_locked`."""
+        return self.bus.is_locked(alias)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """As `Toolbus.observe`; the observer is called on the bus's thread."""
+        return self.bus.observe(observer)
 
     def add_server(self, alias: str, config: Any) -> None:
         """As `Toolbus.add_server`."""

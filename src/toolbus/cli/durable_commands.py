@@ -25,7 +25,7 @@ _Name = Annotated[
 def add_durable_commands(app: typer.Typer) -> None:
     """Register these commands with the app."""
     runs = typer.Typer(
-        help="Show and steer durable runs of agents.",
+        short_help="List, answer, start and cancel durable runs of agents.",
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
@@ -42,12 +42,12 @@ def add_durable_commands(app: typer.Typer) -> None:
 
 def _runs(
     settings: Settings,
-    all: Annotated[bool, typer.Option("--all", help="Also those that have ended.")] = False,  # noqa: A002  the option
+    all: Annotated[bool, typer.Option("--all", help="Include finished runs.")] = False,  # noqa: A002  the option
     store: _Store = None,
 ) -> int:
-    """Show and steer durable runs of agents; without a command, list them.
+    """List, answer, start and cancel durable runs of agents.
 
-    Requires pip install "toolbus[durable]".
+    Without a command, lists the runs. Requires pip install "toolbus[durable]".
     """
     from toolbus.cli.commands.runs import list_runs
 
@@ -62,7 +62,10 @@ def _show(settings: Settings, run: _Run, store: _Store = None) -> int:
 
 
 def _watch(settings: Settings, run: _Run, store: _Store = None) -> int:
-    """Print the events of a run from the beginning until it ends; with --json, one document each."""
+    """Print the events of a run until it ends.
+
+    Starts with the first event. With --json, prints one document per event.
+    """
     from toolbus.cli.commands.runs_watch import watch
 
     return watch(settings, store, run)
@@ -91,7 +94,9 @@ def _resume(
     ] = False,
     store: _Store = None,
 ) -> int:
-    """Answer what a run waits for, or continue one that failed or was cancelled.
+    """Answer a run's question, or continue a stopped run.
+
+    A run that failed or was cancelled continues where it stopped.
 
     \b
     toolbus runs resume order-17 seats=2

@@ -8,11 +8,11 @@ from toolbus.bus.shaping import Shaping
 from toolbus.bus.stores import answers_of
 from toolbus.bus.targets import all_targets, listed_target
 from toolbus.core.catalog import Catalog
+from toolbus.core.errors import StoreError
 from toolbus.core.records import Inventory, ToolSpec
 from toolbus.lock.definitions import any_digest, definitions
 from toolbus.policy.answers import rule_digest
 from toolbus.policy.rules import DeadRule, Policy, Target
-from toolbus.state.store.error import StoreError
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus

@@ -12,7 +12,7 @@ from typing import Any
 
 from toolbus.code.journal import Entry
 from toolbus.core.elicitation import Pending
-from toolbus.core.errors import ToolbusError
+from toolbus.core.errors import ScriptNotResumable
 from toolbus.state.files import state_folder
 from toolbus.state.seal import Seal, key_file
 from toolbus.state.spent import Spent
@@ -21,10 +21,6 @@ from toolbus.state.store.once import SharedOnce
 _PURPOSE = "script"
 _SECONDS = 30 * 24 * 3600.0
 """How long a script may wait."""
-
-
-class ScriptNotResumable(ToolbusError):
-    """A suspended script cannot be resumed: it is not ours, has expired, or was resumed before."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

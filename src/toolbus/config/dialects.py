@@ -22,12 +22,12 @@ from toolbus.core.records import JSON
 
 CONTAINERS: tuple[tuple[str, ...], ...] = (
     ("servers",),  # ours; VS Code's mcp.json
-    ("mcpServers",),  # Claude Desktop, Claude Code, Cursor, Windsurf, Cline, Gemini CLI, FastMCP, AIDK
+    ("mcpServers",),  # Claude Desktop, Claude Code, Cursor, Windsurf, Cline, Gemini CLI, FastMCP
     ("mcp", "servers"),  # VS Code's settings.json
-    ("mcp_servers",),  # squidbot
-    ("tools", "mcp_servers"),  # squidbot
-    ("services", "mcp"),  # Axle
-    ("config", "servers"),  # assistant4's manifest
+    ("mcp_servers",),  # Codex, and settings in snake case
+    ("tools", "mcp_servers"),  # the same, grouped
+    ("services", "mcp"),  # a catalog of services
+    ("config", "servers"),  # the manifest of an extension
 )
 
 SETTINGS = (
@@ -72,7 +72,7 @@ def container(document: Mapping[JSON, JSON], location: Location) -> Container:
     Other mistakes are collected in the result.
     """
     found = list(containers(document))
-    if not found and "serverName" in document:  # AIDK: the document is the one server
+    if not found and "serverName" in document:  # the document is the one server
         return _aliased([document], "server", location)
     if not found:
         wrong = next((hint for key in document if (hint := near_miss(key, _names()))), "")

@@ -37,7 +37,7 @@ TRANSPORTS: dict[str, Transport] = {
     "streamable_http": "streamable-http",
     "streamableHttp": "streamable-http",
     "streamablehttp": "streamable-http",
-    "websocket": "streamable-http",  # AIDK's name for it
+    "websocket": "streamable-http",  # another name for it
     "sse": "sse",
 }
 
@@ -49,7 +49,7 @@ SPELLINGS = {
     "workingDirectory": "cwd",
     "envFile": "env_file",  # VS Code, Cursor
     "includeTools": "include",  # Gemini CLI
-    "tool_allowlist": "include",  # assistant4
+    "tool_allowlist": "include",  # in manifests of extensions
     "tools": "include",  # GitHub Copilot
     "excludeTools": "exclude",  # Gemini CLI
     "disabledTools": "exclude",  # Windsurf, Roo Code
@@ -273,7 +273,7 @@ def checked_code(values: JSON, location: Location) -> CodeLimits:
 
 
 def long_form(entry: JSON, location: Location) -> Mapping[JSON, JSON]:
-    """The entry as a mapping: a string is a URL, an object is a server, AIDK's `connection` is flattened."""
+    """The entry as a mapping: a string is a URL, an object is a server, a `connection` is flattened."""
     if isinstance(entry, str):
         return {"url": entry}
     if is_server_object(entry):

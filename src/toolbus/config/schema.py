@@ -94,7 +94,7 @@ _ENTRY_KEYS: dict[str, dict[str, JSON]] = {
         "exclusiveMinimum": 0,
         "description": "The same as `timeouts.call`; from 1000 on, milliseconds.",
     },
-    "connection": {"$ref": "#/$defs/Entry", "description": "Keys of this entry, as AIDK groups them."},
+    "connection": {"$ref": "#/$defs/Entry", "description": "More keys of this entry."},
     "lock": _LOCK,
     "sandbox": _SANDBOX,
     "log_level": {"anyOf": [{"enum": [*get_args(LogLevel), "off", False]}]},

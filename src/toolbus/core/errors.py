@@ -12,6 +12,14 @@
     ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
     ├── TokenStoreError        stored tokens cannot be read or written; they were left as they are
+    ├── StoreError             the database that gateways share cannot be used; it was left as it is
+    ├── ScriptNotResumable     a suspended script was changed, has expired, or was resumed before
+    ├── RunStoreError          the database of durable runs cannot be used
+    ├── RunNotFound            the database of durable runs has no run with that id
+    ├── RunFailed              a durable run ended with an error
+    ├── RunCancelled           a durable run was cancelled
+    ├── RunDiverged            a resumed run does not repeat what it recorded
+    ├── NotWaiting             a durable run does not wait for that answer
     ├── ExtraMissing           a part of toolbus needs packages that are not installed (also an ImportError)
     └── ServerError            an error about one server, named by `server`
         ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
@@ -173,6 +181,66 @@ class TokenStoreError(ToolbusError):
         self.reason = reason
         self.problem = problem
         super().__init__(f"tokens in {place}: {problem}; {step}")
+
+
+class StoreError(ToolbusError):
+    """The store cannot be used; `place` names it, without its password. What it has was left as it is."""
+
+    def __init__(self, place: str, problem: str, step: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"store {place}: {problem}; {step}")
+
+
+class ScriptNotResumable(ToolbusError):
+    """A suspended script cannot be resumed: it is not ours, has expired, or was resumed before."""
+
+
+class RunNotFound(ToolbusError):
+    """The store has no run of that id."""
+
+    def __init__(self, run: str, place: str) -> None:
+        self.run = run
+        super().__init__(f"no run {run!r} in {place}; toolbus runs --all lists them")
+
+
+class RunFailed(ToolbusError):
+    """A durable run ended with an error; `kind` is the name of its class."""
+
+    def __init__(self, run: str, kind: str, message: str) -> None:
+        self.run = run
+        self.kind = kind
+        super().__init__(f"run {run!r} failed: {message}")
+
+
+class RunCancelled(ToolbusError):
+    """A durable run was cancelled."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        super().__init__(f"run {run!r} was cancelled")
+
+
+class NotWaiting(ToolbusError):
+    """A run does not wait for that: it was answered already, or has ended."""
+
+
+class RunDiverged(ToolbusError):
+    """A resumed run does not repeat what was recorded: the program or its settings have changed."""
+
+    def __init__(self, run: str) -> None:
+        super().__init__(
+            f"this program does not repeat what the run recorded: its tools or settings have changed since; "
+            f"'toolbus runs resume {run}' continues it with the earlier ones"
+        )
+
+
+class RunStoreError(ToolbusError):
+    """The store of durable runs cannot be used; `place` names it without its password."""
+
+    def __init__(self, place: str, problem: str, step: str) -> None:
+        self.place = place
+        super().__init__(f"the store of runs {place}: {problem}; {step}")
 
 
 class ServerError(ToolbusError):

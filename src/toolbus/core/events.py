@@ -10,7 +10,7 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Literal, TypeAlias
@@ -246,6 +246,14 @@ class EventStream:
                 raise BusClosed("the event stream", reason=FORKED)
             self._wake.clear()
             await self._wake.wait()
+        return self._next()
+
+    def unread(self) -> Iterator[Event]:
+        """The events received so far; without waiting, so also after the loop has ended."""
+        while self._backlog:
+            yield self._next()
+
+    def _next(self) -> Event:
         with self._lock:
             event, size = self._backlog.popleft()
             self._bytes -= size

@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass
 
 from toolbus.core.encoding import as_sent
-from toolbus.core.errors import CallRejected, ToolbusError
+from toolbus.core.errors import CallRejected, StoreError, ToolbusError
 from toolbus.core.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.protocol import INVALID_PARAMS
@@ -18,7 +18,6 @@ from toolbus.gateway.replicas.tasks import SharedTasks, StoredTask
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import protocol_error
 from toolbus.state.seal import Seal
-from toolbus.state.store.error import StoreError
 
 logger = logging.getLogger("toolbus")
 

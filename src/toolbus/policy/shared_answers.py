@@ -12,8 +12,8 @@ from dataclasses import asdict
 from typing import Literal
 
 from toolbus.core.canonical import digest_of
+from toolbus.core.errors import StoreError
 from toolbus.policy.answers import AnswerKey, StoredAnswer, read_answer
-from toolbus.state.store.error import StoreError
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.store import Store
 

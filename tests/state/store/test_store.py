@@ -13,9 +13,9 @@ import pytest
 
 from tests.patience import PATIENCE, until
 from tests.postgres import Server, over_tcp, own_address
+from toolbus.core.errors import StoreError
 from toolbus.state.store import sql
 from toolbus.state.store.cipher import VARIABLE, Cipher
-from toolbus.state.store.error import StoreError
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.postgres import PostgresDatabase
 from toolbus.state.store.rekey import KeyUse, key_use, rekey

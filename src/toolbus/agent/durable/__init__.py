@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from toolbus.core.errors import ExtraMissing
+from toolbus.core.errors import ExtraMissing, NotWaiting, RunCancelled, RunFailed, RunNotFound, RunStoreError
 
 try:
     import dbos
@@ -12,10 +12,10 @@ except ImportError as error:
     raise ExtraMissing("toolbus.agent.durable", "durable", str(error)) from error
 
 from toolbus.agent.durable.events import DurableEvent, QuestionAnswered, QuestionAsked
-from toolbus.agent.durable.info import NotWaiting, RunCancelled, RunFailed, RunInfo, RunNotFound, Step
+from toolbus.agent.durable.info import RunInfo, Step
 from toolbus.agent.durable.run import DurableRun
 from toolbus.agent.durable.runs import Runs
-from toolbus.agent.durable.settings import Durable, RunStoreError
+from toolbus.agent.durable.settings import Durable
 
 if TYPE_CHECKING:
     from toolbus.agent.tools import repeatable

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
-from toolbus.agent.durable.settings import RunStoreError
+from toolbus.core.errors import RunStoreError
 from toolbus.state.files import Exposed, Foreign, make_private
 
 APPLICATION = "toolbus"

@@ -8,7 +8,6 @@ from dbos import WorkflowStatus
 
 from toolbus.agent.durable.questions import Asked
 from toolbus.agent.durable.settings import JOURNAL_VERSION
-from toolbus.core.errors import ToolbusError
 
 Status: TypeAlias = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 OPEN: tuple[Status, ...] = ("queued", "running", "waiting")
@@ -24,35 +23,6 @@ _STATUS: dict[str, Status] = {
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 """What reading a row raises that toolbus did not write."""
 NOT_OURS = "its record in the store was not written by toolbus"
-
-
-class RunNotFound(ToolbusError):
-    """The store has no run of that id."""
-
-    def __init__(self, run: str, place: str) -> None:
-        self.run = run
-        super().__init__(f"no run {run!r} in {place}; toolbus runs --all lists them")
-
-
-class RunFailed(ToolbusError):
-    """A durable run ended with an error; `kind` is the name of its class."""
-
-    def __init__(self, run: str, kind: str, message: str) -> None:
-        self.run = run
-        self.kind = kind
-        super().__init__(f"run {run!r} failed: {message}")
-
-
-class RunCancelled(ToolbusError):
-    """A durable run was cancelled."""
-
-    def __init__(self, run: str) -> None:
-        self.run = run
-        super().__init__(f"run {run!r} was cancelled")
-
-
-class NotWaiting(ToolbusError):
-    """A run does not wait for that: it was answered already, or has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -23,7 +23,7 @@ from toolbus.agent.durable.questions import Asked, answer_allows, changed_questi
 from toolbus.agent.durable.steps import Steps
 from toolbus.bus.tasks import given_approval
 from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import CallTimeout, ToolbusError
+from toolbus.core.errors import CallTimeout, RunDiverged, ToolbusError
 from toolbus.core.journal import JOURNAL, Make
 from toolbus.core.operation import Operation, Resumed
 from toolbus.core.records import JSON, ToolResult, ToolSpec
@@ -32,16 +32,6 @@ logger = logging.getLogger("toolbus")
 Record: TypeAlias = dict[str, Any]
 """What is recorded of a call: a `result`, `error` or `pending` call, or that it is `refused` or `unknown`."""
 Digest: TypeAlias = Callable[[ToolSpec], str | None]
-
-
-class RunDiverged(ToolbusError):
-    """A resumed run does not repeat what was recorded: the program or its settings have changed."""
-
-    def __init__(self, run: str) -> None:
-        super().__init__(
-            f"this program does not repeat what the run recorded: its tools or settings have changed since; "
-            f"'toolbus runs resume {run}' continues it with the earlier ones"
-        )
 
 
 class CallFailed(ToolbusError):

@@ -6,8 +6,9 @@ from collections.abc import Set
 import sqlalchemy as sa
 
 from toolbus.agent.durable.lease import Leases, has_ended
-from toolbus.agent.durable.settings import Durable, RunStoreError
+from toolbus.agent.durable.settings import Durable
 from toolbus.agent.durable.store import UNFINISHED, WORKFLOW, RunStore
+from toolbus.core.errors import RunStoreError
 
 _SHOWN = 3
 

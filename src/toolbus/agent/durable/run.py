@@ -5,9 +5,10 @@ from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
 
 from toolbus.agent.durable.events import DurableEvent
-from toolbus.agent.durable.info import RunCancelled, RunFailed, RunInfo, Status
+from toolbus.agent.durable.info import RunInfo, Status
 from toolbus.agent.durable.runs import Runs
 from toolbus.core.elicitation import Answer
+from toolbus.core.errors import RunCancelled, RunFailed
 
 
 class DurableRun:

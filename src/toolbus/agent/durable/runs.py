@@ -12,20 +12,18 @@ from toolbus.agent.durable.event_json import read_event
 from toolbus.agent.durable.events import DurableEvent
 from toolbus.agent.durable.info import (
     UNREADABLE,
-    NotWaiting,
     RunInfo,
-    RunNotFound,
     Step,
     run_info,
     unreadable_info,
 )
 from toolbus.agent.durable.lease import Leases, WorkerRow
 from toolbus.agent.durable.questions import ACCEPTED, Asked, answers_json
-from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, RunStoreError
+from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable
 from toolbus.agent.durable.steps import EVENTS, QUESTION
 from toolbus.agent.durable.store import UNFINISHED, WORKFLOW, RunStore
 from toolbus.core.elicitation import Answer
-from toolbus.core.errors import ToolbusError
+from toolbus.core.errors import NotWaiting, RunNotFound, RunStoreError, ToolbusError
 from toolbus.core.operation import Resumed
 
 T = TypeVar("T")

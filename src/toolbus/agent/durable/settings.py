@@ -4,8 +4,6 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolbus.core.errors import ToolbusError
-
 JOURNAL_VERSION = "toolbus-journal-1"
 """Changes when a run that one version of toolbus began cannot be continued by another one."""
 _POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://")
@@ -61,11 +59,3 @@ class Durable:
     def queue(self) -> str:
         """The queue of this agent's runs."""
         return f"toolbus.{self.agent}"
-
-
-class RunStoreError(ToolbusError):
-    """The store of durable runs cannot be used; `place` names it without its password."""
-
-    def __init__(self, place: str, problem: str, step: str) -> None:
-        self.place = place
-        super().__init__(f"the store of runs {place}: {problem}; {step}")

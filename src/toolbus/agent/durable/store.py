@@ -12,9 +12,9 @@ from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from toolbus.agent.durable.engines import APPLICATION, new_engine
 from toolbus.agent.durable.seam import Serializer, refuse_pickles, requeue, sent_message
-from toolbus.agent.durable.settings import Durable, RunStoreError
+from toolbus.agent.durable.settings import Durable
 from toolbus.core.display import without_passwords
-from toolbus.core.errors import ToolbusError
+from toolbus.core.errors import RunStoreError, ToolbusError
 
 WORKFLOW = "toolbus.run"
 """The name of all runs in the tables of DBOS."""

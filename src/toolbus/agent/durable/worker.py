@@ -16,12 +16,12 @@ from sqlalchemy.exc import DBAPIError
 from toolbus.agent.durable import seam
 from toolbus.agent.durable.engines import APPLICATION
 from toolbus.agent.durable.execution import Execution, Performer
-from toolbus.agent.durable.journal import RunDiverged
 from toolbus.agent.durable.lease import Leases, Watch, WorkerRow, host, started
 from toolbus.agent.durable.programs import claim_name
-from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, RunStoreError
+from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable
 from toolbus.agent.durable.steps import Gate, Steps
 from toolbus.agent.durable.store import WORKFLOW, JSONSerializer, RunStore
+from toolbus.core.errors import RunDiverged, RunStoreError
 from toolbus.core.version import version
 
 logger = logging.getLogger("toolbus")

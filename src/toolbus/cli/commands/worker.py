@@ -4,6 +4,7 @@ import asyncio
 import logging
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from toolbus.adapters.approval import ApprovalMode
@@ -52,8 +53,8 @@ async def run(settings: Settings, target: str | None, options: WorkerOptions) ->
                 agent = agent_of_program(target)
             await stack.enter_async_context(agent)
             name = "" if agent.durable is None else agent.durable.agent
-            ready = f"takes runs of {name!r} from {agent.runs.store.place}; Ctrl-C ends it"
-            working = asyncio.create_task(agent.work(lambda: screen.note(ready)))
+            ready = partial(_print_ready, screen, name, agent.runs.store.place)
+            working = asyncio.create_task(agent.work(ready))
             stopped = asyncio.create_task(stop.event.wait())
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
@@ -62,6 +63,13 @@ async def run(settings: Settings, target: str | None, options: WorkerOptions) ->
             working.cancel()
             await agent.close()
     return 128 + stop.number if stop.is_forced else 0
+
+
+def _print_ready(screen: Screen, agent: str, place: str) -> None:
+    if screen.as_json:
+        screen.json({"agent": agent, "store": place})
+    else:
+        screen.note(f"takes runs of {agent!r} from {place}; Ctrl-C ends it")
 
 
 def _refuse_ignored(target: str, settings: Settings, options: WorkerOptions) -> None:

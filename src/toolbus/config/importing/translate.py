@@ -54,7 +54,7 @@ def host_of(document: Entry) -> str | None:
     """The host with its own format that the document was most likely written for."""
     if is_mapping(mcp := document.get("mcp")) and any(map(_is_opencode, _of_opencode(mcp).values())):
         return "opencode"
-    # A file with settings for all servers is written for squidbot or for toolbus.
+    # A file with settings for all servers is written for toolbus or for a host with the same keys.
     servers = document.get("mcp_servers")
     if is_mapping(servers) and any(map(_is_codex, servers.values())) and not settings_in(document):
         return "codex"

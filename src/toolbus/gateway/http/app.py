@@ -14,6 +14,7 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolbus.config.serve import Serve
 from toolbus.connect.transports.messages import Unreadable, parsed_strictly
+from toolbus.core.errors import StoreError
 from toolbus.core.records import JSONObject
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
@@ -45,7 +46,6 @@ from toolbus.gateway.protocol import INTERNAL_ERROR
 from toolbus.gateway.protocol_error import BUSY
 from toolbus.gateway.replicas.relay import MISDIRECTED
 from toolbus.gateway.workers import Workers
-from toolbus.state.store.error import StoreError
 
 logger = logging.getLogger("toolbus")
 

@@ -12,6 +12,7 @@ from typing import Any, Final, cast
 from mcp_types import INVALID_REQUEST
 from mcp_types.version import is_version_at_least
 
+from toolbus.core.errors import StoreError
 from toolbus.core.records import JSONObject
 from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
@@ -24,7 +25,6 @@ from toolbus.gateway.http.streams import EventStream, KeptStreams, SessionStream
 from toolbus.gateway.metrics import Metrics, error_kind
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.sessions import Session
-from toolbus.state.store.error import StoreError
 
 logger = logging.getLogger("toolbus")
 SESSION = "mcp-session-id"

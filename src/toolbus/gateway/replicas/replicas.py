@@ -6,6 +6,7 @@ import re
 from collections.abc import Coroutine, Iterable
 from typing import Any
 
+from toolbus.core.errors import StoreError
 from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.replicas.arrivals import Arrivals, Departures
@@ -16,7 +17,6 @@ from toolbus.gateway.replicas.tasks import SharedTasks
 from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.workers import Workers
 from toolbus.state.seal import Seal
-from toolbus.state.store.error import StoreError
 from toolbus.state.store.once import SharedSpent
 from toolbus.state.store.store import Store
 

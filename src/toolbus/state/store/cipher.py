@@ -13,9 +13,8 @@ from collections.abc import Sequence
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from toolbus.core.errors import TokenStoreError
+from toolbus.core.errors import StoreError, TokenStoreError
 from toolbus.state.seal import KEY_BYTES, key_file
-from toolbus.state.store.error import StoreError
 from toolbus.state.store.url import StoreUrl
 from toolbus.state.tokens.keyring import KeyringStore
 from toolbus.state.tokens.thread import in_thread

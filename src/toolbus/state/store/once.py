@@ -4,8 +4,8 @@ import os
 import secrets
 from dataclasses import dataclass
 
+from toolbus.core.errors import StoreError
 from toolbus.state.seal import KEY_BYTES, Seal
-from toolbus.state.store.error import StoreError
 from toolbus.state.store.store import Store
 
 _KIND = "used"

@@ -5,8 +5,8 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from toolbus.core.display import counted
+from toolbus.core.errors import StoreError
 from toolbus.state.store.cipher import VARIABLE, Undecipherable
-from toolbus.state.store.error import StoreError
 from toolbus.state.store.store import Store
 
 logger = logging.getLogger("toolbus")

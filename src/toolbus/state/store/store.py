@@ -13,10 +13,10 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
+from toolbus.core.errors import StoreError
 from toolbus.state.store import sql
 from toolbus.state.store.cipher import Cipher, Undecipherable, store_cipher
 from toolbus.state.store.database import Database, Done, NoTables, Unavailable, Unusable
-from toolbus.state.store.error import StoreError
 from toolbus.state.store.postgres import PostgresDatabase
 from toolbus.state.store.sqlite import SqliteDatabase
 from toolbus.state.store.thread import LoopThread

@@ -81,7 +81,7 @@ def _row(keys: ConsoleKeys, key: StoredKey, used: float | None) -> Element:
     question = element(
         "details",
         element("summary", "Revoke", aria_label=f"Revoke {key.name}"),
-        element("p", f"Clients with the key {key.name} are refused within a second."),
+        element("p", f"Clients with the key {key.name} are refused within two seconds."),
         button("Revoke it for good", "keys/revoke", {"name": key.name}, hint=f"Revoke {key.name} for good"),
         id=anchor("revoke", key.name),
     )

@@ -1,6 +1,6 @@
 """An engine that discovers the tools of a server when a component needs them, and transforms them.
 
-Run it in examples/: python aidk.py
+Run it in examples/: python runtime_discovery.py
 """
 
 import asyncio

@@ -1,6 +1,6 @@
 """A library's agent: tools of MCP servers and local functions in one list.
 
-Run it in examples/: python axle.py
+Run it in examples/: python tool_list.py
 """
 
 import asyncio

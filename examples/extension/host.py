@@ -1,6 +1,6 @@
 """An assistant with extensions: a folder with a manifest is enough to add MCP servers.
 
-The agent uses the OpenAI Agents SDK. Run it in examples/: python assistant4/host.py
+The agent uses the OpenAI Agents SDK. Run it in examples/: python extension/host.py
 """
 
 import asyncio

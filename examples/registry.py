@@ -1,6 +1,6 @@
 """A bot with a tool registry, where tools of MCP servers are entries like any other.
 
-Run it in examples/: python squidbot.py
+Run it in examples/: python registry.py
 """
 
 import asyncio
@@ -99,7 +99,7 @@ async def gateway() -> None:
             ("notes_search", {"word": "tea"}),
             ("count_words", {"text": "buy tea"}),
         )
-        print("squidbot:", await AgentLoop(model, registry).reply("What did I want to buy?"))
+        print("bot:", await AgentLoop(model, registry).reply("What did I want to buy?"))
     print("tools after the shutdown:", ", ".join(registry.tools))
 
 
