@@ -104,7 +104,7 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
         problem(
             "error",
             "handshake failed: timed out after 3 s",
-            "if a first start downloads something, raise timeouts.connect",
+            "if it starts slowly, as with a first download, raise timeouts.connect",
         )
     ],
 }

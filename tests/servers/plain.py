@@ -49,6 +49,9 @@ class Plain:
     def do_never_answer(self) -> None:
         self.silent |= {"initialize", "server/discover"}
 
+    def do_refuse_handshake(self) -> None:
+        self.refused.add("initialize")
+
     def do_die_of_probe(self) -> None:
         self.dies_of.add("server/discover")
 

@@ -45,7 +45,10 @@ class Diagnostics:
 
     phase: Phase = "connect"
     pid: int | None = None
+    queued: bool = False
+    """Whether the process waits for its turn to start."""
     exit_code: int | None = None
+    """The exit code of a process that ended by itself; None if we ended it."""
     stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
     stderr_count: int = 0
     """How many lines there were on stderr, including those that are no longer kept."""
@@ -74,10 +77,14 @@ class Diagnostics:
 
     @property
     def inactive(self) -> float:
-        """Seconds since the server last sent output or, as a process, used the CPU."""
-        if self.pid is not None and (cpu_time := _cpu_time(self.pid)) != self._cpu_time:
-            self._cpu_time = cpu_time
-            self.mark_active()
+        """Seconds since the server last sent output or, as a process, used or wanted the CPU."""
+        if self.queued:
+            return 0.0
+        if self.pid is not None:
+            cpu_time, is_runnable = _work(self.pid)
+            if is_runnable or cpu_time != self._cpu_time:
+                self._cpu_time = cpu_time
+                self.mark_active()
         return time.monotonic() - self._last_active
 
     def mark_active(self) -> None:
@@ -103,13 +110,20 @@ class Diagnostics:
         return (*((reason,) if reason and error_line(last) != reason else ()), *last)
 
 
-def _cpu_time(pid: int) -> float:
-    """The CPU time of a process and its descendants; always growing where the system does not report it."""
+def _work(pid: int) -> tuple[float, bool]:
+    """The CPU time of a process and its descendants, and whether one of them waits for the CPU or the disk.
+
+    The time is always growing where the system does not report it.
+    """
     process = Path(f"/proc/{pid}")
     try:
-        # After the command in parentheses: user and system time of the process and of its reaped children.
-        ticks = sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
+        # After the command in parentheses.
+        fields = (process / "stat").read_text().rpartition(")")[2].split()
         children = (process / "task" / str(pid) / "children").read_text().split()
     except OSError:
-        return time.monotonic()
-    return ticks + sum(_cpu_time(int(child)) for child in children)
+        return time.monotonic(), False
+    # User and system time of the process and of its reaped children.
+    ticks, is_runnable = float(sum(map(int, fields[11:15]))), fields[0] in "RD"
+    for child in map(_work, map(int, children)):
+        ticks, is_runnable = ticks + child[0], is_runnable or child[1]
+    return ticks, is_runnable

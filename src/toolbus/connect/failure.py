@@ -46,11 +46,13 @@ def timeout_failure(attempt: Attempt) -> ConnectFailed:
     hint = (
         "it writes text to its standard output, where only messages belong: check that it is an MCP server"
         if diagnostics.skipped
-        else "if a first start downloads something, raise timeouts.connect"
+        else "if it starts slowly, as with a first download, raise timeouts.connect"
         if config.url is None
         else f"{_IS_MCP}; if it is only slow, raise timeouts.connect"
     )
     cause = f"timed out after {in_seconds(config.timeouts.connect)}"
+    if config.url is None:
+        cause = f"{cause}: it did not answer, so toolbus ended it"
     return ConnectFailed(config.alias, diagnostics.phase, cause, hint=hint, stderr=diagnostics.stderr_tail())
 
 
