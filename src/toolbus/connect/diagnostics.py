@@ -12,7 +12,7 @@ from pathlib import Path
 
 from toolbus.core.errors import Phase
 from toolbus.core.flag import Flag
-from toolbus.core.stderr import error_line
+from toolbus.core.stderr import error_lines
 
 STDERR_LINES = 100
 STDERR_WIDTH = 500
@@ -103,11 +103,11 @@ class Diagnostics:
         self.stderr_count += 1
 
     def stderr_tail(self, since: int = 0) -> tuple[str, ...]:
-        """The last lines on stderr after the first `since`; the line with the reason first if it is older."""
+        """The last lines on stderr after the first `since`; the reason first if it is older."""
         lines = list(self.stderr)[-(self.stderr_count - since) :] if self.stderr_count > since else []
         lines = [line for line in lines if line.strip()][-STDERR_RECENT:]
-        last, reason = lines[-STDERR_SHOWN:], error_line(lines)
-        return (*((reason,) if reason and error_line(last) != reason else ()), *last)
+        last, reason = lines[-STDERR_SHOWN:], error_lines(lines)
+        return (*(reason if error_lines(last) != reason else ()), *last)
 
 
 def _work(pid: int) -> tuple[float, bool]:

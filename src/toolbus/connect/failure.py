@@ -65,7 +65,7 @@ def connect_failure(error: BaseException, attempt: Attempt) -> ConnectFailed:
     cause = lines[0] if lines else type(error).__name__
     if isinstance(error, WireError) and error.status is not None:
         return _status_failure(error.status, cause, attempt)
-    if isinstance(error, WireError) and not error.sent and diagnostics.exit_code is None:
+    if isinstance(error, WireError) and not error.sent and config.url is not None:
         hint = next(
             (h for text, h in _CONNECT_HINTS.items() if text in cause), "check that the server is running"
         )
