@@ -15,9 +15,9 @@ from toolbus.core.flag import Flag
 PER_CORE, FEWEST = 2, 4
 """How many processes start at once."""
 LONGEST_TURN = 10.0
-IDLE_AFTER = 0.2
+IDLE_AFTER = 0.25
 """Seconds without work after which a process has started, as far as the machine is concerned."""
-CHECK_INTERVAL = 0.1
+CHECK_INTERVAL = 0.15
 
 
 class Turn:
