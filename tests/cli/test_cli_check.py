@@ -103,7 +103,7 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
     "silent": [
         problem(
             "error",
-            "handshake failed: timed out after 3 s",
+            "handshake failed: timed out after 3 s: it did not answer, so toolbus ended it",
             "if it starts slowly, as with a first download, raise timeouts.connect",
         )
     ],
