@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test test-all test-adapter test-lowest check shapes hostile bench bench-search load compare soak crash demo docs format clean
+.PHONY: survey test test-all test-adapter test-lowest check shapes hostile bench bench-search load compare soak crash demo docs format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -84,6 +84,10 @@ soak: .venv/.ready
 crash: .venv/.ready
 	python -m tests.durable.crash $(ARGS)
 
+# Published servers, with toolbus and with the SDK's own client; needs the package indexes, and uvx and npx.
+survey: .venv/.ready
+	python -m tests.survey $(ARGS)
+
 demo: .venv/.ready
 	toolbus demo
 	printf '%s\n' '' 'Try next, right here:' \
@@ -103,7 +107,7 @@ format: .venv/.ready
 	ruff check --fix
 
 clean:
-	rm -rf .venv .interop .adapters .lowest .pytest_cache .ruff_cache build dist
+	rm -rf .venv .interop .adapters .lowest .survey .pytest_cache .ruff_cache build dist
 
 # Packages are compiled at once: a test would take what the compiler warns of for an error of its own.
 .venv/.ready: pyproject.toml

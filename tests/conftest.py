@@ -23,6 +23,7 @@ from tests.servers.everyday import everyday
 from tests.warm import tools
 from toolbus.bus import links
 from toolbus.connect.transports.guarded import guard
+from toolbus.connect.transports.start import helpers
 
 SERVERS = Path(__file__).parent / "servers"
 
@@ -122,7 +123,8 @@ def anyio_backend() -> str:
 @pytest.fixture(scope="session", autouse=True)
 def _reaped() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
     with keeping():
-        guard.start()  # it stays for as long as we do
+        helpers.use(guard)  # for as long as we run, so that each test need not start another one
+        guard.start()
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -103,8 +103,8 @@ FINDINGS: dict[str, list[dict[str, str]]] = {
     "silent": [
         problem(
             "error",
-            "handshake failed: timed out after 3 s",
-            "if a first start downloads something, raise timeouts.connect",
+            "handshake failed: timed out after 3 s: it did not answer, so toolbus ended it",
+            "if it starts slowly, as with a first download, raise timeouts.connect",
         )
     ],
 }

@@ -9,7 +9,9 @@ import pytest
 
 from tests.conftest import SERVERS
 from toolbus import ConnectFailed, connect_mcp
-from toolbus.core.stderr import error_line
+from toolbus.config import Resolved
+from toolbus.connect.process_hints import old_sdk
+from toolbus.core.stderr import error_line, last_line, quoted
 
 UVX = str(Path(sys.executable).parent / "uvx")
 NESTED = "raise ExceptionGroup('a group', [ValueError('bad port'), OSError('no disk')])"
@@ -86,8 +88,22 @@ ModuleNotFoundError: No module named 'none'"""
 ARGUMENTS = "usage: serve [-h] --dir DIR\nserve: error: the following arguments are required: --dir"
 COLOURED = "starting\n\x1b[31mError: no key\x1b[39m\n    at main (/srv/index.js:1:1)\n\nNode.js v22.1.0"
 LOGGED = "INFO starting\n2026-01-01 00:00:00,000 ERROR the key is wrong\nINFO bye"
+FILESYSTEM = """\
+Warning: Cannot access directory /home/user, skipping
+Error: None of the specified directories are accessible"""
+NODE_CAUGHT = """\
+Failed to start the server: Error: connect ECONNREFUSED 127.0.0.1:5432
+    at main (/srv/index.js:1:32)
+    at async Promise.all (index 0) {
+  code: 'ECONNREFUSED',
+  address: '127.0.0.1'
+}"""
+UNRELATED = "Settings not found, using defaults\nListening on stdio\nError: no database"
 
 PRINTED = {
+    FILESYSTEM: " | ".join(FILESYSTEM.splitlines()),
+    NODE_CAUGHT: NODE_CAUGHT.splitlines()[0],
+    UNRELATED: "Error: no database",
     NPM_10: "npm error 404 Not Found - GET https://registry.npmjs.org/no-such-package-2718 - Not found",
     NPM_OFFLINE: NPM_OFFLINE.splitlines()[3],
     NPM_EXECUTABLE: "npm error could not determine executable to run",
@@ -109,6 +125,81 @@ PRINTED = {
 )
 def test_the_reason_is_found_in_what_programs_print(printed: str, told: str | None) -> None:
     assert error_line(printed.splitlines()) == told
+
+
+def test_frames_and_braces_are_not_quoted() -> None:
+    printed = "Goodbye.\n    at f (/srv/a.js:1:2)\n    at async g {\n  code: 'E1',\n}\n  ^\n\nNode.js v22.1.0"
+    assert quoted(printed.splitlines()) == last_line(printed.splitlines()) == "Goodbye."
+    assert quoted(["}"]) == "}", "rather than nothing"
+    traceback = '  File "/srv/a.py", line 3, in main\n    ^^^^^\nGoodbye.'
+    assert quoted(traceback.splitlines()) == "Goodbye."
+
+
+def resolved(command: str, *args: str) -> Resolved:
+    return Resolved(command=command, args=args)
+
+
+OLD_SDK = {
+    "fastmcp": "from mcp.server.fastmcp import FastMCP",
+    "name": "from mcp.shared.exceptions import McpError",
+    "decorator": "from mcp.server import Server; Server('a').list_tools()",
+    "module": "import mcp.types as t; t.NoSuchTypeOfVersionOne",
+}
+
+
+@pytest.mark.parametrize("code", OLD_SDK.values(), ids=OLD_SDK)
+def test_a_server_for_the_sdk_before_2_is_recognized_by_what_the_sdk_of_today_prints(code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode
+    lines = done.stderr.splitlines()
+    hints = [
+        old_sdk(resolved(*command), lines)
+        for command in (
+            ("uvx", "mcp-server-sqlite", "--db-path", "a b.db"),
+            ("/usr/bin/uvx", "--from", "pack==1", "serve"),
+            ("uv", "tool", "run", "serve"),
+            ("uv", "run", "serve.py"),
+            ("pipx", "run", "serve"),
+            ("/srv/bin/python3", "-m", "serve"),
+            ("/srv/bin/serve",),
+        )
+    ]
+    assert hints == [
+        f"it needs the MCP SDK before 2.0; {step}"
+        for step in (
+            "start it with uvx --with 'mcp<2' mcp-server-sqlite --db-path 'a b.db'",
+            "start it with uvx --with 'mcp<2' --from pack==1 serve",
+            "start it with uv tool run --with 'mcp<2' serve",
+            "start it with uv run --with 'mcp<2' serve.py",
+            "start it with uvx --with 'mcp<2' serve",
+            "run /srv/bin/python3 -m pip install 'mcp<2'",
+            "install 'mcp<2' in its environment",
+        )
+    ]
+
+
+def test_other_failures_are_not_taken_for_an_old_server() -> None:
+    lines = [
+        "ModuleNotFoundError: No module named 'mcp'",
+        "ModuleNotFoundError: No module named 'mcp.server.mcpserver'",
+        "ModuleNotFoundError: No module named 'mcp_tools.old'",
+        "ImportError: cannot import name 'MCPServer' from 'mcp.server' (/srv/mcp/server/__init__.py)",
+        "ImportError: cannot import name 'x' from 'pydantic' (/srv/pydantic/__init__.py)",
+        "AttributeError: 'Server' object has no attribute 'port'",
+    ]
+    assert [old_sdk(resolved("uvx", "serve"), [line]) for line in lines] == [""] * len(lines)
+    old = "ModuleNotFoundError: No module named 'mcp.server.fastmcp'"
+    assert old_sdk(resolved("uvx", "--with", "mcp<2", "serve"), [old]) == ""
+
+
+@pytest.mark.anyio
+async def test_the_hint_about_the_sdk_is_part_of_the_error() -> None:
+    code = "from mcp.server.fastmcp import FastMCP"
+    with pytest.raises(ConnectFailed) as caught:
+        await connect_mcp(command=sys.executable, args=["-c", code], alias="a")
+    assert (
+        caught.value.hint == f"it needs the MCP SDK before 2.0; run {sys.executable} -m pip install 'mcp<2'"
+    )
 
 
 @pytest.mark.anyio

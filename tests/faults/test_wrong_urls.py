@@ -130,6 +130,6 @@ async def test_silence_of_a_process_is_another_matter_than_silence_of_a_url() ->
     process = await failure(**plain("never_answer", timeouts={"connect": 0.3333333}))
     # On a busy machine, starting the process may take all of the time.
     assert process.problem == (
-        f"{process.phase} failed: timed out after 0.33 s; "
-        "if a first start downloads something, raise timeouts.connect"
+        f"{process.phase} failed: timed out after 0.33 s: it did not answer, so toolbus ended it; "
+        "if it starts slowly, as with a first download, raise timeouts.connect"
     )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.interop.servers import SERVERS, require_git, require_installed
-from toolbus import Audio, Embedded, Text, Toolbus, ToolResult
+from toolbus import Audio, ConnectFailed, Embedded, Text, Toolbus, ToolResult, connect_mcp
 from toolbus.records import JSON
 
 require_installed("time", "git", "sqlite", "node")
@@ -180,3 +180,13 @@ async def test_memory_is_still_there_on_the_next_bus(tmp_path: Path) -> None:
     async with bus_of("memory", tmp_path) as bus:
         opened = await bus.call("memory_open_nodes", {"names": ["Ada"]})
     assert opened.structured == {"entities": [ada], "relations": []}
+
+
+async def test_the_real_server_for_files_tells_which_folder_it_cannot_read(tmp_path: Path) -> None:
+    missing = tmp_path / "missing"
+    with pytest.raises(ConnectFailed) as caught:
+        await connect_mcp(SERVERS["filesystem"].config(missing), alias="a")
+    assert caught.value.problem == (
+        "handshake failed: the process ended with exit code 1; on stderr: Warning: Cannot access directory "
+        f"{missing}, skipping | Error: None of the specified directories are accessible"
+    )

@@ -49,6 +49,18 @@ class Plain:
     def do_never_answer(self) -> None:
         self.silent |= {"initialize", "server/discover"}
 
+    def do_twelve_tools(self) -> None:
+        text = {"type": "string", "description": "A parameter of the tool, with a description."}
+        properties = {f"p{number}": text for number in range(5)}
+        schema = {"type": "object", "properties": properties, "required": ["p0"]}
+        about = "Search for things by name and return what was found. " * 6
+        self.tools = [
+            {"name": f"tool_{number}", "description": about, "inputSchema": schema} for number in range(12)
+        ]
+
+    def do_refuse_handshake(self) -> None:
+        self.refused.add("initialize")
+
     def do_die_of_probe(self) -> None:
         self.dies_of.add("server/discover")
 

@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toolbus.bus.live_catalog import LiveCatalog
 from toolbus.bus.lock import Approvals, BusLock
@@ -18,6 +18,9 @@ from toolbus.core.events import Hub
 from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
 from toolbus.state.tokens.tokens import Tokens
+
+if TYPE_CHECKING:  # it comes with the first server
+    from toolbus.connect.transports.start import Helpers
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -73,6 +76,8 @@ class Lifecycle:
         self._installed = Flag()
         self.installed = False
         """Whether the links exist, so that requests have a way."""
+        self._helpers: Helpers | None = None
+        """The processes beside the servers, once they may be needed."""
 
     async def start(self) -> None:
         """Connect to all servers concurrently; a second start does nothing."""
@@ -112,8 +117,12 @@ class Lifecycle:
             raise
 
     async def _connect(self, identity: Identity, *, only_required: bool) -> None:
+        from toolbus.connect.transports.start import helpers
+
         config = self.usable_config
         self._lock.report_launches()
+        helpers.use(self)
+        self._helpers = helpers
         try:
             await self._servers.start_early(config, identity)
             self._servers.install(self._servers.build(config, identity), config)
@@ -155,6 +164,8 @@ class Lifecycle:
         await self._shared.close()
         self._policing.close()
         self._hub.end()
+        if self._helpers is not None:
+            await self._helpers.release(self)
 
     async def apply(
         self,

@@ -5,6 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable
 from contextlib import asynccontextmanager, contextmanager
 from functools import wraps
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
@@ -18,6 +19,7 @@ from toolbus.core.errors import ConfigError, ServerNotFound
 from toolbus.core.events import Event, Logged, StateChanged
 from toolbus.core.interactions import Interactions
 from toolbus.core.operation import Caller
+from toolbus.core.records import State
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from toolbus.state.tokens.tokens import Tokens
 
 P = ParamSpec("P")
+MOST_SHOWN = 8
+"""How many of the servers that are starting the spinner names."""
 STARTING_STATES = ("idle", "connecting")
 UNATTENDED = Interactions(declares_elicitation=True)
 """For commands without a user. It still declares elicitation: some servers list tools based on that."""
@@ -191,17 +195,22 @@ class _StartupMonitor:
         self._spinner = spinner
         self._on_event = on_event
         self._waiting: dict[str, None] = {}
+        self._states: dict[str, State] = {}
         self._state_changed = asyncio.Event()
 
     def handle(self, event: Event) -> None:
         if isinstance(event, StateChanged):
+            self._states[event.server] = event.state
             self._state_changed.set()
             if event.state == "connecting":
                 self._waiting[event.server] = None
             else:
                 self._waiting.pop(event.server, None)
             if self._waiting:
-                self._spinner.set_text(one_line("starting " + ", ".join(map(self._label, self._waiting))))
+                shown = list(map(self._label, islice(self._waiting, MOST_SHOWN)))
+                more = len(self._waiting) - len(shown)
+                names = ", ".join(shown) + (f" and {more} more" if more else "")
+                self._spinner.set_text(one_line(f"starting {names}"))
         if isinstance(event, Logged):
             log_server_message(event)
         if self._on_event is not None:
@@ -209,7 +218,9 @@ class _StartupMonitor:
 
     async def wait_until_settled(self, bus: "Toolbus", servers: Collection[str]) -> None:
         """Wait until no server is starting; each has a connect timeout."""
-        while any(bus.servers[alias].state in STARTING_STATES for alias in servers):
+        # Asked for once: with many servers, all states after every change would take longer than the rest.
+        states = {alias: status.state for alias, status in bus.servers.items()}
+        while any(self._states.get(alias, states[alias]) in STARTING_STATES for alias in servers):
             self._state_changed.clear()
             await self._state_changed.wait()
 

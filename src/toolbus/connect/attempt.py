@@ -19,4 +19,4 @@ class Attempt:
     diagnostics: Diagnostics
     warn: Callable[[str], None]
     process: ServerProcess | None = None
-    """The process, if it was started before the attempt; the attempt ends it."""
+    """The process, if it was begun before the attempt; the attempt ends it."""

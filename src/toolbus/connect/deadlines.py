@@ -27,6 +27,11 @@ class Deadline:
         """The seconds that it had left when it was paused."""
         self.is_expired = False
 
+    @property
+    def remaining(self) -> float:
+        """The seconds that are left; infinite if it has not begun, or has expired."""
+        return self.end - _now() if self.left is None else self.left
+
     def __enter__(self) -> "Deadline":
         self.start()
         return self

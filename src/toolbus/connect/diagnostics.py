@@ -4,15 +4,15 @@ The SDK reports most failures as "connection closed". The diagnostics add the re
 code, the last lines on stderr, why the connection ended, and when the server was last active.
 """
 
+import os
 import time
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from toolbus.core.errors import Phase
 from toolbus.core.flag import Flag
-from toolbus.core.stderr import error_line
+from toolbus.core.stderr import error_lines
 
 STDERR_LINES = 100
 STDERR_WIDTH = 500
@@ -45,7 +45,10 @@ class Diagnostics:
 
     phase: Phase = "connect"
     pid: int | None = None
+    queued: bool = False
+    """Whether the process waits for its turn to start."""
     exit_code: int | None = None
+    """The exit code of a process that ended by itself; None if we ended it."""
     stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
     stderr_count: int = 0
     """How many lines there were on stderr, including those that are no longer kept."""
@@ -74,10 +77,14 @@ class Diagnostics:
 
     @property
     def inactive(self) -> float:
-        """Seconds since the server last sent output or, as a process, used the CPU."""
-        if self.pid is not None and (cpu_time := _cpu_time(self.pid)) != self._cpu_time:
-            self._cpu_time = cpu_time
-            self.mark_active()
+        """Seconds since the server last sent output or, as a process, used or wanted the CPU."""
+        if self.queued:
+            return 0.0
+        if self.pid is not None:
+            cpu_time, is_runnable = _work(self.pid)
+            if is_runnable or cpu_time != self._cpu_time:
+                self._cpu_time = cpu_time
+                self.mark_active()
         return time.monotonic() - self._last_active
 
     def mark_active(self) -> None:
@@ -96,20 +103,37 @@ class Diagnostics:
         self.stderr_count += 1
 
     def stderr_tail(self, since: int = 0) -> tuple[str, ...]:
-        """The last lines on stderr after the first `since`; the line with the reason first if it is older."""
+        """The last lines on stderr after the first `since`; the reason first if it is older."""
         lines = list(self.stderr)[-(self.stderr_count - since) :] if self.stderr_count > since else []
         lines = [line for line in lines if line.strip()][-STDERR_RECENT:]
-        last, reason = lines[-STDERR_SHOWN:], error_line(lines)
-        return (*((reason,) if reason and error_line(last) != reason else ()), *last)
+        last, reason = lines[-STDERR_SHOWN:], error_lines(lines)
+        return (*(reason if error_lines(last) != reason else ()), *last)
 
 
-def _cpu_time(pid: int) -> float:
-    """The CPU time of a process and its descendants; always growing where the system does not report it."""
-    process = Path(f"/proc/{pid}")
+def _work(pid: int) -> tuple[float, bool]:
+    """The CPU time of a process and its descendants, and whether one of them waits for the CPU or the disk.
+
+    The time is always growing where the system does not report it.
+    """
+    ticks, pids = 0.0, [str(pid)]
     try:
-        # After the command in parentheses: user and system time of the process and of its reaped children.
-        ticks = sum(map(int, (process / "stat").read_text().rpartition(")")[2].split()[11:15]))
-        children = (process / "task" / str(pid) / "children").read_text().split()
+        for one in pids:  # which grows
+            # After the command in parentheses.
+            fields = _read(f"/proc/{one}/stat").rpartition(b")")[2].split()
+            if fields[0] in b"RD":
+                return time.monotonic(), True
+            # User and system time of the process and of its reaped children.
+            ticks += sum(map(int, fields[11:15]))
+            pids += _read(f"/proc/{one}/task/{one}/children").decode().split()
     except OSError:
-        return time.monotonic()
-    return ticks + sum(_cpu_time(int(child)) for child in children)
+        return time.monotonic(), False
+    return ticks, False
+
+
+def _read(path: str) -> bytes:
+    # Often, and for many processes: `open` takes several times as long.
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 4096)
+    finally:
+        os.close(file)

@@ -25,6 +25,7 @@ from toolbus.connect.auth.identity import Identity
 from toolbus.connect.auth.static import StaticHeaders, static_headers
 from toolbus.connect.callbacks import Callbacks
 from toolbus.connect.cause import redacted_cause
+from toolbus.connect.deadlines import Deadline
 from toolbus.connect.diagnostics import STDERR_LINES, Diagnostics
 from toolbus.connect.early import EarlyStart, resolve
 from toolbus.connect.failure import connect_failure, timeout_failure
@@ -32,6 +33,7 @@ from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk.client import connected_client
 from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.session import Session
+from toolbus.connect.transports.process import ServerProcess
 from toolbus.connect.transports.table import connector
 from toolbus.core.errors import ConnectFailed, ToolbusError
 from toolbus.core.tracing import leave_trace
@@ -126,8 +128,14 @@ async def _open_session(
     hints.transport = hints.mode = None
     first: ConnectFailed | None = None
     credentials = _credentials(config, identity, values, callbacks, handler, hints)
+    hints.begin(diagnostics)
+    if config.transport == "stdio":
+        process = process or ServerProcess(config, values, diagnostics)
+        stack.push_async_callback(process.end)
+        await process.wait_turn()
+    seconds = config.timeouts.connect
     while True:
-        hints.begin(diagnostics)
+        deadline = handler.connecting(seconds)
         attempt = Attempt(
             config=config
             if transport == config.transport
@@ -139,7 +147,7 @@ async def _open_session(
             process=process,
         )
         try:
-            session = await _connect(stack, attempt, mode, callbacks, handler)
+            session = await _connect(stack, attempt, mode, callbacks, handler, deadline)
         except ConnectFailed as failure:
             if first is not None:
                 raise first from failure
@@ -149,8 +157,10 @@ async def _open_session(
                 transport, mode = "sse", "legacy"
             else:
                 raise
-            first = failure
+            # The second try has what is left of the time.
+            first, seconds = failure, deadline.remaining
             diagnostics, process = Diagnostics(), None
+            hints.begin(diagnostics)
         else:
             if first is not None or hinted:
                 hints.transport, hints.mode = transport, mode
@@ -198,11 +208,16 @@ def _take_early(stack: AsyncExitStack, hints: ConnectHints) -> EarlyStart | None
 
 
 async def _connect(
-    stack: AsyncExitStack, attempt: Attempt, mode: str, callbacks: Callbacks, handler: RequestHandler
+    stack: AsyncExitStack,
+    attempt: Attempt,
+    mode: str,
+    callbacks: Callbacks,
+    handler: RequestHandler,
+    deadline: Deadline,
 ) -> Session:
     config, values = attempt.config, attempt.values
     try:
-        with handler.connecting(config.timeouts.connect):
+        with deadline:
             client, result_filter = await stack.enter_async_context(
                 connected_client(
                     connector(attempt),
@@ -220,9 +235,12 @@ async def _connect(
     except TimeoutError as error:
         raise timeout_failure(attempt) from error
     except (Exception, BaseExceptionGroup) as error:  # the SDK raises anything; it all means "not connected"
-        failure = connect_failure(root_cause(error), attempt)
+        is_late = deadline.is_expired  # whatever else fails while everything is closed
+        failure = timeout_failure(attempt) if is_late else connect_failure(root_cause(error), attempt)
         failure.__cause__ = redacted_cause(error, values.redacted)
     else:
+        if attempt.process is not None:
+            attempt.process.end_turn()
         return _session(attempt, client, result_filter, callbacks, handler)
     raise failure  # not in the clause above, which would make the original its context
 

@@ -1,7 +1,8 @@
-"""Why a server process may have ended: a variable was not passed to it, or a file is in another folder."""
+"""Why a server process may have ended: another SDK, a variable that was not passed, a file elsewhere."""
 
 import os
 import re
+import shlex
 from collections.abc import Collection, Sequence
 
 from toolbus.config import Resolved, ServerConfig
@@ -18,11 +19,25 @@ DOWNLOADERS = frozenset(
 )
 """Programs that may have to download the server first, so silence is normal."""
 
+_OLD_SDK = re.compile(
+    r"No module named 'mcp\.(?!server\.mcpserver)"
+    r"|cannot import name '(?!MCPServer'|MCPError'|Client')\w+' from 'mcp['.]"
+    r"|module 'mcp[\w.]*' has no attribute"
+    r"|'(?:Server|FastMCP|MCPServer)' object has no attribute"
+    r" '(?:list_|call_tool|get_prompt|read_resource|set_logging_level|request_context)"
+)
+"""What Python prints when a server for the MCP SDK before 2.0 finds a later one."""
+_BEFORE_2 = "mcp<2"
+_WITH = {"uvx": "uvx", "uv tool run": "uv tool run", "uv run": "uv run", "pipx run": "uvx"}
+"""The launcher that takes `--with`, by the launcher of a server."""
+
 
 def exit_hint(
     config: ServerConfig, values: Resolved, stderr: Sequence[str], withheld: Collection[str]
 ) -> str:
     """What to change in the config after the process ended; empty if unknown."""
+    if hint := old_sdk(values, stderr):
+        return hint
     names = missing_variables(stderr, withheld)
     if not names:
         return misplaced_file(values)
@@ -30,6 +45,23 @@ def exit_hint(
     step = f"add inherit_env: [{', '.join([*listed, *names])}] to the config"
     are = "is set here but was" if len(names) == 1 else "are set here but were"
     return f"{', '.join(names)} {are} not passed to the server; {step}"
+
+
+def old_sdk(values: Resolved, stderr: Sequence[str]) -> str:
+    """How to start a server that was written for the MCP SDK before 2.0; empty if it was not."""
+    if not any(map(_OLD_SDK.search, stderr)) or _BEFORE_2 in values.args:
+        return ""
+    program = os.path.basename(values.command or "")
+    words = [program, *values.args]
+    launcher = next((one for one in _WITH if words[: len(one.split())] == one.split()), None)
+    if launcher is not None:
+        options = [*_WITH[launcher].split(), "--with", _BEFORE_2]
+        step = f"start it with {values.redacted(shlex.join([*options, *words[len(launcher.split()) :]]))}"
+    elif program.startswith("python"):
+        step = f"run {values.redacted(shlex.quote(values.command or ''))} -m pip install '{_BEFORE_2}'"
+    else:
+        step = f"install '{_BEFORE_2}' in its environment"
+    return f"it needs the MCP SDK before 2.0; {step}"
 
 
 def missing_variables(lines: Sequence[str], withheld: Collection[str]) -> list[str]:

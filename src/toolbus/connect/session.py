@@ -47,7 +47,7 @@ from toolbus.core.errors import (
 )
 from toolbus.core.flag import Flag
 from toolbus.core.records import JSON, Era, JSONObject, TaskState
-from toolbus.core.stderr import error_line
+from toolbus.core.stderr import quoted
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -232,7 +232,7 @@ class Session:
         if self._diagnostics.exit_code is not None:
             reason = f"{reason}, {self._diagnostics.exit_status}"
         if what is None and (tail := self._diagnostics.stderr_tail()):
-            reason = f"{reason}; on stderr: {error_line(tail) or tail[-1]}"
+            reason = f"{reason}; on stderr: {quoted(tail, 1)}"
         return LinkLost(self.server, what, reason, sent=sent)
 
     def _from_mcp_error(self, error: MCPError, what: str) -> ToolbusError:

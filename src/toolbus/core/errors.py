@@ -51,7 +51,7 @@ from toolbus.core.config_errors import ToolbusError as ToolbusError
 from toolbus.core.display import shortened
 from toolbus.core.login import login_line
 from toolbus.core.quantities import in_seconds
-from toolbus.core.stderr import error_line
+from toolbus.core.stderr import last_line, quoted
 from toolbus.core.text import cleaned, headed
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call", "sign-in"]
@@ -312,7 +312,7 @@ class ConnectFailed(ServerError):
         self.exit_code = exit_code
         self.status = status
         self.stderr = tuple(stderr)
-        output = error_line(self.stderr) or " | ".join(self.stderr[-3:])
+        output = quoted(self.stderr)
         parts = [f"{self._outcome.format(phase)}: {cause}", f"on stderr: {output}" if output else "", hint]
         super().__init__(server, "; ".join(filter(None, parts)))
 
@@ -390,7 +390,7 @@ class CallTimeout(ServerError, TimeoutError):
         self.what = what
         self.seconds = seconds
         self.stderr = tuple(stderr)
-        output = f"; last line on stderr: {self.stderr[-1]}" if self.stderr else ""
+        output = f"; last line on stderr: {last_line(self.stderr)}" if self.stderr else ""
         super().__init__(server, f"{what} timed out after {in_seconds(seconds)}{output}")
 
 

@@ -20,6 +20,7 @@ from toolbus.core.errors import problem_of
 from toolbus.core.records import JSON, OWN, Inventory, ServerStatus, ToolSpec
 from toolbus.lock.drift import Held, label_of
 from toolbus.lock.file import lock_path
+from toolbus.schema.node import Schema
 from toolbus.shape import unmatched
 
 if TYPE_CHECKING:
@@ -223,12 +224,12 @@ def _warnings(stock: Inventory, server: ServerConfig) -> list[str]:
 
 def _argument_summary(spec: ToolSpec) -> str:
     """Required arguments, then optional ones in brackets."""
-    arguments = described(spec)
-    optional = [name for name, _, is_required, _ in arguments if not is_required]
+    root = Schema(spec.input_schema)
+    required, names = root.required({}), dict.fromkeys(root.properties)
+    optional = [name for name in names if name not in required]
     shown = optional if len(optional) <= MAX_OPTIONAL else [f"{len(optional)} more"]
-    return " ".join(
-        [name for name, _, required, _ in arguments if required] + [f"[{name}]" for name in shown]
-    )
+    listed = [name for name in [*names, *required] if name in required]
+    return " ".join([*dict.fromkeys(listed), *(f"[{name}]" for name in shown)])
 
 
 def print_server(

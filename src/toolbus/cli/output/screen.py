@@ -145,6 +145,9 @@ class Screen:
             for row in rows:
                 self._print_stacked(row, indent, max_lines)
             return
+        if self.width is None:  # one text, without styles: most of the time was for those
+            self._print_plain(rows, widths, indent)
+            return
         for row in rows:
             line = Text(" " * indent)
             for cell, width in zip(row[:-1], widths[:-1], strict=True):
@@ -154,6 +157,18 @@ class Screen:
             line.rstrip()
             for each in (line, *(Text(" " * begin) + part for part in more)):
                 self.print(each)
+
+    def _print_plain(self, rows: Sequence[Sequence["Text"]], widths: Sequence[int], indent: int) -> None:
+        """Print rows in columns where nothing wraps and nothing is styled."""
+        from rich.text import Text
+
+        lines: list[str] = []
+        for row in rows:
+            gaps = [" " * (width - cell.cell_len) + GAP for cell, width in zip(row, widths, strict=True)]
+            cells = zip((cell.plain for cell in row), [*gaps[:-1], ""], strict=True)
+            lines.append((" " * indent + "".join(map("".join, cells))).rstrip())
+        if lines:
+            self.print(Text("\n".join(lines)))
 
     def _print_stacked(self, row: Sequence["Text"], indent: int, max_lines: int | None) -> None:
         """Print all but the last cell on one line if they fit, and the last one below."""

@@ -1,7 +1,8 @@
 """A server below the guard: how a process starts and ends on Linux.
 
-The guard (`guard.py`) is started with the first server, and stays as long as this process. It starts every
-server, so no moment is left in which a server runs and nobody would end it. See there for the messages.
+The guard (`guard.py`) is started with the first server, and ends with the last bus (see `start.py`). It
+starts every server, so no moment is left in which a server runs and nobody would end it. The messages are
+described there.
 """
 
 import asyncio
@@ -73,6 +74,21 @@ class Guard:
         """Start it, unless it runs; raises `GuardUnavailable`."""
         with self._lock:
             self._ensure_running()
+
+    def end(self) -> int:
+        """Let it end, as soon as no server is left; returns the number of its process, 0 if none runs."""
+        with self._lock:
+            if self._channel < 0 or self._identity[0] != os.getpid():
+                return 0
+            os.close(self._channel)
+            self._channel = -1
+            return self._pid
+
+    def forget_ended(self, pid: int) -> None:
+        """Its process is gone: the number may be that of another child of this program soon."""
+        with self._lock:
+            if self._pid == pid:
+                self._pid = 0
 
     def fds(self) -> list[int]:
         """The descriptors that a fork must not keep."""

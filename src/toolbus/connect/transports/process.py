@@ -23,6 +23,7 @@ from toolbus.connect.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagnostics
 from toolbus.connect.process_hints import misplaced_file
 from toolbus.connect.transports.child import Child, Launch
 from toolbus.connect.transports.start import start_child
+from toolbus.connect.transports.turns import Turn
 from toolbus.core.errors import ConnectFailed
 from toolbus.core.flag import Flag
 
@@ -84,6 +85,8 @@ class ServerProcess:
         self._ending: asyncio.Task[None] | None = None
         self._confining: asyncio.Task[Launch] | None = None
         self._exited = Flag()
+        self._ended_by_us = False
+        self._turn: Turn | None = None
         self._stdout_ended = False
         self._unread: list[bytes] = []
         self._on_output: Callable[[bytes], None] = self._unread.append
@@ -102,6 +105,22 @@ class ServerProcess:
         """Begin to start it, if that has not begun yet; failures are reported by `start`."""
         if self._spawning is None:
             self._spawning = asyncio.get_running_loop().create_task(self._spawn())
+
+    async def wait_turn(self) -> None:
+        """Begin to start it, and wait until it is its turn; `end_turn` passes that on to the next one."""
+        self.take_turn()
+        self.begin()
+        assert self._turn is not None
+        await self._turn.wait()
+
+    def take_turn(self) -> None:
+        """Have it wait for its turn before it starts."""
+        self._turn = self._turn or Turn(self._diagnostics)
+
+    def end_turn(self) -> None:
+        """It is connected, or never will be."""
+        if self._turn is not None:
+            self._turn.end()
 
     async def start(self) -> None:
         """Wait until it is started; raises `ConnectFailed`."""
@@ -150,6 +169,8 @@ class ServerProcess:
         if self._spawning is None:
             return
         if self._ending is None:
+            is_broken = self.stdin is not None and self.stdin.is_closing()
+            self._ended_by_us = not (self._stdout_ended or self._exited.is_set() or is_broken)
             self._ending = asyncio.get_running_loop().create_task(self._end(self._spawning, grace))
         try:
             await asyncio.wait({self._ending})
@@ -163,11 +184,16 @@ class ServerProcess:
     async def _end(self, spawning: "asyncio.Task[Child]", grace: Grace) -> None:
         if self._confining is not None:
             self._confining.cancel()  # its package is being installed, which may take long
+        self.end_turn()
         with suppress(ConnectFailed):
             await _terminate(await spawning, self._exited, grace)
 
     async def _spawn(self) -> Child:
         config, values, diagnostics = self._config, self._values, self._diagnostics
+        if self._turn is not None:
+            await self._turn.wait()
+            if self._ending is not None:
+                raise ConnectFailed(config.alias, "spawn", "it was closed before it was its turn to start")
         if config.sandbox is not None:
             launch = await self._confined()
         else:
@@ -235,7 +261,9 @@ class ServerProcess:
     def process_exited(self, code: int | None) -> None:
         if self._config.sandbox is not None and code in _SIGNALED:
             code = _SIGNALED[code]
-        self._diagnostics.exit_code = code
+        if not self._ended_by_us:
+            self._diagnostics.exit_code = code
+        self.end_turn()
         self._exited.set()
         if not self._stdout_ended:
             # Output may still be in the pipe, which a grandchild may keep open forever.

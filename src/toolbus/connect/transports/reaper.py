@@ -2,8 +2,9 @@
 
 Normally the transports clean up. After SIGKILL, SIGTERM, `os._exit` or a crash a shell does: it reads
 the process groups to watch from a pipe, and kills those that are left when the pipe breaks. One shell
-serves the whole process; it is started before the first server. A server announces itself: it is started
-by a shell that holds the pipe until it has written its own number, so the pipe cannot break before.
+serves the whole process, from before the first server until the last bus has closed. A server announces
+itself: it is started by a shell that holds the pipe until it has written its own number, so the pipe cannot
+break before.
 """
 
 import os
@@ -41,6 +42,8 @@ class Reaper:
         self._owner = 0
         self._shell = 0
         self._pipe = -1
+        self._watched = 0
+        """How many groups it has been told of, and not to forget."""
 
     def announcing(self, command: Sequence[str]) -> tuple[Sequence[str], tuple[int, ...]]:
         """The command for a process that announces its group itself, and the descriptors it inherits.
@@ -53,16 +56,34 @@ class Reaper:
             self._ensure_running()
             if self._pipe > LAST_DIGIT:
                 return command, ()
+            self._watched += 1
             announce = f'echo "+ $$" >&{self._pipe}; exec {self._pipe}>&-; exec "$@"'
             return ("/bin/sh", "-c", announce, "sh", *command), (self._pipe,)
 
     def watch(self, group: int) -> None:
         """Kill this process group if this process dies first."""
+        self._watched += 1
         self._send(f"+ {group}\n")
 
     def forget(self, group: int) -> None:
         """Stop watching a group that has ended; the system may reuse its number."""
+        self._watched -= 1
         self._send(f"- {group}\n")
+
+    def end(self) -> int:
+        """Let the shell end if it has nothing to watch; returns the number of its process, 0 if none ends."""
+        with self._lock:
+            if self._pipe < 0 or self._owner != os.getpid() or self._watched:
+                return 0
+            os.close(self._pipe)
+            self._pipe = -1
+            return self._shell
+
+    def forget_ended(self, pid: int) -> None:
+        """Its process is gone: the number may be that of another child of this program soon."""
+        with self._lock:
+            if self._shell == pid:
+                self._owner = 0
 
     def _send(self, line: str) -> None:
         if sys.platform == "win32":
@@ -76,6 +97,7 @@ class Reaper:
     def fds(self) -> list[int]:
         """The descriptors that a fork must not keep."""
         self._lock = threading.Lock()  # another thread may have held it in the parent
+        self._watched = 0
         return [] if self._pipe < 0 else [self._pipe]
 
     def _ensure_running(self) -> None:
@@ -85,7 +107,7 @@ class Reaper:
 
     def _is_running(self) -> bool:
         # After a fork the shell belongs to the parent: its pipe would not break when this process dies.
-        if self._owner != os.getpid():
+        if self._owner != os.getpid() or self._pipe < 0:
             return False
         try:
             return os.waitpid(self._shell, os.WNOHANG) == (0, 0)
