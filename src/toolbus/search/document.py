@@ -1,5 +1,6 @@
 """What is compared of a tool: words for each field, and texts for an encoder."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -35,10 +36,20 @@ class Document:
         return " ".join(parts(self.spec.origin.tool)) or self.spec.origin.tool
 
     @property
+    def digests(self) -> tuple[bytes, bytes]:
+        """What the vectors of its text and of its name are found by."""
+        return digest(self.text), digest(self.name)
+
+    @property
     def spellings(self) -> tuple[str, ...]:
         """The names by which it may be asked for."""
         origin = self.spec.origin
         return self.spec.name, origin.tool, f"{origin.server} {origin.tool}"
+
+
+def digest(text: str) -> bytes:
+    """What the vector of a text is found by."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
 def document(spec: ToolSpec) -> Document:
