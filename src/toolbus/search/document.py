@@ -9,7 +9,7 @@ from toolbus.core.records import JSONObject, ToolSpec
 from toolbus.search.bm25 import Field
 from toolbus.search.words import parts, words
 
-FIELDS = (Field(3.0, 0.3), Field(1.0, 0.75), Field(0.3, 0.75), Field(1.0, 0.3))
+FIELDS = (Field(6.0, 0.6), Field(1.0, 0.75), Field(0.3, 0.75), Field(1.0, 0.3))
 """Name, description, arguments, server."""
 _MOST_TEXT = 4_000
 """Characters of a description that count; what comes later is rarely about what a tool does."""
@@ -23,6 +23,8 @@ class Document:
 
     spec: ToolSpec
     fields: tuple[list[str], ...]
+    tool: frozenset[str]
+    """The words of its name on its server."""
 
     @property
     def text(self) -> str:
@@ -60,7 +62,7 @@ def document(spec: ToolSpec) -> Document:
         words(_arguments(spec.input_schema)),
         words(spec.origin.server),
     )
-    return Document(spec, fields)
+    return Document(spec, fields, frozenset(words(spec.origin.tool)))
 
 
 def _arguments(schema: JSONObject) -> str:
