@@ -61,7 +61,7 @@ def test_a_tool_that_no_server_seems_to_have_is_answered_with_the_nearest(folder
     wrong = toolbus("run", "-", input='await write(line="x")', folder=folder)
     assert (wrong.returncode, wrong.stdout.splitlines()[0]) == (
         1,
-        "the script was not run, because its types are wrong:",
+        "the script was not run, because it would fail:",
     )
     assert "No tool is named write; near it: ledger_write" in wrong.stdout
     assert written(folder) == []
