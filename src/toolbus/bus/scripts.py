@@ -95,25 +95,28 @@ class Scripts:
 
     async def check(self, script: str, inputs: Mapping[str, JSON] | None = None) -> str | None:
         """What is wrong with a script, without running it; None if nothing is that must fail."""
+        return (await self.examine(script, inputs))[0]
+
+    async def examine(
+        self, script: str, inputs: Mapping[str, JSON] | None = None
+    ) -> tuple[str | None, tuple[str, ...]]:
+        """As `check`, and what else the type checker notes, which may work."""
         from toolbus.code.sandbox import Sandbox, ScriptError
 
         if (problem := self._refused(script)) is not None:
-            return problem
+            return problem, ()
         checked = _Checked(script, await asyncio.to_thread(self.library().stubs, script))
-        try:
-            while not checked.refusals:
-                async with Sandbox(self.limits) as box:
-                    try:
-                        await box.check(script, joined(checked.stubs.values(), inputs))
-                        return None
-                    except ScriptError as error:
-                        if not await self._goes_on(checked, error):
-                            raise
-                        if checked.is_judged:
-                            return None
-        except ScriptError as error:
-            return f"{_HEADS.get(error.kind, 'the script is wrong')}:\n{self._text(checked, error)}"
-        return f"{_HEADS['types']}:\n{checked.refusals}"
+        while not checked.refusals and not checked.is_judged:
+            async with Sandbox(self.limits) as box:
+                try:
+                    await box.check(script, joined(checked.stubs.values(), inputs))
+                    return None, ()
+                except ScriptError as error:
+                    if not await self._goes_on(checked, error):
+                        head = _HEADS.get(error.kind, "the script is wrong")
+                        return f"{head}:\n{self._text(checked, error)}", checked.findings.notes
+        problem = f"{_HEADS['types']}:\n{checked.refusals}" if checked.refusals else None
+        return problem, checked.findings.notes
 
     async def run(
         self,
