@@ -1,6 +1,7 @@
 """`make bench-search`: how well and how fast tools are found, by words and with each encoder.
 
-Queries and tools are those of LiveMCPBench, below TOOLBUS_CORPUS; its labels are noisy, so only compare rows.
+The tools are below TOOLBUS_CORPUS. The queries are the steps of LiveMCPBench, whose labels are noisy, so only
+compare rows; and our own (`queries.txt`), of which one half was used to choose weights and the other was not.
 """
 
 import json
@@ -11,6 +12,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from os import environ
+from pathlib import Path
 from typing import Any
 
 from tests.search import encoders
@@ -24,6 +26,7 @@ from toolbus.search.finder import Finder
 from toolbus.search.hit import Hit
 from toolbus.search.words import parts
 
+QUERIES = Path(__file__).with_name("queries.txt")
 WAYS: dict[str, Callable[[], Encoder] | None] = {
     "BM25": None,
     "static": static_encoder,
@@ -48,8 +51,37 @@ def main() -> int:
         worst = min(worst, *(row[2] for row in rows.values()))
         if "MiniLM" in rows:
             worst = min(worst, 1.0 if rows["MiniLM"][0] >= rows["BM25"][0] + 0.04 else 0.0)
+    _print_own_queries(Catalog(every))
     print(f"\nindex of 10,000 tools by words: {_indexing(every):.2f} s CPU")
     return 0 if worst == 1.0 else 1
+
+
+def own_queries(finder: Finder, catalog: Catalog, half: int) -> tuple[float, float, float]:
+    """R@1, R@5 and the mean reciprocal rank of our own queries: those for tuning (0), or for judging (1)."""
+    lines = [line for line in QUERIES.read_text().splitlines() if not line.startswith("#")][half::2]
+    ranks = [_rank(finder, catalog, *line.split(" | ")) for line in lines]
+    at_1, at_5 = (sum(rank <= most for rank in ranks) / len(ranks) for most in (1, 5))
+    return at_1, at_5, sum(1 / rank for rank in ranks) / len(ranks)
+
+
+def _rank(finder: Finder, catalog: Catalog, query: str, expected: str) -> float:
+    right = set(expected.split(", "))
+    for rank, hit in enumerate(finder.search(catalog, query, 20), 1):
+        origins = [catalog[name].origin for name in (hit.name, *hit.alternatives)]
+        if right & {name for origin in origins for name in (origin.tool, str(origin))}:
+            return rank
+    return float("inf")
+
+
+def _print_own_queries(catalog: Catalog) -> None:
+    print(f"\n| our own queries, {len(catalog)} tools | R@1 | R@5 | MRR | judging: R@1 | R@5 | MRR |")
+    print("|---|---|---|---|---|---|---|")
+    for name, opened in _available():
+        encoding = None if opened is None else Encoding(opened)
+        finder = Finder(lambda encoding=encoding: encoding)
+        finder.wait(catalog, None)
+        figures = (*own_queries(finder, catalog, 0), *own_queries(finder, catalog, 1))
+        print(f"| {name} | {' | '.join(f'{figure:.3f}' for figure in figures)} |", flush=True)
 
 
 def _available() -> Iterator[tuple[str, Callable[[], Encoder] | None]]:

@@ -79,6 +79,7 @@ LONGEST = (
     "test_everything.py",
     "test_lifetime.py",
     "test_docs.py",
+    "test_base_install.py",
     "test_replicas.py",
     "test_workers.py",
     "test_crash.py",

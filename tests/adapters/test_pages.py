@@ -17,7 +17,8 @@ import pytest
 
 from tests.adapters.environments import living_here
 from tests.adapters.speech import playing
-from tests.test_docs import ROOT, check_page, in_examples
+from tests.pages import ROOT, check_page
+from tests.test_docs import in_examples
 from tests.wire import Asked, ToolCall
 
 

@@ -142,7 +142,7 @@ JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "
     "run": """\
 [Scripts that call tools](code.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
 "state"}], "elapsed_ms"}`; a suspended script has the keys of a pending call, too, so `resume` accepts it.
-With `--check` `{"ok", "problem"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script fails.
+With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script fails.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory

@@ -61,7 +61,18 @@ def test_a_tool_that_no_server_seems_to_have_is_answered_with_the_nearest(folder
     wrong = toolbus("run", "-", input='await write(line="x")', folder=folder)
     assert (wrong.returncode, wrong.stdout.splitlines()[0]) == (
         1,
-        "the script was not run, because its types are wrong:",
+        "the script was not run, because it would fail:",
     )
     assert "No tool is named write; near it: ledger_write" in wrong.stdout
+    assert written(folder) == []
+
+
+def test_a_check_prints_what_may_fail_as_notes(folder: Path) -> None:
+    prepare(folder)
+    script = 'import re\nre.search("o", (await ledger_write(line="one"))["result"]).group()'
+    checked = toolbus("run", "-", "--check", input=script, folder=folder)
+    assert (checked.returncode, checked.stdout) == (0, "")
+    assert "it may run, although:\nscript.py:2:1: " in checked.stderr
+    answer = json.loads(toolbus("--json", "run", "-", "--check", input=script, folder=folder).stdout)
+    assert (answer["ok"], answer["problem"], len(answer["notes"])) == (True, None, 1)
     assert written(folder) == []

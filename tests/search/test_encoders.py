@@ -26,7 +26,7 @@ from toolbus.search.finder import Finder
 
 CATALOG = Catalog(SPECS)
 TOPICS = ("issue", "commit", "code", "file", "rain")
-SAME = {"bug": "issue", "weather": "rain", "temperature": "rain", "document": "file"}
+SAME = {"flaw": "issue", "weather": "rain", "temperature": "rain", "document": "file"}
 
 
 @pytest.fixture(autouse=True)
@@ -67,12 +67,12 @@ def _first(finder: Finder, query: str) -> tuple[str, str]:
 def test_a_function_finds_what_shares_no_word() -> None:
     finder = _finder(Topics())
     assert finder.wait(CATALOG, 30).ready
-    assert _first(finder, "is there a bug") == ("github_create_issue", "its meaning")
+    assert _first(finder, "is there a flaw") == ("github_create_issue", "its meaning")
     assert _first(finder, "weather") == ("weather_getForecast", "its meaning, and words: weather")
     assert _first(finder, "temperature") == ("weather_getForecast", "its meaning, and words: temperatur")
     assert _first(finder, "craete_issue") == ("github_create_issue", "its name, spelt differently")
     assert finder.search(CATALOG, ["", " ", "?"], 3) == []
-    assert finder.search(CATALOG, "bug " * 30_000, 1)[0].name == "github_create_issue"
+    assert finder.search(CATALOG, "flaw " * 30_000, 1)[0].name == "github_create_issue"
 
 
 def test_an_async_function_has_one_loop() -> None:
@@ -99,13 +99,13 @@ def test_words_answer_while_vectors_are_made() -> None:
         return Topics()(texts)
 
     finder = _finder(slow)
-    assert _first(finder, "rename a directory") == ("files_move_file", "words: renam, directory")
+    assert _first(finder, "rename a directory") == ("files_move_file", "words: rename, directory")
     assert started.wait(PATIENCE)
     assert finder.state.encoded == 0
     assert finder.search(CATALOG, "weather", 3)[0].reason == "words: weather"
     go.set()
     assert finder.wait(CATALOG, 60).ready
-    assert _first(finder, "bug") == ("github_create_issue", "its meaning")
+    assert _first(finder, "flaw") == ("github_create_issue", "its meaning")
 
 
 def test_a_restart_computes_nothing_and_a_change_little(state: Path) -> None:
@@ -140,7 +140,7 @@ def test_a_wrong_encoder_costs_nothing_but_the_meaning(row: Any) -> None:
     found = finder.wait(CATALOG, 30)
     assert not found.ready
     assert found.reason
-    assert _first(finder, "rename a directory") == ("files_move_file", "words: renam, directory")
+    assert _first(finder, "rename a directory") == ("files_move_file", "words: rename, directory")
 
 
 # The encoders that are installed

@@ -82,6 +82,34 @@ def test_others_are_ranked_by_words(query: str, first: str) -> None:
     assert hit.why == hit.reason
 
 
+@pytest.mark.parametrize(
+    ("query", "first", "reason"),
+    [
+        ("open a ticket for a bug", "github_create_issue", "words: open, issue for ticket, issue for bug"),
+        ("create a bug report", "github_create_issue", "words: create, issue for bug, create for report"),
+        ("look for code", "github_search_code", "words: search for look, code"),
+        ("show the document", "files_read_file", "words: read for show, file for document"),
+        ("rename something", "files_move_file", "words: rename"),
+    ],
+)
+def test_names_are_found_by_synonyms_of_their_words(query: str, first: str, reason: str) -> None:
+    hit = INDEX.search([query])[0]
+    assert (hit.name, hit.reason) == (first, reason)
+
+
+def test_a_synonym_counts_less_than_the_word_and_only_in_a_name() -> None:
+    abouts = {"make_ticket": "", "create_issue": "", "sell": "A ticket for the show.", "fly": "An issue."}
+    index = Index([_spec("shop", tool, about) for tool, about in abouts.items()])
+    # A synonym in a name counts more than the word itself in a description.
+    assert _names(index.search(["ticket"])) == ["shop_make_ticket", "shop_create_issue", "shop_sell"]
+
+
+def test_a_phrase_has_synonyms() -> None:
+    index = Index([_spec("git", tool, "") for tool in ("create_pull_request", "merge_branch", "pull")])
+    for query in ("open a PR", "open a merge request"):
+        assert _names(index.search([query]))[0] == "git_create_pull_request"
+
+
 def test_the_best_for_each_query_come_first() -> None:
     hits = INDEX.search(["rename a directory", "temperature at a place", "commits of a branch"], limit=3)
     assert set(_names(hits)) == {"files_move_file", "weather_getForecast", "github_list_commits"}

@@ -67,14 +67,14 @@ class Forking:
         return _address(self._place)
 
 
-def _new_place() -> Path:
+def _new_place(python: str = sys.executable) -> Path:
     """A folder for a process that forks, with its programs; the process removes it when it ends."""
     place = Path(tempfile.mkdtemp(prefix="warm-"))
     (place / "bin").mkdir()
     (place / "homes").mkdir()
     for program in ("toolbus", "python"):
         stand_in = shlex.join([sys.executable, "-I", "-S", "-c", STAND_IN, _address(place), program])
-        cold = f'[ "$1" != -I ] || exec {sys.executable} "$@"' if program == "python" else ""
+        cold = f'[ "$1" != -I ] || exec {python} "$@"' if program == "python" else ""
         file = place / "bin" / program
         file.write_text(f'#!/bin/sh\n{cold}\nexec {stand_in} "$@"\n')
         file.chmod(0o755)
@@ -85,9 +85,9 @@ def _address(place: Path) -> str:
     return str(place / "socket")
 
 
-def _started(module: str, *words: str) -> Forking:
-    place = _new_place()
-    command = [sys.executable, "-m", module, _address(place), *words]
+def _started(module: str, *words: str, python: str = sys.executable) -> Forking:
+    place = _new_place(python)
+    command = [python, "-m", module, _address(place), *words]
     with keeping():
         process = subprocess.Popen(
             command, cwd=HERE.parents[1], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -104,9 +104,9 @@ def worker(arguments: Sequence[str]) -> str:
 
 
 @cache
-def prepared() -> Forking:
-    """The process that makes the imports; the first call starts it."""
-    return _started("tests.warm.process")
+def prepared(python: str = sys.executable) -> Forking:
+    """The process that makes the imports; the first call starts it, with the Python of an environment."""
+    return _started("tests.warm.process", python=python)
 
 
 _shared: list[str] = []

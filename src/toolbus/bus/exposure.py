@@ -16,6 +16,7 @@ from fnmatch import fnmatchcase
 from typing import cast
 
 from toolbus.call import READ_RESULT
+from toolbus.code.language import LANGUAGE
 from toolbus.config.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.core.catalog import Catalog
 from toolbus.core.records import OWN, JSONObject, Origin, ToolSpec
@@ -75,10 +76,9 @@ RUN_SCRIPT = ToolSpec(
     title="Run a script",
     description=(
         "Runs a Python script that calls tools: each is an async function, as search_tools returned it, to "
-        "be awaited with keyword arguments; asyncio.gather makes calls at once. Types are checked before "
-        "anything runs. Returns what the script prints and the value of its last expression, so print or "
-        "end with only what you need. There are no files, no network and no packages. A call that fails "
-        "raises RuntimeError."
+        "be awaited with keyword arguments. Mistakes in calls are found before anything runs. Returns what "
+        "the script prints and the value of its last expression, so print or end with only what you need. "
+        "A call that fails raises RuntimeError. " + LANGUAGE
     ),
     input_schema={
         "type": "object",

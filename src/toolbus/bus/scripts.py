@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from toolbus.code.check import forgotten_awaits, judged
 from toolbus.code.journal import Entry
 from toolbus.code.stubs import Library, Stub, joined, stub
 from toolbus.config import BusConfig
@@ -93,24 +94,29 @@ class Scripts:
         return joined(map(library.stub, names))
 
     async def check(self, script: str, inputs: Mapping[str, JSON] | None = None) -> str | None:
-        """What is wrong with a script, without running it; None if nothing is."""
+        """What is wrong with a script, without running it; None if nothing is that must fail."""
+        return (await self.examine(script, inputs))[0]
+
+    async def examine(
+        self, script: str, inputs: Mapping[str, JSON] | None = None
+    ) -> tuple[str | None, tuple[str, ...]]:
+        """As `check`, and what else the type checker notes, which may work."""
         from toolbus.code.sandbox import Sandbox, ScriptError
 
         if (problem := self._refused(script)) is not None:
-            return problem
-        stubs, lacking = await asyncio.to_thread(self.library().stubs, script), dict[str, str]()
-        for _ in range(2):
-            try:
-                async with Sandbox(self.limits) as box:
-                    await box.check(script, joined(stubs.values(), inputs))
-                return None
-            except ScriptError as error:
-                more = await self._missing(str(error), lacking) if error.kind == "types" else {}
-                if not more:
-                    text = self._with_hints(str(error), lacking)
-                    return f"{_HEADS.get(error.kind, 'the script is wrong')}:\n{text}"
-                stubs |= more
-        return None
+            return problem, ()
+        checked = _Checked(script, await asyncio.to_thread(self.library().stubs, script))
+        while not checked.refusals and not checked.is_judged:
+            async with Sandbox(self.limits) as box:
+                try:
+                    await box.check(script, joined(checked.stubs.values(), inputs))
+                    return None, ()
+                except ScriptError as error:
+                    if not await self._goes_on(checked, error):
+                        head = _HEADS.get(error.kind, "the script is wrong")
+                        return f"{head}:\n{self._text(checked, error)}", checked.findings.notes
+        problem = f"{_HEADS['types']}:\n{checked.refusals}" if checked.refusals else None
+        return problem, checked.findings.notes
 
     async def run(
         self,
@@ -132,22 +138,21 @@ class Scripts:
         if (problem := self._refused(script)) is not None:
             return failed(problem, "", [], self.limits.output)
         given = dict(inputs or {})
-        stubs, lacking = await asyncio.to_thread(self.library().stubs, script), dict[str, str]()
+        checked = _Checked(script, await asyncio.to_thread(self.library().stubs, script))
+        if checked.refusals:
+            return failed(f"{_HEADS['types']}:\n{checked.refusals}", "", [], self.limits.output)
         tools = ViewTools(self._view, self._interactions, on_input, on_progress)
-        for attempt in range(2):
+        while True:
             async with Sandbox(self.limits) as box:
-                run = Run(box, script, stubs, tools, Limit(self.limits.calls))
+                run = Run(box, script, checked.stubs, tools, Limit(self.limits.calls))
+                types = "" if checked.is_judged else joined(checked.stubs.values(), given)
                 try:
                     async with _time_limit(timeout):
-                        end = await run.drive(await box.start(script, joined(stubs.values(), given), given))
+                        end = await run.drive(await box.start(script, types, given))
                     return self._result(end, run, box)
                 except ScriptError as error:
-                    is_first = error.kind == "types" and not attempt
-                    more = await self._missing(str(error), lacking) if is_first else {}
-                    if not more:
-                        return self._failed(error, box.printed, run.calls, lacking)
-                    stubs |= more
-        raise AssertionError("the second attempt returns")
+                    if not await self._goes_on(checked, error):
+                        return self._failed(error, box.printed, run.calls, checked)
 
     async def run_for_model(
         self, arguments: Mapping[str, JSON], on_input: OnInput, on_progress: Progress | None
@@ -197,13 +202,19 @@ class Scripts:
         return suspended(end.pending(self._view.caller.user, self._shared()), box.printed, run.calls)
 
     def _failed(
-        self, error: Any, printed: str, calls: list[Entry], lacking: Mapping[str, str] | None = None
+        self, error: Any, printed: str, calls: list[Entry], checked: "_Checked | None" = None
     ) -> ToolResult:
         from toolbus.code.outcome import failed
 
         head = _HEADS.get(error.kind, "the script failed")
-        text = self._with_hints(str(error), lacking or {}) if error.kind == "types" else str(error)
+        text = str(error) if checked is None else self._text(checked, error)
         return failed(f"{head}:\n{text}", printed, calls, self.limits.output)
+
+    def _text(self, checked: "_Checked", error: Any) -> str:
+        """Why a script failed, and what may help to repair it."""
+        is_refused = error.kind == "types"
+        text = self._with_hints(checked.refusals, checked.lacking) if is_refused else str(error)
+        return "\n".join(part for part in (text, checked.findings.as_notes) if part)
 
     def _refused(self, script: str) -> str | None:
         if not isinstance(script, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # models may pass anything
@@ -226,6 +237,18 @@ class Scripts:
         return "\n".join([text, *hints[:_MOST_LOOKUPS]])
 
     # Tools
+
+    async def _goes_on(self, checked: "_Checked", error: Any) -> bool:
+        """Whether a script may run although its types are not right, or with the stubs of more tools."""
+        if error.kind != "types":
+            return False
+        if not checked.has_looked:
+            checked.has_looked = True
+            if more := await self._missing(str(error), checked.lacking):
+                checked.stubs |= more
+                return True
+        checked.judge(str(error))
+        return checked.is_judged
 
     async def _missing(self, text: str, lacking: dict[str, str]) -> dict[str, Stub]:
         """Stubs of tools that are not in the catalog: of servers that start on demand, or denied.
@@ -251,6 +274,31 @@ class Scripts:
             except (ToolNotFound, CallRefused, LoginRequired):
                 continue
         return found
+
+
+class _Checked:
+    """A script on its way through the check."""
+
+    def __init__(self, script: str, stubs: dict[str, Stub]) -> None:
+        self._script = script
+        self.stubs = stubs
+        self.findings = forgotten_awaits(script, stubs)
+        self.lacking: dict[str, str] = {}
+        """Why tools that the script names cannot be called."""
+        self.has_looked = False
+        """Whether tools were looked for that are not in the catalog."""
+        self.is_judged = False
+        """Whether all that the type checker says are notes."""
+
+    @property
+    def refusals(self) -> str:
+        """Why it is not run; empty if it is."""
+        return "\n".join(self.findings.refusals)
+
+    def judge(self, diagnostics: str) -> None:
+        """Take what the type checker says."""
+        self.findings = judged(self._script, diagnostics, self.stubs)
+        self.is_judged = not self.findings.refusals
 
 
 class ViewTools:
@@ -299,7 +347,7 @@ async def _time_limit(seconds: float | None) -> AsyncGenerator[None]:
 
 
 _HEADS = {
-    "types": "the script was not run, because its types are wrong",
+    "types": "the script was not run, because it would fail",
     "syntax": "the script was not run, because it is not valid Python",
     "limit": "the script was stopped",
     "sandbox": "the script was stopped",

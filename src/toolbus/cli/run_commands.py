@@ -22,7 +22,7 @@ def run_script(
         list[str] | None, typer.Argument(metavar="ARGS", help="What the script gets as args.")
     ] = None,
     timeout: Timeout = None,
-    check: Annotated[bool, typer.Option("--check", help="Only check the types; run nothing.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only look for mistakes; run nothing.")] = False,
     stubs: Annotated[
         bool, typer.Option("--stubs", help="Print the functions that SCRIPT uses, or all without SCRIPT.")
     ] = False,

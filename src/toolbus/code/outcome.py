@@ -17,6 +17,7 @@ def finished(value: Any, printed: str, lost: int, calls: list[Entry], tokens: in
     parts = [_printed(printed, lost)]
     if plain is not None:
         parts.append(plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False))
+    parts += [f"[{one}, because nothing awaited it]" for one in calls if one.state == "not made"][:1]
     text = "\n".join(part for part in parts if part) or f"The script has ended; it made {len(calls)} calls."
     within = within_budget(text, tokens)
     facts = {"printed": within_budget(_printed(printed, lost), tokens), "calls": as_json(calls)}

@@ -113,7 +113,8 @@ class Run:
         if stub is None:
             raise TypeError("no such tool")
         if call.positional:
-            raise TypeError("pass arguments by name")
+            first = next(iter(stub.arguments), "name")
+            raise TypeError(f"pass it by name: {call.name}({first}=...)")
         return stub.tool_arguments({key: from_script(value) for key, value in call.arguments.items()})
 
     def _start(self, number: int, work: Coroutine[Any, Any, ToolResult]) -> None:

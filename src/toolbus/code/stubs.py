@@ -34,6 +34,10 @@ class Stub:
         """The arguments of a call under the tool's own names."""
         return {self.arguments.get(key, key): value for key, value in given.items()}
 
+    def is_required(self, name: str) -> bool:
+        """Whether an argument, by its identifier, must be given."""
+        return self.arguments.get(name, name) in Schema(dict(self.spec.input_schema)).required({})
+
 
 class Library:
     """The tools of a catalog as functions; stubs are written for those that are asked for."""

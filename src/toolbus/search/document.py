@@ -1,5 +1,6 @@
 """What is compared of a tool: words for each field, and texts for an encoder."""
 
+import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
@@ -8,7 +9,7 @@ from toolbus.core.records import JSONObject, ToolSpec
 from toolbus.search.bm25 import Field
 from toolbus.search.words import parts, words
 
-FIELDS = (Field(3.0, 0.3), Field(1.0, 0.75), Field(0.3, 0.75), Field(1.0, 0.3))
+FIELDS = (Field(6.0, 0.6), Field(1.0, 0.75), Field(0.3, 0.75), Field(1.0, 0.3))
 """Name, description, arguments, server."""
 _MOST_TEXT = 4_000
 """Characters of a description that count; what comes later is rarely about what a tool does."""
@@ -22,6 +23,8 @@ class Document:
 
     spec: ToolSpec
     fields: tuple[list[str], ...]
+    tool: frozenset[str]
+    """The words of its name on its server."""
 
     @property
     def text(self) -> str:
@@ -35,10 +38,20 @@ class Document:
         return " ".join(parts(self.spec.origin.tool)) or self.spec.origin.tool
 
     @property
+    def digests(self) -> tuple[bytes, bytes]:
+        """What the vectors of its text and of its name are found by."""
+        return digest(self.text), digest(self.name)
+
+    @property
     def spellings(self) -> tuple[str, ...]:
         """The names by which it may be asked for."""
         origin = self.spec.origin
         return self.spec.name, origin.tool, f"{origin.server} {origin.tool}"
+
+
+def digest(text: str) -> bytes:
+    """What the vector of a text is found by."""
+    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
 def document(spec: ToolSpec) -> Document:
@@ -49,7 +62,7 @@ def document(spec: ToolSpec) -> Document:
         words(_arguments(spec.input_schema)),
         words(spec.origin.server),
     )
-    return Document(spec, fields)
+    return Document(spec, fields, frozenset(words(spec.origin.tool)))
 
 
 def _arguments(schema: JSONObject) -> str:

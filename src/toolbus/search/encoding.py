@@ -56,14 +56,12 @@ class Encoding:
 
     def attach(self, documents: Sequence[Document]) -> None:
         """These tools are searched: make the vectors that are missing."""
-        from toolbus.search.kept_vectors import digest
-
-        texts = [(one.text, one.name) for one in documents]
+        digests = [one.digests for one in documents]
         with self._changed:
-            self._wanted = [(digest(text), digest(name)) for text, name in texts]
+            self._wanted = digests
             self._todo.clear()
-            for pair, keys in zip(texts, self._wanted, strict=True):
-                for text, key in zip(pair, keys, strict=True):
+            for one, keys in zip(documents, digests, strict=True):
+                for text, key in zip((one.text, one.name), keys, strict=True):
                     if self._kept is None or self._kept.find(key) is None:
                         self._todo[text] = key
             if self._kept is not None:
@@ -81,20 +79,20 @@ class Encoding:
             if self._kept is None or self._encoder is None:
                 self._work()
                 return None
-            from toolbus.search.kept_vectors import digest
             from toolbus.search.meaning import Meaning
 
             if before is not None and before[0] == len(documents):
                 return before
             find = self._kept.find
-            wholes = [find(digest(one.text)) for one in documents]
+            digests = [one.digests for one in documents]
+            wholes = [find(whole) for whole, _ in digests]
             count = sum(one is not None for one in wholes)
             if not count or count < _ENOUGH * len(documents):
                 self._work()
                 return None
             if before is not None and before[0] == count:
                 return before
-            return count, Meaning(wholes, [find(digest(one.name)) for one in documents])
+            return count, Meaning(wholes, [find(name) for _, name in digests])
 
     def query(self, text: str, patience: float) -> Any:
         """The vector of a query, or None if there is none in that many seconds."""
@@ -175,9 +173,9 @@ class Encoding:
     def _load(self) -> None:
         if self._encoder is not None:
             return
+        encoder = self._opened()  # says which extra is missing; the next import would only fail
         from toolbus.search.kept_vectors import KeptVectors
 
-        encoder = self._opened()
         kept = KeptVectors(encoder.kept_as)
         with self._changed:
             self._encoder, self._kept, self._reason = encoder, kept, ""

@@ -14,6 +14,7 @@ from toolbus.search.bm25 import Bm25
 from toolbus.search.document import FIELDS, Document, document
 from toolbus.search.hit import Hit
 from toolbus.search.names import Names
+from toolbus.search.synonyms import spelled, with_synonyms
 from toolbus.search.words import words
 
 MOST_QUERY = 2_000
@@ -22,6 +23,8 @@ MOST_QUERIES = 20
 _BY_NAME = ("its name", "its name, spelt differently", "its name, in the query")
 _NAMED = 10.0
 """Added to the score of a tool that is named, so that no other one comes before it."""
+_SYNONYM, _SYNONYM_BESIDE = 0.8, 0.6
+"""How much a synonym counts: alone, and beside an encoder, which knows synonyms itself."""
 _SAME_WORDS = 0.6
 """The share of words that descriptions of near-duplicates have in common, at least."""
 _SAME_MEANING = 0.92
@@ -89,13 +92,13 @@ class Index:
         self, query: str, limit: int, meanings: Meanings | None, vector: Any
     ) -> list[tuple[int, float, str]]:
         """Tools with score and reason, best first."""
-        asked = words(query)
-        by_words = self._words.scores(asked)
+        asked = with_synonyms(words(query))
+        if vector is None or not asked:
+            meanings = None
+        by_words = self._words.scores(asked, _SYNONYM if meanings is None else _SYNONYM_BESIDE)
         most = max(by_words.values(), default=1.0)
         named = self._names.find(query)
         scores = {number: score / most for number, score in by_words.items()}
-        if vector is None or not asked:
-            meanings = None
         if meanings is not None:
             scores = meanings.ranked(vector, scores, _DEPTH * limit)
         for number, distance in named.items():
@@ -104,9 +107,14 @@ class Index:
         reasons = {number: _BY_NAME[distance] for number, distance in named.items()}
         return [(one, scores[one], reasons.get(one) or self._reason(one, asked, meanings)) for one in order]
 
-    def _reason(self, number: int, asked: Sequence[str], meanings: Meanings | None) -> str:
-        own = {word for field in self.documents[number].fields for word in field}
-        shared = [word for word in dict.fromkeys(asked) if word in own]
+    def _reason(self, number: int, asked: Mapping[str, Sequence[str]], meanings: Meanings | None) -> str:
+        fields = self.documents[number].fields
+        own = {word for field in fields for word in field}
+        shared: list[str] = []
+        for word, synonyms in asked.items():
+            meant = word if word in own else next((one for one in synonyms if one in fields[0]), "")
+            if meant:
+                shared.append(spelled(word) if meant == word else f"{spelled(meant)} for {spelled(word)}")
         by_words = f"words: {', '.join(shared)}"
         if meanings is None or not meanings.knows(number):
             return by_words
@@ -144,7 +152,7 @@ class Index:
             return False
         if meanings is not None and meanings.between(one, other) > _SAME_MEANING:
             return True
-        if set(words(first.spec.origin.tool)) != set(words(second.spec.origin.tool)):
+        if first.tool != second.tool:
             return False
         left, right = set(first.fields[1]), set(second.fields[1])
         return len(left & right) >= _SAME_WORDS * max(1, len(left | right))

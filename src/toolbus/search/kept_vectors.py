@@ -3,7 +3,6 @@
 They are found by a digest of the text, so a changed definition is encoded anew and everything else is not.
 """
 
-import hashlib
 import io
 import logging
 import re
@@ -13,16 +12,12 @@ from zipfile import BadZipFile
 
 import numpy
 
+from toolbus.search.document import digest
 from toolbus.state import files
 
 MOST = 50_000
 """Vectors that are kept; those that were not used for longest are dropped."""
 logger = logging.getLogger("toolbus")
-
-
-def digest(text: str) -> bytes:
-    """What a text is found by."""
-    return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
 class KeptVectors:

@@ -7,7 +7,7 @@ import numpy
 
 from toolbus.search.encoders.unit import as_unit
 
-_WORDS, _NAME = 0.3, 0.2
+_WORDS, _NAME = 0.5, 0.2
 """How much words, and the meaning of the name alone, count beside the meaning of the whole."""
 _LEAST = 0.1
 """How near a tool must be that shares no word with the query."""

@@ -47,7 +47,7 @@ async def run(settings: Settings, file: str | None, arguments: Sequence[str], op
         assert script is not None, "it was checked above"
         inputs = {"args": [*arguments]}
         if options.check:
-            return _print_problem(screen, await scripts.check(script, inputs))
+            return _print_problem(screen, *await scripts.examine(script, inputs))
         began = time.perf_counter()
         with call_progress(screen, "script") as progressed:
             result = await scripts.run(script, inputs, timeout=options.timeout, on_progress=progressed)
@@ -82,11 +82,13 @@ def _print_stubs(screen: Screen, stubs: str) -> int:
     return 0
 
 
-def _print_problem(screen: Screen, problem: str | None) -> int:
+def _print_problem(screen: Screen, problem: str | None, notes: Sequence[str]) -> int:
     if screen.as_json:
-        screen.json({"ok": problem is None, "problem": problem})
+        screen.json({"ok": problem is None, "problem": problem, "notes": [*notes]})
     elif problem is not None:
         screen.note(problem)
+    elif notes:
+        screen.note("\n".join(["it may run, although:", *notes]))
     return 0 if problem is None else FAILED
 
 

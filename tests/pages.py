@@ -1,0 +1,232 @@
+"""Run the code blocks of a page.
+
+| block | what is checked |
+|---|---|
+| python | runs, and sees the names of the blocks above it; top-level `await` works |
+| text | right after a python block: it is exactly what that block printed; otherwise it is not checked |
+| yaml, json, toml | parses; if it is a config with servers, it loads |
+| console | each line after `$ ` runs in bash and prints exactly the lines below it |
+"""
+
+import ast
+import asyncio
+import contextlib
+import inspect
+import io
+import json
+import re
+import subprocess
+import sys
+import tomllib
+import traceback
+from collections.abc import Callable, Generator, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from tests.codeblocks import Block, code_blocks
+from tests.patience import PATIENCE
+from toolbus.config import load_config
+from toolbus.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[1]
+# Commands that set up the project. They are not run; a make target has to exist.
+SET_UP = re.compile(r"(make|pip install|git clone|cd|source) .+")
+EXTRA = re.compile(r"toolbus\[([\w-]+)\]")
+INSTALL = re.compile(r"pip install \"toolbus\[([\w-]+)\]")
+MISSING = re.compile(r"(File .+\n(    .+\n)*|.*)ModuleNotFoundError: ")
+EXTRAS: dict[str, set[str]] = {
+    extra: set(packages)
+    for extra, packages in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
+        "optional-dependencies"
+    ].items()
+}
+IMPORT = ast.Import | ast.ImportFrom
+TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
+
+PARSERS: dict[str, Callable[[str], Any]] = {"yaml": yaml.safe_load, "json": json.loads, "toml": tomllib.loads}
+CONTAINERS = [("servers",), ("mcpServers",), ("mcp_servers",), ("services", "mcp"), ("config", "servers")]
+
+
+class WrongPage(AssertionError):
+    """A page shows something that is not true; the message has the page, the line and the problem."""
+
+    def __init__(self, page: Path, line: int, problem: str) -> None:
+        super().__init__(f"{page.name}:{line}: {problem}")
+
+
+def check_page(page: Path, runner: asyncio.Runner | None = None, *, extras: "Extras | None" = None) -> None:
+    """Run the blocks of a page from top to bottom in the current folder, on the runner's loop.
+
+    `extras` are those that a page may ask for; without it, all of them are installed.
+    """
+    if runner is None:
+        with asyncio.Runner() as own:
+            return check_page(page, own, extras=extras)
+    blocks = code_blocks(page.read_text(encoding="utf-8"))
+    end = Block(language="end", text="", line=0)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    for block, following in pairwise([*blocks, end]):
+        match block.language:
+            case "python":
+                with extras.sparing(block, names) if extras else contextlib.nullcontext():
+                    printed = run_python(page, block, names, runner)
+                    if following.language == "text":
+                        compare(page, following.line, shown=following.text, real=printed)
+            case "console":
+                for line, shown, printed in run_console(page, block):
+                    if extras is None or not extras.spare(line, shown, printed):
+                        compare(page, line, shown=shown, real=printed)
+            case "yaml" | "json" | "toml":
+                load(page, block)
+            case "text":
+                pass
+            case other:
+                raise WrongPage(page, block.line, f"blocks of language {other!r} cannot be checked")
+    return None
+
+
+def run_python(page: Path, block: Block, names: dict[str, Any], runner: asyncio.Runner) -> str:
+    """Run a block with `names` as its globals; return what it printed."""
+    # The empty lines make a traceback show the page, at the line of the page.
+    source = "\n" * block.line + block.text
+    code = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
+
+    async def awaited() -> None:
+        await eval(code, names)
+
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        if code.co_flags & inspect.CO_COROUTINE:
+            runner.run(awaited())
+        else:
+            # Outside the loop, so that a block may call asyncio.run itself.
+            exec(code, names)
+    return printed.getvalue()
+
+
+def load(page: Path, block: Block) -> None:
+    """Parse a block, and load it when it is a config with servers."""
+    try:
+        data = PARSERS[block.language](block.text)
+    except (ValueError, yaml.YAMLError) as error:
+        raise WrongPage(page, block.line, f"this {block.language} cannot be parsed: {error}") from error
+    if any(_holds(data, path) for path in CONTAINERS):
+        file = Path(f"block-{block.line}.{block.language}")
+        file.write_text(block.text, encoding="utf-8")
+        for server in load_config(file).servers.values():
+            if server.warnings:
+                raise ConfigError(server.warnings[0], file=str(file), server=server.alias)
+
+
+def _holds(data: Any, path: tuple[str, ...]) -> bool:
+    for key in path:
+        try:
+            data = data[key]
+        except (KeyError, TypeError):
+            return False
+    return True
+
+
+class Extras:
+    """What a page says has to be installed. In a base install, its blocks may lack this and nothing else."""
+
+    def __init__(self, page: Path) -> None:
+        text = page.read_text(encoding="utf-8")
+        self._page = page
+        named = EXTRA.findall(text)
+        self._named = {extra for extra in EXTRAS if any(EXTRAS[extra] <= EXTRAS[one] for one in named)}
+        self._installs = bool(self._named) or "pip install opentelemetry" in text
+        self._lacked = False
+        self._unbound: set[str] = set()
+        """Names that a block would have bound, had it not lacked something."""
+
+    @contextlib.contextmanager
+    def sparing(self, block: Block, names: dict[str, Any]) -> Generator[None]:
+        """Pass over what a block lacks; `WrongPage` if the page does not say that it has to be installed."""
+        try:
+            yield
+        except (ImportError, NameError) as error:
+            is_named = isinstance(error, NameError) and error.name in self._unbound
+            if not is_named and not self.spare(block.line, "", "".join(traceback.format_exception(error))):
+                raise
+            tree = list(ast.walk(ast.parse(block.text)))
+            bound = {
+                node.id for node in tree if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
+            }
+            bound |= {
+                alias.asname or alias.name
+                for node in tree
+                if isinstance(node, IMPORT)
+                for alias in node.names
+            }
+            self._unbound |= bound - names.keys()
+
+    def spare(self, line: int, shown: str, printed: str) -> bool:
+        """Whether a difference comes from something that is missing, which `WrongPage` says is not named."""
+        lacking = set(INSTALL.findall(printed)) - set(INSTALL.findall(shown))
+        if unnamed := sorted(lacking - self._named):
+            raise WrongPage(self._page, line, f"it needs toolbus[{unnamed[0]}], which the page does not name")
+        missing = not lacking and MISSING.search(printed)
+        # What a program imports itself, its page has to name; for what toolbus imports, we name an extra.
+        if missing and (not self._installs or "toolbus" in missing[0]):
+            raise WrongPage(self._page, line, f"in a base install:\n{printed}")
+        # From then on, what the page shows depends on what was not done.
+        self._lacked = self._lacked or bool(lacking or missing)
+        return self._lacked
+
+
+def run_console(page: Path, block: Block) -> Iterator[tuple[int, str, str]]:
+    """Run each command of a block; yields its line, the lines below it, and its output with errors."""
+    for line, command, shown in _commands(page, block):
+        parts = [part.strip() for part in command.split("&&")]
+        if all(SET_UP.fullmatch(part) for part in parts):
+            for part in parts:
+                _check_target(page, line, part)
+            continue
+        done = subprocess.run(
+            ["bash", "-c", command],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        yield line, shown, done.stdout
+
+
+def _commands(page: Path, block: Block) -> Iterator[tuple[int, str, str]]:
+    """Yield line, command and shown output; a backslash at the end of a line continues the command."""
+    lines = block.text.splitlines()
+    starts = [index for index, line in enumerate(lines) if line.startswith("$ ")]
+    if starts[:1] != [0]:
+        raise WrongPage(page, block.line, "a console block starts with a command after `$ `")
+    for start, stop in pairwise([*starts, len(lines)]):
+        end = start + 1
+        while end < stop and lines[end - 1].endswith("\\"):
+            end += 1
+        command = "\n".join([lines[start].removeprefix("$ "), *lines[start + 1 : end]])
+        yield block.line + 1 + start, command, "\n".join(lines[end:stop])
+
+
+def _check_target(page: Path, line: int, command: str) -> None:
+    match command.split():
+        case ["make", target, *_] if target not in TARGET.findall((ROOT / "Makefile").read_text()):
+            raise WrongPage(page, line, f"the Makefile has no target {target!r}")
+        case _:
+            pass
+
+
+def compare(page: Path, line: int, *, shown: str, real: str) -> None:
+    """Raise unless both are equal, apart from trailing white space."""
+    plain_shown, plain_real = (
+        "\n".join(text.rstrip() for text in side.rstrip().splitlines()) for side in (shown, real)
+    )
+    if plain_shown != plain_real:
+        raise WrongPage(page, line, f"the page shows\n{plain_shown}\nbut the output is\n{plain_real}")
+
+
+if __name__ == "__main__":
+    check_page(Path(sys.argv[1]), extras=Extras(Path(sys.argv[1])))
