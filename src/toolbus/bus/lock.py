@@ -17,8 +17,8 @@ from toolbus.core.events import Emit, ToolHeld, warn
 from toolbus.core.operation import Operation
 from toolbus.core.records import Inventory, ToolSpec
 from toolbus.core.tracing import add_event
-from toolbus.lock.drift import Held, Review, Reviewer, held_reason, label_of
-from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
+from toolbus.lock.drift import NOT_AS_LOCKED, Held, Review, Reviewer, held_reason, label_of
+from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import is_approved, launch_of
 from toolbus.shape import prompt_name
 
@@ -211,7 +211,7 @@ class BusLock:
             if self.approvals.mode(one.server) == "warn":
                 tool = one.name if one.kind == "tool" else None
                 what = "" if tool or one.kind == "launch" else f"{one.kind} {one.name}".strip() + ": "
-                warn(self._emit, one.server, f"{what}not as in {NAME}: {one.reason}", tool)
+                warn(self._emit, one.server, f"{what}{NOT_AS_LOCKED}: {one.reason}", tool)
             else:
                 logger.warning("held: %s", one)
                 self._emit(ToolHeld(server=one.server, kind=one.kind, tool=one.name, reason=one.reason))

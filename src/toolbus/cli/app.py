@@ -271,11 +271,20 @@ def chat(
 
 @app.command()
 @with_bus_settings
-def check(settings: Settings, servers: Servers = None) -> int:
+def check(
+    settings: Settings,
+    servers: Servers = None,
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            "--dialect", metavar="NAME", help="Show how schemas change for a provider: openai, google, ..."
+        ),
+    ] = None,
+) -> int:
     """Diagnose servers and suggest fixes."""
     from toolbus.cli.commands.check import run
 
-    return run(settings, servers or [])
+    return run(settings, servers or [], dialect)
 
 
 @app.command()

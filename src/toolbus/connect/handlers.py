@@ -241,7 +241,7 @@ class RequestHandler:
         question = wire.elicitation(self._server, self._tool, params)
         problem = self.too_many() or question.fault
         if problem is not None:
-            return self.refuse(problem)
+            return self.refuse("elicitation", problem)
         elicit = self._interactions.elicit
         assert elicit is not None, "no handler, no callback"
         question = replace(question, user=self._caller.user, session=self._caller.session)
@@ -270,9 +270,9 @@ class RequestHandler:
     ) -> types.CreateMessageResult | types.ErrorData:
         messages = wire.sampling_messages(params.messages)
         if (problem := self.too_many()) is not None:
-            return self.refuse(problem)
+            return self.refuse("sampling", problem)
         if not messages:
-            return self.refuse("its messages must be text, images or audio")
+            return self.refuse("sampling", "its messages must be text, images or audio")
         request = wire.sampling(self._server, self._tool, self._caller, params, messages)
         assert self._interactions.sample is not None, "no handler, no callback"
         message = f"requests up to {params.max_tokens} tokens from a model"
@@ -361,8 +361,8 @@ class RequestHandler:
         exceeded = self._calls_in_flight.count_question() > limit
         return f"it asked more than {limit} times in one call" if exceeded else None
 
-    def refuse(self, problem: str) -> types.ErrorData:
-        self._warn(f"its request was refused: {problem}")
+    def refuse(self, kind: Kind, problem: str) -> types.ErrorData:
+        self._warn(f"its {kind} request was refused: {problem}")
         return types.ErrorData(code=types.INVALID_PARAMS, message=problem)
 
     @property

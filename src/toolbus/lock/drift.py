@@ -27,6 +27,8 @@ SINGULAR: dict[Kind, HeldKind] = {
     "skills": "skill",
 }
 _STEPS = "; review it: "
+NOT_AS_LOCKED = f"not as in {NAME}"
+"""What a warning about a difference says in the mode `warn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ import asyncio
 import json
 import math
 import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -32,6 +32,7 @@ from toolbus.core.errors import ToolNotFound
 from toolbus.core.events import Event, Warned
 from toolbus.core.interactions import REFUSED_BY_GUARD
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.lock.drift import NOT_AS_LOCKED
 from toolbus.lock.file import NAME, lock_path
 from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
 
@@ -67,9 +68,13 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
     screen, config = Screen(settings), load_trusted_config(settings)
     interactions = terminal_interactions(screen) if options.on_input == "ask" else UNATTENDED
 
+    drift: dict[str, Warned] = {}
+
     def note_refusal(event: Event) -> None:
         if isinstance(event, Warned) and REFUSED_BY_GUARD in event.message:
             screen.note(f"warning: server {event.server!r}: {event.message}")
+        elif isinstance(event, Warned) and NOT_AS_LOCKED in event.message:
+            drift[event.message] = event
 
     # What the background bus lists is known, and need not be looked up.
     in_background = client_terminal() is not None
@@ -81,6 +86,7 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
         spec = await bus.find(name)
         if spec.origin.server not in config.servers:
             await start_idle_servers(screen, bus, config)  # a built-in tool, which covers all servers
+        _note_drift(screen, spec, drift.values())
         if config.policy:
             _note_dead_rules(screen, config, bus)
         _reject_unknown(given.whole, spec)
@@ -95,6 +101,14 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
                 on_input=options.on_input,
             )
     return print_outcome(screen, spec, result, options.out, time.perf_counter() - began)
+
+
+def _note_drift(screen: Screen, spec: ToolSpec, drift: Iterable[Warned]) -> None:
+    """Print what differs from the lockfile of this tool, or of how its server is started."""
+    for one in drift:
+        if one.server == spec.origin.server and one.tool in (None, spec.origin.tool):
+            what = f"tool {one.tool!r}" if one.tool else f"server {one.server!r}"
+            screen.note(f"warning: {what}: {one.message}")
 
 
 def _note_dead_rules(screen: Screen, config: BusConfig, bus: "Toolbus") -> None:
