@@ -30,6 +30,7 @@ from toolbus.core.events import Emit, InputAnswered, InputAsked, warn
 from toolbus.core.forwarding import Client
 from toolbus.core.interactions import REFUSED_BY_GUARD, Interactions, Sampled
 from toolbus.core.operation import PROGRAM, Admit, Caller, Operation, admit_all, request_spec
+from toolbus.core.people import asking
 from toolbus.core.records import JSON, Audio, Image, JSONObject, Text, ToolResult
 from toolbus.core.text import cleaned
 
@@ -316,7 +317,7 @@ class RequestHandler:
             return await cast("Awaitable[object]", answer) if inspect.isawaitable(answer) else answer
 
         try:
-            with self._deadlines.paused():
+            with self._deadlines.paused(), self._asking(kind):
                 async with within:
                     self._calls_in_flight.when_over(end)
                     return await self._admit(self._operation(kind, params), handle)
@@ -336,6 +337,11 @@ class RequestHandler:
             logger.exception("the handler for %s raised", kind)
             self._warn(f"the handler for {kind} raised {type(error).__name__}: {error}")
         return NO_ANSWER
+
+    def _asking(self, kind: Kind) -> AbstractContextManager[None]:
+        """Count the time of a question for its call; a model that samples is no person."""
+        in_flight = self._calls_in_flight.current
+        return asking(None if in_flight is None or kind != "elicitation" else in_flight.people)
 
     async def admitted(self, kind: Kind, params: Asked, answer: Callable[[], Awaitable[T]]) -> T:
         """Pass a request of the server through observers and guards; `CallRefused` if one refuses it."""

@@ -98,6 +98,7 @@ class CallEnded(_Event):
     server: str
     tool: str
     elapsed_ms: float
+    """Without the time that people took to answer."""
     is_error: bool
     error: str | None = None
     """The error message, without arguments and results; None if the tool itself reported an error."""

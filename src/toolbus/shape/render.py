@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Literal, TypeAlias, assert_never
 
 from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.schema.values import entries_of, items_of
 
 Shown: TypeAlias = Text | Image | Audio
 Structured: TypeAlias = Literal["auto", "always", "never"]
@@ -100,15 +101,15 @@ def deduplicated(result: ToolResult) -> ToolResult:
 
 def _wraps(structured: JSON, texts: Sequence[str]) -> bool:
     """Whether an object has a single value, which is these texts."""
-    match structured:
-        case {"result": value, **rest} if not rest:
-            is_list = isinstance(value, list) and len(value) == len(texts) > 0
-            items = is_list and all(map(_is_same, texts, value))
-            return items or (len(texts) == 1 and _is_same(texts[0], value))
-        case dict() if len(structured) == 1:
-            return list(structured.values()) == list(texts)
-        case _:
-            return False
+    entries = entries_of(structured)
+    if len(entries) != 1:
+        return False
+    [(key, value)] = entries.items()
+    if key != "result":
+        return list(texts) == [value]
+    items = items_of(value)
+    is_each = len(items) == len(texts) > 0 and all(map(_is_same, texts, items))
+    return is_each or (len(texts) == 1 and _is_same(texts[0], value))
 
 
 def _is_same(text: str, value: JSON) -> bool:

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import math
-import time
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -31,6 +30,7 @@ from toolbus.config import BusConfig
 from toolbus.core.errors import ToolNotFound
 from toolbus.core.events import Event, Warned
 from toolbus.core.interactions import REFUSED_BY_GUARD
+from toolbus.core.people import Stopwatch
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
 from toolbus.lock.drift import NOT_AS_LOCKED
 from toolbus.lock.file import NAME, lock_path
@@ -91,7 +91,7 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
             _note_dead_rules(screen, config, bus)
         _reject_unknown(given.whole, spec)
         arguments = read(given, spec)
-        began = time.perf_counter()
+        watch = Stopwatch()
         with call_progress(screen, spec.name) as progressed:
             result = await bus.view(caller=command_line()).call(
                 spec.name,
@@ -100,7 +100,7 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
                 on_progress=progressed,
                 on_input=options.on_input,
             )
-    return print_outcome(screen, spec, result, options.out, time.perf_counter() - began)
+    return print_outcome(screen, spec, result, options.out, watch.seconds)
 
 
 def _note_drift(screen: Screen, spec: ToolSpec, drift: Iterable[Warned]) -> None:
