@@ -21,7 +21,7 @@ from toolbus.cli.edit_commands import add_edit_commands
 from toolbus.cli.gateway_commands import add_gateway_commands
 from toolbus.cli.key_commands import add_key_commands
 from toolbus.cli.login_commands import add_login_commands
-from toolbus.cli.options import Settings, with_bus_settings, with_settings
+from toolbus.cli.options import Settings, with_bus_settings, with_config_settings, with_settings
 from toolbus.cli.parameters import (
     Args,
     ArgsFile,
@@ -288,7 +288,7 @@ def check(
 
 
 @app.command()
-@with_settings
+@with_config_settings
 def watch(settings: Settings, servers: Servers = None) -> int:
     """Keep servers running and show events until Ctrl-C.
 
