@@ -25,7 +25,7 @@ from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import request_text
 from toolbus.core.elicitation import ELICITATION, Answer, Elicitation
-from toolbus.core.errors import CallRefused, CallRejected, InputNeeded
+from toolbus.core.errors import NOBODY_ANSWERS, CallRefused, CallRejected, InputNeeded
 from toolbus.core.events import Emit, InputAnswered, InputAsked, warn
 from toolbus.core.forwarding import Client
 from toolbus.core.interactions import REFUSED_BY_GUARD, Interactions, Sampled
@@ -101,7 +101,7 @@ class RequestHandler:
                 return types.ElicitResult(action="decline")
             if (in_flight := calls_in_flight.current) is not None:
                 in_flight.unanswered = request_text(request)
-            return types.ErrorData(code=types.INVALID_REQUEST, message="no handler is configured")
+            return types.ErrorData(code=types.INVALID_REQUEST, message=NOBODY_ANSWERS)
 
         session.dispatch_input_request = dispatch
 

@@ -27,7 +27,7 @@ from toolbus.cli.session import (
 )
 from toolbus.cli.terminal import client_terminal, here
 from toolbus.config import BusConfig
-from toolbus.core.errors import ToolNotFound
+from toolbus.core.errors import CallRefused, ToolNotFound
 from toolbus.core.events import Event, Warned
 from toolbus.core.interactions import REFUSED_BY_GUARD
 from toolbus.core.people import Stopwatch
@@ -83,7 +83,7 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
         if name not in bus.catalog:
             # The server may be misspelt: with all of them up, the error can suggest the right name.
             await start_idle_servers(screen, bus, config)
-        spec = await bus.find(name)
+        spec = await _found(config, bus, name)
         if spec.origin.server not in config.servers:
             await start_idle_servers(screen, bus, config)  # a built-in tool, which covers all servers
         _note_drift(screen, spec, drift.values())
@@ -101,6 +101,24 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
                 on_input=options.on_input,
             )
     return print_outcome(screen, spec, result, options.out, watch.seconds)
+
+
+async def _found(config: BusConfig, bus: "Toolbus", name: str) -> ToolSpec:
+    """The tool of that name; `CallRefused` if a rule denies the one that was most likely meant."""
+    try:
+        return await bus.find(name)
+    except ToolNotFound as error:
+        if not config.policy:
+            raise
+        from toolbus.cli.policy_facts import whole_catalog  # it imports the bus, which takes time
+
+        denied = {spec.name: spec for spec in whole_catalog(config, bus) if spec.name not in bus.catalog}
+        own = [] if error.close_matches else [one for one, spec in denied.items() if name == spec.origin.tool]
+        for likely in own or get_close_matches(name, [*denied, *bus.catalog.names], n=1):
+            refused = bus.missing(likely, [])
+            if isinstance(refused, CallRefused):
+                raise refused from error
+        raise
 
 
 def _note_drift(screen: Screen, spec: ToolSpec, drift: Iterable[Warned]) -> None:
