@@ -235,7 +235,8 @@ that name. You are asked for required arguments that you leave out. On a termina
 to sign in when a server or a call needs it.
 """,
     "check": """\
-A rule of [the policy](policy.md) that has no effect is an error, too, with what may have been meant.
+Servers that failed come first. A rule of [the policy](policy.md) that has no effect is an error, too, with
+what may have been meant.
 
 JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "steps":
 [{"step", "outcome"}], "problems": [{"severity", "message", "fix"}]}}}`; `steps` are those that worked,
