@@ -46,8 +46,6 @@ class Peer:
 
     name: str
     package: str
-    module: str
-    """What a program imports to use it."""
     open: Opening
 
     @property
@@ -215,15 +213,14 @@ def joined_text(content: list[Any]) -> str:
 ALL = {
     peer.name: peer
     for peer in (
-        Peer(name="toolbus", package="toolbus", module="toolbus", open=open_toolbus),
-        Peer(name="SDK client", package="mcp", module="mcp", open=open_sdk),
-        Peer(name="FastMCP client", package="fastmcp-slim", module="fastmcp", open=open_fastmcp),
-        Peer(name="langchain.mcp", package="langchain", module="langchain.mcp", open=open_langchain),
-        Peer(name="pydantic-ai", package="pydantic-ai-slim", module="pydantic_ai.mcp", open=open_pydantic_ai),
+        Peer(name="toolbus", package="toolbus", open=open_toolbus),
+        Peer(name="SDK client", package="mcp", open=open_sdk),
+        Peer(name="FastMCP client", package="fastmcp-slim", open=open_fastmcp),
+        Peer(name="langchain.mcp", package="langchain", open=open_langchain),
+        Peer(name="pydantic-ai", package="pydantic-ai-slim", open=open_pydantic_ai),
         Peer(
             name="OpenAI Agents",
             package="openai-agents",
-            module="agents.mcp",
             open=open_openai_agents,
         ),
     )

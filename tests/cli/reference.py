@@ -238,7 +238,8 @@ Calls that may change something need your approval, unless you set `--approve`. 
 [`Agent`](agent.md#approval) does not ask by default. JSON: one document per event, as described above.
 """,
     "check": """\
-A rule of [the policy](policy.md) that has no effect is an error, too, with what may have been meant.
+Servers that failed come first. A rule of [the policy](policy.md) that has no effect is an error, too, with
+what may have been meant.
 
 JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms", "tools", "steps":
 [{"step", "outcome"}], "problems": [{"severity", "message", "fix"}]}}}`; `steps` are those that worked,

@@ -238,6 +238,7 @@ def test_one_answer_on_a_terminal_streams_and_asks(tmp_path: Path) -> None:
 
 
 def test_json_without_a_prompt_on_a_terminal_is_wrong_usage(tmp_path: Path) -> None:
+    write_config(tmp_path, {"post": {"command": "python"}})
     with terminal("chat", "--json", folder=tmp_path) as screen:
         screen.until("--json needs a prompt; pass one, or pipe it in")
         assert screen.ended() == 2

@@ -69,7 +69,8 @@ def test_no_and_ctrl_d_refuse_one_call(folder: Path, keys: str) -> None:
     with terminal("call", "own_write", "text=tea", folder=folder, width=200) as screen:
         asked(screen)
         screen.press(keys)
-        screen.until(f"{REFUSED}a person did not allow it")
+        screen.until("tool 'own_write' was not run: you declined it")
+        assert "do not repeat" not in screen.raw
         assert screen.ended() == 1
     assert decided(folder) == [("deny", "terminal")]
 

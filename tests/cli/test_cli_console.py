@@ -134,6 +134,32 @@ def test_of_two_gateways_that_of_the_config_is_opened(folder: Path) -> None:
     assert f"toolbus console --config {config}\n" in unclear.stderr
 
 
+def test_a_console_is_found_by_its_config_however_that_was_named(folder: Path) -> None:
+    """Both projects call their config `toolbus.yaml`; a path that was typed means something in one folder."""
+    other, alias = folder.with_name("other"), folder.with_name("alias")
+    other.mkdir()
+    alias.symlink_to(other)
+    write_config(other, {"post": scripted(other, "post", tools=[{"name": "send"}])})
+    with served(other, "--config", "toolbus.yaml") as gateway:
+        ways = {
+            "by a link": toolbus("console", "--json", folder=alias),
+            "from below": toolbus("console", "--json", "--config", "../other/toolbus.yaml", folder=folder),
+            "from home": toolbus("console", "--json", "--config", "~/other/toolbus.yaml", folder=folder),
+        }
+        elsewhere = toolbus("console", "--print", folder=folder)
+        with served(folder, "--config", "./toolbus.yaml") as own:
+            both = [toolbus("console", "--json", folder=one) for one in (folder, other)]
+    config = str(other.resolve() / "toolbus.yaml")
+    for way, done in ways.items():
+        assert json.loads(done.stdout)["config"] == config, way
+        assert json.loads(done.stdout)["url"].startswith(f"{gateway.serving['console']}?"), way
+    assert (elsewhere.returncode, elsewhere.stdout) == (2, "")
+    assert "another console is running; none of toolbus.yaml; to open one of another" in elsewhere.stderr
+    assert f"toolbus console --config {config}\n" in elsewhere.stderr
+    urls = [json.loads(done.stdout)["url"].partition("?")[0] for done in both]
+    assert urls == [own.serving["console"], gateway.serving["console"]]
+
+
 def test_under_https_the_certificate_of_the_gateway_is_checked(folder: Path) -> None:
     certificate = self_signed(folder)
     post = scripted(folder, "post", tools=[{"name": "send"}])

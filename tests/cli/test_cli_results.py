@@ -48,6 +48,11 @@ RESULTS: dict[str, Any] = {
         "structuredContent": {"a": "\u00fc", "b": [1, 2]},
     },
     "wrapped": {"content": [{"type": "text", "text": "5"}], "structuredContent": {"result": 5}},
+    "encoded": {
+        "content": [{"type": "text", "text": '{"a": 1}'}],
+        "structuredContent": {"result": '{"a": 1}'},
+    },
+    "file": {"content": [{"type": "text", "text": "hi"}], "structuredContent": {"content": "hi"}},
     "items": {
         "content": [{"type": "text", "text": '{\n  "a": 1\n}'}, {"type": "text", "text": '{"a": 2}'}],
         "structuredContent": {"result": [{"a": 1}, {"a": 2}]},
@@ -161,6 +166,8 @@ def test_structured_content_is_shown_once(runs: dict[str, Done]) -> None:
     pretty = '{\n  "a": "\u00fc",\n  "b": [\n    1,\n    2\n  ]\n}\n'
     assert runs["repeating"].stdout == pretty
     assert runs["wrapped"].stdout == "5\n"
+    assert runs["encoded"].stdout == '{"a": 1}\n'
+    assert runs["file"].stdout == "hi\n"
 
 
 def test_a_tool_that_gives_nothing_says_so(runs: dict[str, Done]) -> None:

@@ -290,6 +290,7 @@ def test_names_are_missing_beyond_this_machine(folder: Path) -> None:
 
 
 def test_stdio_leaves_no_room_for_json(folder: Path) -> None:
+    write_config(folder, {"post": {"command": "python"}})
     done = toolbus("serve", "--stdio", "--json", folder=folder)
 
     assert done.returncode == 2

@@ -9,6 +9,7 @@ import pytest
 from tests.cli.running import Done, scripted, together, toolbus, write_config
 
 PROVIDERS = ["openai", "openai-strict", "openai-responses", "anthropic", "google"]
+NAMES = [*PROVIDERS, "mcp"]
 PLAIN: dict[str, Any] = {
     "name": "small",
     "description": "A small one.",
@@ -39,8 +40,10 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Done]:
             "cost": ["tools", "--cost"],
             "cost json": ["tools", "--cost", "--json"],
             "full": ["tools", "second", "--full"],
-            "check": ["check", "--json"],
-            "check text": ["check", "first"],
+            "check": ["check", "--json", "--dialect", "google"],
+            "check text": ["check", "first", "--dialect", "google"],
+            "plain": ["check", "first"],
+            "unknown": ["check", "--dialect", "gogle"],
         },
         folder,
     )
@@ -96,11 +99,19 @@ def test_check_tells_what_is_lost_in_a_dialect(runs: dict[str, Done]) -> None:
         for message in lossy
     )
     assert "google: the schema of first_large is simplified" in runs["check text"].stdout
+    assert not [message for message in lossy if not message.startswith("google: ")]
+
+
+def test_check_leaves_out_dialects_that_nobody_asked_for(runs: dict[str, Done]) -> None:
+    assert not [line for line in runs["plain"].stdout.splitlines() if line.split()[0] == "note"]
+    assert runs["unknown"].returncode == 2
+    assert runs["unknown"].stderr == f"toolbus: --dialect 'gogle': expected one of {', '.join(NAMES)}\n"
 
 
 def test_check_notes_a_schema_that_is_rewritten_without_a_loss(tmp_path: Path) -> None:
     tool: dict[str, Any] = {"name": "find", "inputSchema": {"type": "object", "properties": {"phrase": {}}}}
     write_config(tmp_path, {"own": scripted(tmp_path, "own", tools=[tool])})
-    problems = json.loads(toolbus("check", "--json", folder=tmp_path).stdout)["servers"]["own"]["problems"]
+    problems = json.loads(toolbus("check", "--json", "--dialect", "google", folder=tmp_path).stdout)
+    problems = problems["servers"]["own"]["problems"]
     notes = {problem["message"]: problem["fix"] for problem in problems}
     assert notes["google: rewritten for this provider: own_find"] == "nothing to do: the meaning is the same"

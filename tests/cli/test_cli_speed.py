@@ -65,6 +65,18 @@ def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path) -> None:
     assert loaded(tmp_path, "tolls") & (HEAVY - {"pydantic"}) == set()
 
 
+WITHOUT_CONFIG = [
+    *("tools", "call x", "check", "search x", "chat x", "resources", "read x", "skills"),
+    *("lock", "diff", "approve x", "policy", "serve", "up", "watch", "login x", "key list"),
+]
+
+
+@pytest.mark.parametrize("words", sampled(WITHOUT_CONFIG, "tools", "lock", "serve", "key list"))
+def test_a_missing_config_is_reported_before_anything_heavy_is_imported(words: str, tmp_path: Path) -> None:
+    assert loaded(tmp_path, *words.split(), code=2) & (HEAVY - {"pydantic"}) == set()
+    assert not (tmp_path / ".state").exists()
+
+
 STARTING_NOTHING = [
     "config",
     "config --redacted --config toolbus.yaml",

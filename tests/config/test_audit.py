@@ -25,6 +25,15 @@ def test_a_file_alone_is_short_for_the_file_with_the_defaults() -> None:
     assert (found.keep, found.days) == (None, None)
 
 
+def test_true_is_short_for_a_file_beside_the_config_and_false_for_none(tmp_path: Path) -> None:
+    file = tmp_path / "toolbus.yaml"
+    file.write_text("servers: {a: {command: x}}\naudit: true\n")
+    assert load_config(file).audit == Audit(file=str(tmp_path / "audit.jsonl"))
+    file.write_text("servers: {a: {command: x}}\naudit: false\n")
+    assert load_config(file).audit is None
+    assert read(True) == read("audit.jsonl")
+
+
 def test_the_file_is_relative_to_the_config(tmp_path: Path) -> None:
     (tmp_path / "toolbus.yaml").write_text("servers: {a: {command: x}}\naudit: logs/audit.jsonl\n")
     found = load_config(tmp_path / "toolbus.yaml").audit
@@ -43,7 +52,7 @@ def test_sizes(size: object, expected: int) -> None:
 @pytest.mark.parametrize(
     ("audit", "mistake"),
     [
-        (True, "audit: expected a file or a mapping; write {file: audit.jsonl, content: digest"),
+        (7, "audit: expected true, a file or a mapping; write {file: audit.jsonl, content: digest"),
         ({"content": "full"}, "audit.file: is missing; write {file: audit.jsonl"),
         ({"file": "a.jsonl", "content": "ful"}, "expected digest, full or none; did you mean 'full'?"),
         ({"file": "a.jsonl", "rotat": "1MB"}, "audit.rotat: unknown key; did you mean 'rotate'?"),
@@ -73,7 +82,9 @@ def test_a_mistake_is_named(audit: object, mistake: str) -> None:
         ({"file": "a.jsonl", "content": "none", "rotate": "10MB", "keep": 3, "days": 90}, True),
         ({"content": "full"}, False),
         ({"file": "a.jsonl", "content": "all"}, False),
-        (True, False),
+        (True, True),
+        (False, True),
+        (7, False),
     ],
 )
 def test_the_schema_for_editors_agrees(audit: object, is_valid: bool) -> None:

@@ -71,6 +71,10 @@ def test_files_are_relative_to_the_config(tmp_path: Path) -> None:
     [
         (True, "serve: expected a mapping"),
         ({"htp": "1"}, "serve.htp: unknown key; did you mean 'http'?"),
+        *(
+            ({key: value}, f"serve.{key}: unknown key; the address is 'http', as HOST:PORT: serve: {{http: ")
+            for key, value in {"port": 8000, "host": "0.0.0.0", "listen": ":1", "address": "x"}.items()
+        ),
         ({"http": "7400"}, "serve.http: expected HOST:PORT"),
         ({"http": "127.0.0.1:99999"}, "serve.http: expected HOST:PORT"),
         ({"path": "mcp"}, "serve.path: expected a path such as /mcp"),

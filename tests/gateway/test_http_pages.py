@@ -1,11 +1,15 @@
 """Health, readiness and metrics of the gateway, and paths that there are not."""
 
+import asyncio
+import json
 import re
+import time
 
 import pytest
 
 from tests.gateway.driving import JSON
-from tests.gateway.front import Gates, front, gated
+from tests.gateway.front import Events, Gates, front, gated, tool_call
+from tests.servers.asking import asking
 from toolbus.core.records import ServerStatus
 from toolbus.gateway.access.admission import Refusal, RequestFacts
 from toolbus.gateway.metrics import Metrics
@@ -156,3 +160,31 @@ async def test_other_paths_and_methods_are_refused() -> None:
         assert (await served.http.post(f"{base}/healthz")).status_code == 405
         head = await served.http.head(f"{base}/healthz")
         assert (head.status_code, head.content) == (200, b"")
+
+
+@pytest.mark.parametrize("asks", ["policy", "server"])
+async def test_a_duration_is_without_the_time_that_a_person_takes(asks: str) -> None:
+    name, arguments = ("tell", {"text": "x"}) if asks == "policy" else ("book", {"guest": "Ann"})
+    config: JSON = {
+        "servers": {"ask": {"server": asking(), "era": "legacy", "prefix": ""}},
+        "policy": [{"tools": "ask/tell", "do": "ask"}],
+    }
+    async with front(config=config) as served:
+        session = await served.opened()
+        content = json.dumps({"jsonrpc": "2.0", **tool_call(name, **arguments)}).encode()
+        began = time.perf_counter()
+        async with served.http.stream("POST", served.url, content=content, headers=session.headers) as stream:
+            events = Events(stream)
+            question = await events.message()
+            asked = time.perf_counter()
+            await asyncio.sleep(0.3)
+            thought = time.perf_counter() - asked
+            said = {"answer": "once"} if asks == "policy" else {"date": "2026-12-24"}
+            await session.post({"id": question["id"], "result": {"action": "accept", "content": said}})
+            results = [message for message in await events.rest() if message.get("id") == 1]
+        whole = time.perf_counter() - began
+        page = await served.http.get(served.url.replace("/mcp", "/metrics"))
+    assert [result["result"].get("isError", False) for result in results] == [False]
+    start = 'toolbus_gateway_request_duration_seconds_sum{method="tools/call"} '
+    (counted,) = [line.removeprefix(start) for line in page.text.splitlines() if line.startswith(start)]
+    assert 0 <= float(counted) <= whole - thought

@@ -153,8 +153,8 @@ async def test_without_a_handler_nothing_is_declared_and_the_model_can_read_why(
         with pytest.raises(InputNeeded) as roots:
             await bus.call("ask_folders")
     assert str(caught.value) == (
-        "server 'ask': tool 'book' has to ask the user something; no handler is "
-        "configured; pass Toolbus(..., interactions=...)"
+        "server 'ask': tool 'book' has to ask the user something; nobody can answer "
+        "here: run it on a terminal, or pass Toolbus(..., interactions=...)"
     )
     assert (result.is_error, result.text) == (True, f"MCP error: {caught.value}")
     assert "wants a model to write something" in str(sampling.value)

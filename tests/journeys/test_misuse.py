@@ -2,12 +2,14 @@
 
 import asyncio
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.cli.running import Fifo, scripted
 from tests.conftest import Place, plain
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from toolbus import ArgumentsError, ConnectFailed, ShaperFailed, Tool, Toolbus, ToolNotFound, ToolResult
 from toolbus.call import Call, Next
 from toolbus.events import Event, Warned
@@ -156,6 +158,26 @@ async def test_a_tool_of_a_server_that_is_down_is_not_mistaken_for_a_slip_of_the
         "spawn failed: command 'no-such-program' not found; install it, or give its full path"
     )
     assert (str(caught.value), caught.value.close_matches) == (message, [])
+
+
+async def test_a_misspelled_tool_of_a_server_that_reconnects_is_suggested(tmp_path: Path) -> None:
+    tools = [{"name": name} for name in ("read_file", "write_file")]
+    with Fifo(tmp_path / "control") as control:
+        entry = scripted(tmp_path, "disk", tools=tools, control=control.path)
+        async with Toolbus({"servers": {"disk": entry, "web": plain()}}) as bus:
+            # It comes back, and does not answer before it is told to.
+            scripted(tmp_path, "disk", tools=tools, control=control.path, waits=True)
+            control.say("die")
+            await until(lambda: bus.servers["disk"].state != "ready")
+            for name in ("disk_raed_file", "read_file", "disk/raed_file"):
+                with pytest.raises(ToolNotFound) as caught:
+                    await bus.call(name)
+                message = str(caught.value)
+                assert caught.value.close_matches[0] in ("disk_read_file", "disk/read_file"), name
+                assert message.endswith("? (not connected: disk)"), name
+            with pytest.raises(ToolNotFound, match=r"server 'disk' is not connected"):
+                await bus.call("disk_zzz")
+            control.say("go")
 
 
 @pytest.mark.parametrize("timeout", [0, -1])

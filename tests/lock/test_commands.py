@@ -494,7 +494,7 @@ def test_tools_of_a_new_server(place: Place) -> None:
     place.configure()
     done = run(place, "tools")
     assert done.returncode == 0
-    assert "other  held  it is new since toolbus.lock was written" in done.stdout
+    assert "other  held  it is not in toolbus.lock; review it" in done.stdout
     assert run(place, "tools", "other").returncode == 1
     assert run(place, "approve", "other").returncode == 0
     assert "other  locked  3 tools" in run(place, "tools").stdout
@@ -576,3 +576,28 @@ def test_watch_shows_what_is_held_and_follows_the_lockfile(drifted: Place) -> No
             screen.until("files")  # the table, drawn again
         screen.press("\x03")
         screen.ended()
+
+
+def test_many_definitions_are_summed_up_by_server(tmp_path: Path) -> None:
+    place = Place(tmp_path / "work")
+    tools = [{"name": f"tool_{n:02}", "inputSchema": {"type": "object"}} for n in range(30)]
+    place.offer({"tools": tools})
+    done = run(place, "lock", "--yes")
+    assert done.stdout.splitlines()[1:] == [
+        "files: 30 tools  new  tool_00, tool_01, tool_02, tool_03, tool_04, and 25 more; --json lists them"
+    ]
+    place.lock.unlink()
+    listed = [one["name"] for one in printed(place, "lock")["differences"] if one["kind"] == "tool"]
+    assert listed == [tool["name"] for tool in tools]
+
+
+def test_a_server_that_could_not_start_is_not_called_new(tmp_path: Path) -> None:
+    """Only that it is not in the file is known: it was in the config when that was written."""
+    place = Place(tmp_path / "work", more={"late": {"command": str(tmp_path / "late")}})
+    locked = run(place, "lock", "--yes")
+    assert locked.returncode == 1
+    assert "late could not be compared: " in locked.stdout
+    assert "; once it starts: toolbus approve late" in locked.stdout
+    listed = run(place, "tools", "late")
+    assert "late  held  it is not in toolbus.lock; review it: toolbus diff late" in listed.stdout
+    assert "new" not in listed.stdout

@@ -190,6 +190,37 @@ def test_a_text_that_mentions_a_tool_of_another_server() -> None:
     assert found({"a": [tool("x", "Search, fetch and get_items.")], **others}) == []
 
 
+@pytest.mark.parametrize(
+    ("own", "mention"),
+    [
+        ("read_file", "read_file"),
+        ("read-file", "read_file"),
+        ("readFile", "read_file"),
+        ("disk.read_file", "disk.read_file"),
+        ("disk_read_file", "disk/read_file"),
+        ("read_file", "disk_read_file"),
+        ("read_file", "disk:read_file"),
+    ],
+)
+def test_a_text_that_mentions_a_tool_of_its_own_server(own: str, mention: str) -> None:
+    """However it is written, and although another server has a tool of that name."""
+
+    def mentions(servers: Servers) -> list[tuple[str, str, str]]:
+        return [one for one in found(servers) if "mentions" in one[2]]
+
+    others = {"cloud": [tool("read_file"), tool("disk_read_file")]}
+    before, after = tool("first", f"Use {mention}."), tool(own)
+    assert mentions({"disk": [before, after], **others}) == []
+    assert mentions({**others, "disk": [after, before]}) == []
+    assert [server for server, _, _ in mentions({"thief": [before], **others})] == ["thief"]
+
+
+def test_a_qualified_name_does_not_hide_the_tool_of_another_server() -> None:
+    for mention in ("cloud.send_message", "cloud/send_message", "a.b.send_message", "x:send_message"):
+        servers = {"a": [tool("fact", f"Use {mention}."), tool("other")], "cloud": [tool("send_message")]}
+        assert [server for server, _, _ in found(servers)] == ["a"], mention
+
+
 def test_look_alikes_are_mapped_to_the_letter_they_look_like() -> None:
     """By Unicode's own names, where they tell: CYRILLIC SMALL LETTER A looks like LATIN SMALL LETTER A."""
     for letter in "\u0430\u0435\u043e\u0456\u0458\u0501\u051b\u051d\u03b1\u03b5\u03b9\u03ba\u03bf\u03c5":

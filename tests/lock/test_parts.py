@@ -165,9 +165,12 @@ async def test_a_server_that_is_not_in_the_lockfile_is_not_started(tmp_path: Pat
     place.configure()
     async with Toolbus(place.config, on_event=events.append) as bus:
         await bus.wait_ready()
-        assert held(bus) == {"extra: launch": "it is new"}
+        steps = "; review it: toolbus diff extra, accept it: toolbus approve extra"
+        assert held(bus) == {"extra: launch": f"it is not in toolbus.lock{steps}"}
         assert (names(bus), bus.servers["extra"].state) == (["read", "stat", "write"], "failed")
-        with pytest.raises(ToolbusError, match=r"it is new since toolbus\.lock was written"):
+        with pytest.raises(
+            ToolbusError, match=r"held: it is not in toolbus\.lock; review it: toolbus diff extra"
+        ):
             await bus.call("extra_read")
     assert extra.starts == 0
     assert [(e.server, e.kind) for e in events if isinstance(e, ToolHeld)] == [("extra", "launch")]

@@ -14,6 +14,7 @@ from tests.cli.running import environment, toolbus
 from tests.lock.place import OFFER, Place, names
 from tests.lock.test_mutations import MUTATIONS, mutated
 from tests.patience import PATIENCE, until
+from tests.policy.people import Person
 from tests.processes import children
 from toolbus import Toolbus
 from toolbus.adapters.openai import tools as openai_tools
@@ -390,3 +391,34 @@ def test_the_cache_of_listings_gives_way_to_the_lock(tmp_path: Path) -> None:
     done = toolbus("--config", "toolbus.json", "call", "files_stta", folder=place.folder)
     assert "files_stat" not in done.stderr
     assert cache.read_bytes() == before
+
+
+async def test_a_lock_a_policy_and_an_answer_outlast_a_new_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They refer to the origin: with names as before and as now, the same tools are approved and allowed."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    own = [
+        {"name": name, "inputSchema": {"type": "object"}} for name in ("files-read", "filesStat", "files.rm")
+    ]
+    rules = [{"tools": "files/files.rm", "do": "deny"}, {"tools": "files/files-read", "do": "ask"}]
+    person = Person("always")
+    found: dict[str, list[str]] = {}
+    for naming in ("{server}_{tool}", "auto"):
+        place = Place(tmp_path, settings={"policy": rules, "naming": naming})
+        place.offer({"tools": own})
+        if not place.lock.exists():
+            place.approve({"tools": own})
+        async with Toolbus(place.config, interactions=person.interactions) as bus:
+            await bus.wait_ready()
+            found[naming] = [spec.name for spec in bus.catalog]
+            for spec in bus.catalog:
+                assert (await bus.call(spec.name, {})).text == f"ran {spec.origin.tool}"
+            with pytest.raises(CallRefused, match=r"policy\[0\] denies it"):
+                await bus.call("files/files.rm", {})
+            assert bus.held == {}
+    assert found == {
+        "{server}_{tool}": ["files_files-read", "files_filesStat"],
+        "auto": ["files-read", "filesStat"],
+    }
+    assert len(person.asked) == 1

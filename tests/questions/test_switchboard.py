@@ -1,6 +1,8 @@
 """One bus for several people: each is asked what their own calls need."""
 
 import asyncio
+import json
+from pathlib import Path
 
 import pytest
 
@@ -118,6 +120,37 @@ async def test_approvals_go_to_the_session(config: dict[str, object]) -> None:
         assert [(request.session, request.name) for request in asked] == [("one", "book")]
         with pytest.raises(CallRefused, match="nobody can be asked"):
             await _book(bus, "two")
+
+
+@pytest.mark.parametrize("answer", ["once", "session", "always", "no"])
+@pytest.mark.parametrize("who", ["terminal", "console"])
+async def test_the_trail_says_where_an_approval_was_given(
+    who: str, answer: str, config: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    board, trail, asked = Switchboard(), tmp_path / "audit.jsonl", asyncio.Event()
+    board.is_watched = True
+
+    async def approve(request: ApprovalRequest) -> str:
+        asked.set()
+        if who == "console":
+            await asyncio.Event().wait()  # the terminal has the question as well
+        return answer
+
+    settings = {"policy": [{"tools": "ask/tell", "do": "ask"}], "audit": str(trail)}
+    handlers = board.interactions(Interactions(approver="terminal"))
+    async with Toolbus({**config, **settings}, interactions=handlers) as bus:
+        with board.session("one", Interactions(approve=approve)):
+            call = asyncio.create_task(bus.view(caller=Caller(session="one")).call("tell", {"text": "x"}))
+            async with asyncio.timeout(PATIENCE):
+                await asked.wait()
+            if who == "console":
+                assert [board.reply(number, answer) for number in board.waiting] == [True]
+            await asyncio.gather(call, return_exceptions=True)
+    lines = [json.loads(line) for line in trail.read_text().splitlines()]
+    assert [(line["decision"], line["by"]) for line in lines if line["event"] == "decided"] == [
+        ("deny" if answer == "no" else "allow", who)
+    ]
 
 
 @pytest.mark.parametrize("client_era", ERAS)

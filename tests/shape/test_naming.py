@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.properties import modest
 from toolbus.core.catalog import Catalog
 from toolbus.records import Origin, ToolSpec
-from toolbus.shape import named, selected, shaped
+from toolbus.shape import may_name, named, selected, shaped
 
 LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -25,7 +25,36 @@ def names(template: str, specs: list[ToolSpec], **prefixes: str | None) -> list[
 
 
 def test_auto_puts_the_server_in_front_unless_the_tool_says_it_already() -> None:
-    assert names("auto", tools(git=["git_log", "blame"])) == ["git_log", "git_blame"]
+    own = ["git_log", "git-log", "gitLog", "blame", "git", "gitter", "github_x"]
+    assert names("auto", tools(git=own)) == [
+        *("git_log", "git-log", "gitLog"),
+        *("git_blame", "git_git", "git_gitter", "git_github_x"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("alias", "tool", "name"),
+    [
+        ("hubspot", "hubspot-list-objects", "hubspot-list-objects"),
+        ("hubspot", "hubspot.list", "hubspot_list"),
+        ("hubspot", "hubspot/list", "hubspot_list"),
+        ("hubspot", "hubspotList", "hubspotList"),
+        ("hubspot", "hubspotlist", "hubspot_hubspotlist"),
+        ("s3", "s3List", "s3List"),
+        ("AWS", "AWSome", "AWS_AWSome"),
+        ("my.server", "my.server.list", "my_server_list"),
+        ("my-server", "my-server_list", "my-server_list"),
+        ("my-server", "my_server_list", "my-server_my_server_list"),
+    ],
+)
+def test_a_tool_that_begins_with_its_server_keeps_its_name(alias: str, tool: str, name: str) -> None:
+    assert names("auto", tools(**{alias: [tool]})) == [name]
+    assert may_name("auto", {alias: None, "other": None}, alias, name)
+    assert not may_name("auto", {alias: None, "other": None}, "other", name)
+    # Though the other server has no prefix, and listed such a tool first.
+    specs = tools(first=[name], **{alias: [tool]})
+    found = names("auto", specs, first="")
+    assert (found[0] != name, found[1]) == (True, name)
 
 
 def test_a_template_is_followed_to_the_letter() -> None:
@@ -91,8 +120,8 @@ def test_include_and_exclude_are_patterns_on_the_servers_own_names() -> None:
     ]
 
 
-ALIASES = st.text(st.sampled_from("ab_.- é"), min_size=1, max_size=4)
-NAMES = st.text(st.sampled_from("ab_.- é"), max_size=70)
+ALIASES = st.text(st.sampled_from("abB_.- é"), min_size=1, max_size=4)
+NAMES = st.text(st.sampled_from("abB_.- é"), max_size=70)
 SERVERS = st.dictionaries(ALIASES, st.lists(NAMES, max_size=4, unique=True), min_size=1, max_size=4)
 TEMPLATES = st.sampled_from(["auto", "{server}_{tool}", "mcp_{server}_{tool}", "{server}.{tool}"])
 
@@ -115,7 +144,8 @@ def test_any_names_at_all_become_legal_and_unique_and_keep_their_origin(
 def test_names_do_not_depend_on_the_order_of_arrival_nor_on_who_is_up(
     template: str, servers: dict[str, list[str]], chance: random.Random
 ) -> None:
-    name = named(template, dict.fromkeys(servers))
+    bare = chance.choice(list(servers)) if template == "auto" else None
+    name = named(template, {alias: "" if alias == bare else None for alias in servers})
     specs = tools(**servers)
     before = {spec.origin: spec.name for spec in name(specs)}
     who = chance.sample(list(servers), len(servers) // 2 + 1)

@@ -105,6 +105,13 @@ def test_structured_content_is_never_given_twice() -> None:
         (['{\n  "a": 1.0\n}', '{"a": 2}'], {"result": [{"a": 1}, {"a": 2}]}),
         (["one", "two"], {"result": ["one", "two"]}),
         (['{"a": [1, 2]}'], {"result": {"a": [1, 2]}}),
+        (["[1, 2]"], {"result": [1, 2]}),
+        (["[1]"], {"result": [1]}),
+        (["1"], {"result": [1]}),
+        # A program that returns JSON as a string.
+        (['{"a": 1}'], {"result": '{"a": 1}'}),
+        (["5", "true"], {"result": ["5", "true"]}),
+        (["What a file says."], {"content": "What a file says."}),
     ],
 )
 def test_a_wrapper_around_the_text_is_not_given_beside_it(texts: list[str], structured: JSON) -> None:
@@ -119,8 +126,11 @@ def test_text_beside_a_copy_of_the_structured_content_stays() -> None:
     assert deduplicated(result(said, copied, PICTURE, structured=value)) == result(
         said, PICTURE, structured=value
     )
-    other = result(said, structured=value)
-    assert deduplicated(other) is other
+    others = [{"n": 7}, {"n": "seven", "unit": "days"}, {"result": "eight"}, {"result": []}, {}, "x", 7]
+    for other in [result(said, structured=structured) for structured in others]:
+        assert deduplicated(other) is other
+    only = result(PICTURE, structured={"result": []})
+    assert deduplicated(only) is only
 
 
 def test_a_small_file_in_base64_is_described_too() -> None:

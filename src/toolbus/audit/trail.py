@@ -132,7 +132,7 @@ class AuditTrail:
         outcome = "ok" if is_plain else _outcome(operation, result, failure)
         facts = f',"outcome":"{outcome}"'
         if call.began:
-            facts += f',"ms":{(at - call.began) * 1000:.3f}'
+            facts += f',"ms":{(at - call.began - call.asked) * 1000:.3f}'
         if is_request and failure is None and result is not None:
             facts += self._content("answer", _answered(result.value))
         if self._shows_errors and failure is not None and failure.error:
@@ -196,7 +196,7 @@ _Ended: TypeAlias = "tuple[int, float, _Call, ToolResult | None, Failure | None]
 class _Call:
     """One operation, as the trail observes it."""
 
-    __slots__ = ("_trail", "about", "began", "operation", "refused")
+    __slots__ = ("_asked_before", "_trail", "about", "began", "operation", "refused")
     ignores_progress = True
 
     def __init__(self, trail: AuditTrail, operation: Operation) -> None:
@@ -206,11 +206,19 @@ class _Call:
         """What its line `decided` says of it; None if there is none."""
         self.refused = False
         self.began = 0.0
+        self._asked_before = 0.0
+
+    @property
+    def asked(self) -> float:
+        """Seconds in which a person was asked since it was decided."""
+        people = self.operation.people
+        return 0.0 if people is None else people.seconds - self._asked_before
 
     def decided(self, about: str, *, refused: bool) -> None:
         """It was decided; from now on it takes its server's time, not that of a person."""
         self.about = about
         self.refused = refused
+        self._asked_before += self.asked
         self.began = time.perf_counter()
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:

@@ -275,7 +275,12 @@ class Engine(ABC):
         for alias in likely:
             if (needed := self.servers.login_required(alias)) is not None:
                 return needed.with_traceback(None)  # the same one for each call
-        return scope.catalog(self.catalog.now).missing(name, down, self.servers.why_down(likely))
+        catalog, reason = scope.catalog(self.catalog.now), self.servers.why_down(likely)
+        plain, inventories = catalog.missing(name, down), self.servers.inventories
+        # While a server reconnects, its last list still shows which name was meant.
+        is_listed = all(inventories[alias].tools for alias in likely or down)
+        is_misspelled = is_listed and bool(plain.close_matches)
+        return plain if reason is None or is_misspelled else catalog.missing(name, down, reason)
 
     def refused(self, name: str, scope: Scope) -> CallRefused | None:
         """The error for a tool that is denied by a policy, or held; None if it is neither."""

@@ -17,7 +17,7 @@ from toolbus.core.events import Emit, ToolHeld, warn
 from toolbus.core.operation import Operation
 from toolbus.core.records import Inventory, ToolSpec
 from toolbus.core.tracing import add_event
-from toolbus.lock.drift import Held, Review, Reviewer, held_reason, label_of
+from toolbus.lock.drift import NOT_AS_LOCKED, Held, Review, Reviewer, held_reason, label_of
 from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import is_approved, launch_of
 from toolbus.shape import prompt_name
@@ -50,9 +50,8 @@ class Approvals:
         self.launches: dict[str, Held] = {}
         """The servers whose launch differs from the lock, in the modes `warn` and `block`."""
         for alias in watched:
-            change = _launch_change(config.servers[alias], config, servers.get(alias))
-            if change is not None:
-                reason = held_reason(alias, change)
+            reason = _launch_reason(config.servers[alias], config, servers.get(alias))
+            if reason is not None:
                 self.launches[alias] = Held(server=alias, kind="launch", name="", reason=reason)
 
     def mode(self, alias: str) -> LockMode:
@@ -211,7 +210,7 @@ class BusLock:
             if self.approvals.mode(one.server) == "warn":
                 tool = one.name if one.kind == "tool" else None
                 what = "" if tool or one.kind == "launch" else f"{one.kind} {one.name}".strip() + ": "
-                warn(self._emit, one.server, f"{what}not as in {NAME}: {one.reason}", tool)
+                warn(self._emit, one.server, f"{what}{NOT_AS_LOCKED}: {one.reason}", tool)
             else:
                 logger.warning("held: %s", one)
                 self._emit(ToolHeld(server=one.server, kind=one.kind, tool=one.name, reason=one.reason))
@@ -236,18 +235,19 @@ def _mode(config: BusConfig, server: ServerConfig) -> LockMode:
     return server.lock or config.lock or "block"
 
 
-def _launch_change(server: ServerConfig, config: BusConfig, locked: LockedServer | None) -> str | None:
-    """How the launch of a server differs from the lock; None if it does not, or if its entry is invalid."""
+def _launch_reason(server: ServerConfig, config: BusConfig, locked: LockedServer | None) -> str | None:
+    """Why the launch of a server is held; None if it is as in the lock, or if its entry is invalid."""
     if server.mistake is not None:
         return None
-    if locked is None:
-        return "it is new"
+    if locked is None:  # it may be new, or it could not be started when the file was written
+        return held_reason(server.alias, f"it is not in {NAME}")
     try:
         if is_approved(launch_of(server, config.folder), locked.launch):
             return None
+        change = "its launch line changed" if server.url is None else "its URL or headers changed"
     except NotCanonical as error:
-        return f"its launch line {error}"
-    return "its launch line changed" if server.url is None else "its URL or headers changed"
+        change = f"its launch line {error}"
+    return held_reason(server.alias, f"{change} since {NAME} was written")
 
 
 def _refused(server: ServerConfig, reason: str) -> ServerConfig:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from toolbus.core.errors import ArgumentsError, CallRefused, ToolNotFound
 from toolbus.core.events import CallEnded, CallStarted, Hub, Progressed
 from toolbus.core.operation import Failure, Observation, Observer, Operation
+from toolbus.core.people import PEOPLE, PeopleTime
 from toolbus.core.records import ToolResult
 
 logger = logging.getLogger("toolbus")
@@ -29,6 +30,7 @@ class Observations:
         self._is_hooked = is_hooked
         self.failure: Failure | None = None
         self.error: BaseException | None = None
+        self.people = PeopleTime(PEOPLE.get())
 
     @property
     def follows_progress(self) -> bool:
@@ -113,6 +115,7 @@ class EventObserver:
 class _Events:
     def __init__(self, hub: Hub, operation: Operation) -> None:
         self._hub = hub
+        self._operation = operation
         spec = operation.spec
         self._facts: dict[str, Any] = {
             "id": operation.id,
@@ -131,10 +134,12 @@ class _Events:
         )
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        people = self._operation.people
+        asked = 0.0 if people is None else people.seconds
         self._hub.emit(
             CallEnded(
                 **self._facts,
-                elapsed_ms=(time.perf_counter() - self._began) * 1000,
+                elapsed_ms=(time.perf_counter() - self._began - asked) * 1000,
                 is_error=failure is not None,
                 error=failure.error if failure else None,
                 reason=failure.reason if failure else None,

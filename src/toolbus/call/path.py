@@ -99,6 +99,7 @@ class CallPath:
     async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
         """Answer a request of a server, with its observers and guards."""
         observed = observe(self._observers, operation)
+        object.__setattr__(operation, "observed", observed)  # its own time is what the person takes
         try:
             await self._guard(operation)
             answered = await answer()

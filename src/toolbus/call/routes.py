@@ -111,6 +111,7 @@ class ServerRoutes:
             longest=server.longest if operation.longest is None else operation.longest,
             policies=operation.policies,
             forwarding=operation.forwarding,
+            people=operation.people,
         )
         if resumed is not None and resumed.pending.task is not None:
             return await TaskPoller(server, in_flight, operation).resume(resumed)
@@ -179,6 +180,7 @@ class ServerRoutes:
             on_log=operation.on_log,
             policies=operation.policies,
             forwarding=operation.forwarding,
+            people=operation.people,
         )
         return await server.forward(operation, in_flight)
 

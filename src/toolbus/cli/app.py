@@ -21,7 +21,7 @@ from toolbus.cli.edit_commands import add_edit_commands
 from toolbus.cli.gateway_commands import add_gateway_commands
 from toolbus.cli.key_commands import add_key_commands
 from toolbus.cli.login_commands import add_login_commands
-from toolbus.cli.options import Settings, with_bus_settings, with_settings
+from toolbus.cli.options import Settings, with_bus_settings, with_config_settings, with_settings
 from toolbus.cli.parameters import (
     Args,
     ArgsFile,
@@ -271,15 +271,24 @@ def chat(
 
 @app.command()
 @with_bus_settings
-def check(settings: Settings, servers: Servers = None) -> int:
+def check(
+    settings: Settings,
+    servers: Servers = None,
+    dialect: Annotated[
+        str | None,
+        typer.Option(
+            "--dialect", metavar="NAME", help="Show how schemas change for a provider: openai, google, ..."
+        ),
+    ] = None,
+) -> int:
     """Diagnose servers and suggest fixes."""
     from toolbus.cli.commands.check import run
 
-    return run(settings, servers or [])
+    return run(settings, servers or [], dialect)
 
 
 @app.command()
-@with_settings
+@with_config_settings
 def watch(settings: Settings, servers: Servers = None) -> int:
     """Keep servers running and show events until Ctrl-C.
 

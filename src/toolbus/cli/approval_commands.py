@@ -7,7 +7,7 @@ import typer
 from typer.core import TyperCommand
 
 from toolbus.cli.completion.candidates import policy_targets, server_names, tool_origins
-from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.options import Settings, with_config_settings, with_settings
 from toolbus.cli.parameters import Args, ArgsFile, Servers, ToolArguments
 
 LAST_EVENTS = 50
@@ -16,10 +16,10 @@ LAST_EVENTS = 50
 
 def add_approval_commands(app: typer.Typer) -> None:
     """Register these commands with the app."""
-    app.command("lock")(with_settings(_lock))
-    app.command("diff")(with_settings(_diff))
-    app.command("approve")(with_settings(_approve))
-    app.command("policy")(with_settings(_policy))
+    app.command("lock")(with_config_settings(_lock))
+    app.command("diff")(with_config_settings(_diff))
+    app.command("approve")(with_config_settings(_approve))
+    app.command("policy")(with_config_settings(_policy))
     app.command("audit", cls=_AuditCommand)(with_settings(_audit))
 
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.options import Settings, with_config_settings, with_settings
 
 
 def add_background_commands(app: typer.Typer, run_line: Callable[[Sequence[str]], int]) -> None:
@@ -40,7 +40,7 @@ def add_background_commands(app: typer.Typer, run_line: Callable[[Sequence[str]]
         )
         return run(settings, options)
 
-    app.command("up")(with_settings(up))
+    app.command("up")(with_config_settings(up))
     app.command("down")(with_settings(_down))
     app.command("status")(with_settings(_status))
 

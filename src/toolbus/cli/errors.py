@@ -84,10 +84,8 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
             later = ", or answer later with --on-input suspend (modern servers only)"
             asked = f"server {error.server!r}: {error.what} {error.asked}; run it on a terminal to answer"
             return asked + (later if error.what.startswith("tool ") else ""), FAILED
-        case CallRefused(rule=str()) if _is_unasked(error):
-            later = ", or answer later with --on-input suspend" if error.what.startswith("tool ") else ""
-            reason = f"rule {error.rule} asks a person, and nobody can be asked here"
-            return f"{error.what} was refused: {reason}; run it on a terminal to answer{later}", FAILED
+        case CallRefused():
+            return _refusal(error), FAILED
         case ToolNotFound(close_matches=[], likely=None):
             reasons = " and see why a server is down" if error.down else ""
             return f"{error}; run 'toolbus tools' to list them{reasons}", FAILED
@@ -105,11 +103,24 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
             return f"a bug in toolbus: {name}: {error}; please report it with the output of --debug", FAILED
 
 
-def _is_unasked(error: CallRefused) -> bool:
-    """Whether a rule asks a person, and nobody can be asked."""
+def _refusal(error: CallRefused) -> str:
+    """The message for a person: the reason may be one for a model, which must not try again."""
+    from toolbus.policy.asking import DENIED, NOT_AGAIN
     from toolbus.policy.guard import NOBODY
 
-    return error.reason.endswith(NOBODY)
+    if error.rule is not None and error.reason.endswith(NOBODY):
+        later = ", or answer later with --on-input suspend" if error.what.startswith("tool ") else ""
+        reason = f"rule {error.rule} asks a person, and nobody can be asked here"
+        return f"{error.what} was refused: {reason}; run it on a terminal to answer{later}"
+    if not error.reason.endswith(NOT_AGAIN):
+        return str(error)
+    reason = error.reason.removesuffix(f"; {NOT_AGAIN}")
+    if reason == DENIED:
+        reason = "you declined it"
+    elif reason == f"{DENIED}, and answered 'never'":
+        name = error.what.removeprefix("tool ").strip("'")
+        reason = f"you answered 'never'; to be asked again, run 'toolbus policy {name} --forget'"
+    return f"{error.what} was not run: {reason.removeprefix('not allowed: ')}"
 
 
 def _usage_message(error: typer.TyperException) -> str:

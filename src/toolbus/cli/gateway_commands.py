@@ -5,12 +5,12 @@ from typing import Annotated
 import typer
 
 from toolbus.cli.completion.candidates import editor_names
-from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.options import Settings, with_config_settings, with_settings
 
 
 def add_gateway_commands(app: typer.Typer) -> None:
     """Register these commands with the app."""
-    app.command("serve")(with_settings(_serve))
+    app.command("serve")(with_config_settings(_serve))
     app.command("console")(with_settings(_console))
     app.command("install")(with_settings(_install))
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.options import Settings, with_config_settings, with_settings
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key, such as who holds it.")]
 
@@ -17,9 +17,9 @@ def add_key_commands(app: typer.Typer) -> None:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     keys.callback()(with_settings(_key))
-    keys.command("add")(with_settings(_add))
-    keys.command("list")(with_settings(_list))
-    keys.command("revoke")(with_settings(_revoke))
+    keys.command("add")(with_config_settings(_add))
+    keys.command("list")(with_config_settings(_list))
+    keys.command("revoke")(with_config_settings(_revoke))
     app.add_typer(keys, name="key")
 
 

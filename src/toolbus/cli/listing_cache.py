@@ -118,6 +118,7 @@ def _digest(config: "BusConfig", alias: str) -> str:
     server = config.servers[alias]
     words = (server.command, *server.args)
     parts = {
+        "rules": 2,  # of naming
         "server": server.model_dump(mode="json", exclude={"server"}),
         # Relative to the server's working directory, by default ours.
         "files": list(

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from toolbus.cli.completion.candidates import server_names
-from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.options import Settings, with_config_settings
 
 _Server = Annotated[
     str,
@@ -19,9 +19,9 @@ _User = Annotated[
 
 def add_login_commands(app: typer.Typer) -> None:
     """Register these commands with the app."""
-    app.command("login")(with_settings(_login))
-    app.command("logins")(with_settings(_logins))
-    app.command("logout")(with_settings(_logout))
+    app.command("login")(with_config_settings(_login))
+    app.command("logins")(with_config_settings(_logins))
+    app.command("logout")(with_config_settings(_logout))
 
 
 def _login(

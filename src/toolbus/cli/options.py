@@ -10,6 +10,8 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from toolbus.cli.suggested import repeat_config
+from toolbus.cli.terminal import client_terminal, working_folder
+from toolbus.core.config_files import named_file, nearest_file
 
 P = ParamSpec("P")
 
@@ -82,10 +84,17 @@ def with_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Ca
     return _adapted(command, [])
 
 
+def with_config_settings(
+    command: Callable[Concatenate[Settings, P], int | None],
+) -> Callable[..., int | None]:
+    """The same for a command that cannot do anything without a config."""
+    return _adapted(command, [], needs_config=True)
+
+
 def with_bus_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Callable[..., int | None]:
     """The same for a command that uses the background bus of `toolbus up`, and may be told not to."""
     # `cli/entry.py` has looked at them: a command does not know where it runs.
-    return _adapted(command, _parameters(_bus_options))
+    return _adapted(command, _parameters(_bus_options), needs_config=True)
 
 
 def with_group_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Callable[..., int | None]:
@@ -98,6 +107,7 @@ def _adapted(
     unused: list[inspect.Parameter],
     *,
     is_group: bool = False,
+    needs_config: bool = False,
 ) -> Callable[..., int | None]:
     own, shared = _parameters(command)[1:], _parameters(_shared_options)
 
@@ -113,6 +123,8 @@ def _adapted(
         if is_group and context.invoked_subcommand is not None:
             _pass_on(own, values, context)
             return None
+        if needs_config:
+            _check_config(settings)
         # No positional arguments: typer passes everything by name.
         return command(settings, **values)  # pyright: ignore[reportCallIssue]
 
@@ -122,6 +134,25 @@ def _adapted(
     vars(run)["__signature__"] = inspect.Signature(parameters)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _check_config(settings: Settings) -> None:
+    """Raise `ConfigError` if there is no config, before anything is imported that takes time."""
+    if settings.config or client_terminal() is not None or named_file() is not None:
+        return
+    folder = working_folder()
+    if nearest_file(folder) is None:
+        raise no_config(folder)
+
+
+def no_config(folder: Path) -> Exception:
+    """The error for a folder without a config, which says how to get one."""
+    from toolbus.core.errors import ConfigError
+
+    return ConfigError(
+        f"no config found in {str(folder)!r} or its parents; create one with 'toolbus init', import an "
+        "editor's with 'toolbus import', pass one with --config, or try 'toolbus demo'"
+    )
 
 
 def _pass_on(own: list[inspect.Parameter], values: dict[str, Any], context: Any) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from toolbus.cli.listing_cache import save_listings
-from toolbus.cli.options import Settings
+from toolbus.cli.options import Settings, no_config
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.terminal import client_terminal, run_until_signal, working_folder
 from toolbus.config import BusConfig, find_config, found_config, usable_config
@@ -85,11 +85,7 @@ def explain_missing_config() -> Generator[None]:
     except ConfigError as error:
         if error.file is not None:
             raise
-        folder = str(working_folder())
-        raise ConfigError(
-            f"no config found in {folder!r} or its parents; create one with 'toolbus init', import an "
-            "editor's with 'toolbus import', pass one with --config, or try 'toolbus demo'"
-        ) from None
+        raise no_config(working_folder()) from None
 
 
 def selected_servers(config: BusConfig, servers: Iterable[str]) -> list[str]:

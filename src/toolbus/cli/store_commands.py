@@ -2,7 +2,7 @@
 
 import typer
 
-from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.options import Settings, with_config_settings, with_settings
 
 
 def add_store_commands(app: typer.Typer) -> None:
@@ -13,7 +13,7 @@ def add_store_commands(app: typer.Typer) -> None:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     store.callback()(with_settings(_store))
-    store.command("rekey")(with_settings(_rekey))
+    store.command("rekey")(with_config_settings(_rekey))
     app.add_typer(store, name="store")
 
 

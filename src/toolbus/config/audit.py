@@ -16,6 +16,8 @@ Content: TypeAlias = Literal["digest", "full", "none"]
 CONTENTS = ("digest", "full", "none")
 SMALLEST, LARGEST = 10_000, 1_000_000_000
 """In bytes. A line has about 500, and on Windows the byte that is locked must lie beyond the content."""
+DEFAULT_FILE = "audit.jsonl"
+"""The file of `audit: true`."""
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", re.IGNORECASE)
 _EXAMPLE = "write {file: audit.jsonl, content: digest, rotate: 100MB, keep: 20}, or the file alone"
@@ -41,11 +43,13 @@ class Audit(ConfigModel):
             raise Location().error(problem, "file")
 
 
-def read_audit(value: JSON, location: Location, folder: Path | None) -> Audit:
-    """The setting, with the whole path of its file; ConfigError if it is invalid.
+def read_audit(value: JSON, location: Location, folder: Path | None) -> Audit | None:
+    """The setting, with the whole path of its file; None for `false`, ConfigError if it is invalid.
 
     A relative path is relative to the folder of the config, or to the current one if there is no file.
     """
+    if value is False:
+        return None
     fields = _fields(value, location)
     if "rotate" in fields:
         fields["rotate"] = _size(fields["rotate"], location)
@@ -61,16 +65,16 @@ def is_audit(value: object) -> bool:
     """Whether the value is our `audit`: other hosts may use that key for something else."""
     if isinstance(value, str):
         return _file_problem(value) is None
-    return isinstance(value, Audit) or (is_mapping(value) and "file" in value)
+    return isinstance(value, Audit | bool) or (is_mapping(value) and "file" in value)
 
 
 def _fields(value: JSON, location: Location) -> dict[str, JSON]:
     if isinstance(value, Audit):
         return value.model_dump()
-    if isinstance(value, str):
-        return {"file": value}
+    if isinstance(value, str) or value is True:
+        return {"file": DEFAULT_FILE if value is True else value}
     if not is_mapping(value):
-        raise location.error(f"expected a file or a mapping; {_EXAMPLE}", "audit")
+        raise location.error(f"expected true, a file or a mapping; {_EXAMPLE}", "audit")
     content = value.get("content", "digest")
     if content not in CONTENTS:
         raise location.error(f"expected digest, full or none{near_miss(content, CONTENTS)}", "audit.content")

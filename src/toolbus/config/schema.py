@@ -111,7 +111,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
     "context_budget": {"minimum": SMALLEST},
     "tokens": {"anyOf": [{"enum": ["auto", "keyring", "memory"]}, {"type": "string", "pattern": "^file:."}]},
     "lock": _LOCK,
-    "audit": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/Audit"}]},
+    "audit": {"anyOf": [{"type": ["string", "boolean"], "minLength": 1}, {"$ref": "#/$defs/Audit"}]},
     "store": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/StoreSetting"}]},
     "sandbox": _SANDBOX,
     "telemetry": {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Telemetry"}]},

@@ -264,6 +264,11 @@ class Serve(ServeModel):
             yield "hosts", "is missing; list the names under which clients reach the gateway"
 
 
+_ADDRESS_KEYS = frozenset(("port", "host", "listen", "address", "addr", "bind", "hostname"))
+"""What other programs call the address at which they listen."""
+_ADDRESS_HINT = "the address is 'http', as HOST:PORT: serve: {http: \"127.0.0.1:7400\"}"
+
+
 def read_serve(
     value: JSON, location: Location, folder: Path | None = None, aliases: Sequence[str] | None = None
 ) -> Serve:
@@ -275,6 +280,9 @@ def read_serve(
         return value
     fields = set_fields(value, location, "serve")
     mistakes = Mistakes()
+    for name in [name for name in fields if name.lower() in _ADDRESS_KEYS]:
+        del fields[name]
+        mistakes.append(location.error(f"unknown key; {_ADDRESS_HINT}", f"serve.{name}"))
     parts: dict[str, Callable[[JSON, str], object]] = {
         "tls": lambda given, key: _tls(given, location, key, folder),
         "auth": lambda given, key: read_auth(given, location, key),

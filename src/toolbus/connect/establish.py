@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 # The SDK warns on its own loggers; without this, Python prints that to the terminal if logging is not set
 # up. If it is, nothing is lost.
-for _name in ("mcp", "client", "httpx2", "toolbus"):
+for _name in ("mcp", "client", "httpx2"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
 NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})

@@ -58,7 +58,7 @@ class Handler(Protocol):
         """Why a request is refused: no call needs it, or there were too many; else None."""
         ...
 
-    def refuse(self, problem: str) -> types.ErrorData: ...
+    def refuse(self, kind: Kind, problem: str) -> types.ErrorData: ...
 
     def emit_answered(self, kind: Kind, action: str) -> None: ...
 
@@ -79,7 +79,9 @@ class ForwardedRequests:
         params = request.params
         client = handler.client
         if client is None:
-            return handler.refuse("it cannot be told which client it is for; set per_session for this server")
+            return handler.refuse(
+                kind, "it cannot be told which client it is for; set per_session for this server"
+            )
         sent = {} if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
         if (missing := _missing(client, kind, sent)) is not None:
             # With what a modern client gets to know, if the server passes the error on.
@@ -87,7 +89,7 @@ class ForwardedRequests:
             data: JSONObject = {"requiredCapabilities": {kind: modes}}
             return types.ErrorData(code=types.INVALID_REQUEST, message=missing, data=data)
         if (problem := handler.too_many() or _fault(handler.server, params)) is not None:
-            return handler.refuse(problem)
+            return handler.refuse(kind, problem)
         message = sent.get("message") or _MESSAGES[kind]
 
         async def ask(given: JSONObject) -> JSONObject | ClientError:
@@ -113,7 +115,7 @@ class ForwardedRequests:
             try:
                 response = _model(kind, sent).model_validate(answer, by_name=False)
             except ValidationError:
-                return handler.refuse(f"the client's answer is not a valid result of {kind}")
+                return handler.refuse(kind, f"the client's answer is not a valid result of {kind}")
             handler.emit_answered(kind, getattr(response, "action", "accept"))
             return response  # pyright: ignore[reportReturnType]  # one of the models below
         declined = answer is DECLINED

@@ -25,11 +25,12 @@ from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import request_text
 from toolbus.core.elicitation import ELICITATION, Answer, Elicitation
-from toolbus.core.errors import CallRefused, CallRejected, InputNeeded
+from toolbus.core.errors import NOBODY_ANSWERS, CallRefused, CallRejected, InputNeeded
 from toolbus.core.events import Emit, InputAnswered, InputAsked, warn
 from toolbus.core.forwarding import Client
 from toolbus.core.interactions import REFUSED_BY_GUARD, Interactions, Sampled
 from toolbus.core.operation import PROGRAM, Admit, Caller, Operation, admit_all, request_spec
+from toolbus.core.people import asking
 from toolbus.core.records import JSON, Audio, Image, JSONObject, Text, ToolResult
 from toolbus.core.text import cleaned
 
@@ -100,7 +101,7 @@ class RequestHandler:
                 return types.ElicitResult(action="decline")
             if (in_flight := calls_in_flight.current) is not None:
                 in_flight.unanswered = request_text(request)
-            return types.ErrorData(code=types.INVALID_REQUEST, message="no handler is configured")
+            return types.ErrorData(code=types.INVALID_REQUEST, message=NOBODY_ANSWERS)
 
         session.dispatch_input_request = dispatch
 
@@ -241,7 +242,7 @@ class RequestHandler:
         question = wire.elicitation(self._server, self._tool, params)
         problem = self.too_many() or question.fault
         if problem is not None:
-            return self.refuse(problem)
+            return self.refuse("elicitation", problem)
         elicit = self._interactions.elicit
         assert elicit is not None, "no handler, no callback"
         question = replace(question, user=self._caller.user, session=self._caller.session)
@@ -270,9 +271,9 @@ class RequestHandler:
     ) -> types.CreateMessageResult | types.ErrorData:
         messages = wire.sampling_messages(params.messages)
         if (problem := self.too_many()) is not None:
-            return self.refuse(problem)
+            return self.refuse("sampling", problem)
         if not messages:
-            return self.refuse("its messages must be text, images or audio")
+            return self.refuse("sampling", "its messages must be text, images or audio")
         request = wire.sampling(self._server, self._tool, self._caller, params, messages)
         assert self._interactions.sample is not None, "no handler, no callback"
         message = f"requests up to {params.max_tokens} tokens from a model"
@@ -316,7 +317,7 @@ class RequestHandler:
             return await cast("Awaitable[object]", answer) if inspect.isawaitable(answer) else answer
 
         try:
-            with self._deadlines.paused():
+            with self._deadlines.paused(), self._asking(kind):
                 async with within:
                     self._calls_in_flight.when_over(end)
                     return await self._admit(self._operation(kind, params), handle)
@@ -336,6 +337,11 @@ class RequestHandler:
             logger.exception("the handler for %s raised", kind)
             self._warn(f"the handler for {kind} raised {type(error).__name__}: {error}")
         return NO_ANSWER
+
+    def _asking(self, kind: Kind) -> AbstractContextManager[None]:
+        """Count the time of a question for its call; a model that samples is no person."""
+        in_flight = self._calls_in_flight.current
+        return asking(None if in_flight is None or kind != "elicitation" else in_flight.people)
 
     async def admitted(self, kind: Kind, params: Asked, answer: Callable[[], Awaitable[T]]) -> T:
         """Pass a request of the server through observers and guards; `CallRefused` if one refuses it."""
@@ -361,8 +367,8 @@ class RequestHandler:
         exceeded = self._calls_in_flight.count_question() > limit
         return f"it asked more than {limit} times in one call" if exceeded else None
 
-    def refuse(self, problem: str) -> types.ErrorData:
-        self._warn(f"its request was refused: {problem}")
+    def refuse(self, kind: Kind, problem: str) -> types.ErrorData:
+        self._warn(f"its {kind} request was refused: {problem}")
         return types.ErrorData(code=types.INVALID_PARAMS, message=problem)
 
     @property

@@ -280,7 +280,11 @@ class LinkRequests:
 
 def _in_flight(operation: Operation) -> CallInFlight:
     return CallInFlight(
-        tool=None, operation_id=operation.id, caller=operation.caller, policies=operation.policies
+        tool=None,
+        operation_id=operation.id,
+        caller=operation.caller,
+        policies=operation.policies,
+        people=operation.people,
     )
 
 

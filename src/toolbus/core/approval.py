@@ -13,6 +13,17 @@ ApprovalAnswer: TypeAlias = bool | str
 
 `never` denies the tool until it changes; False, or any other text as the reason, denies this call.
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AttributedAnswer:
+    """An answer with the one who gave it, from a handler that asks several people."""
+
+    answer: ApprovalAnswer
+    by: str
+    """What the audit trail calls them, instead of `Interactions.approver`."""
+
+
 LASTING = ("session", "always", "never")
 """The answers that count for further calls."""
 
@@ -77,7 +88,8 @@ class ApprovalRequest:
         return None if self.call is None else Approval(call=self.call, by=by, answer=answer)
 
 
-Approve: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer | Awaitable[ApprovalAnswer]]
+Approved: TypeAlias = ApprovalAnswer | AttributedAnswer
+Approve: TypeAlias = Callable[[ApprovalRequest], Approved | Awaitable[Approved]]
 """Asks a person about one call; plain or async."""
 
 

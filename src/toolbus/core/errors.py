@@ -30,7 +30,7 @@
         ├── ServerDown         the server is not connected
         ├── CallTimeout        no response in time (also a TimeoutError)
         ├── CallRejected       the server responded with a protocol error instead of a result
-        ├── InputNeeded        the server needs input, and no handler is configured
+        ├── InputNeeded        the server needs input, and nobody can be asked
         ├── ResourceTooLarge   a resource is larger than the config allows
         ├── SkillRejected      a skill, or a file of it, is not what its server listed
         └── LinkLost           the connection was lost; a request in flight may have taken effect
@@ -420,15 +420,17 @@ def too_many_questions(server: str, what: str, limit: int) -> CallRejected:
     return CallRejected(server, what, INTERNAL_ERROR, f"it asked more than {limit} times in one call")
 
 
+NOBODY_ANSWERS = "nobody can answer here: run it on a terminal, or pass Toolbus(..., interactions=...)"
+"""What to do about a question that nobody can be asked."""
+
+
 class InputNeeded(ServerError):
-    """The server needs input in the middle of a request, and no handler is configured."""
+    """The server needs input in the middle of a request, and nobody can be asked."""
 
     def __init__(self, server: str, what: str, asked: str) -> None:
         self.what = what
         self.asked = asked
-        super().__init__(
-            server, f"{what} {asked}; no handler is configured; pass Toolbus(..., interactions=...)"
-        )
+        super().__init__(server, f"{what} {asked}; {NOBODY_ANSWERS}")
 
 
 class ResourceTooLarge(ServerError):

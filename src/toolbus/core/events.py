@@ -20,6 +20,7 @@ from toolbus.core.records import JSON, OWN, State
 from toolbus.core.text import headed
 
 logger = logging.getLogger("toolbus")
+logger.addHandler(logging.NullHandler())  # or Python would print warnings if logging is not set up
 
 BACKLOG = 10_000
 BACKLOG_BYTES = 16 * 1024 * 1024
@@ -97,6 +98,7 @@ class CallEnded(_Event):
     server: str
     tool: str
     elapsed_ms: float
+    """Without the time that people took to answer."""
     is_error: bool
     error: str | None = None
     """The error message, without arguments and results; None if the tool itself reported an error."""

@@ -16,6 +16,7 @@ from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.events import OnLog, Reason
 from toolbus.core.fast_init import with_fast_init
 from toolbus.core.forwarding import Forwarding
+from toolbus.core.people import PEOPLE, PeopleTime
 from toolbus.core.records import JSON, OWN, Origin, Progress, ToolResult, ToolSpec
 
 T = TypeVar("T")
@@ -89,6 +90,11 @@ class Operation:
         origin = self.spec.origin
         return self.arguments.get("server", OWN) if origin.server == OWN else origin.server
 
+    @property
+    def people(self) -> PeopleTime | None:
+        """How long people were asked because of it; None if nobody counts that."""
+        return PEOPLE.get() if self.observed is None else self.observed.people
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resumed:
@@ -149,6 +155,8 @@ class CallInFlight:
     """As of the operation."""
     on_end: "tuple[Callable[[CallInFlight], None], ...]" = ()
     """Called when the operation ends."""
+    people: PeopleTime | None = None
+    """As of the operation."""
 
 
 class Failure(NamedTuple):
@@ -174,7 +182,10 @@ class Observation(Protocol):
 
 
 class Observer(Protocol):
-    """Follows every operation, including refused ones. Exceptions it raises are only logged."""
+    """Follows every operation, including refused ones. Exceptions it raises are only logged.
+
+    What an operation took is without `operation.people.seconds`, in which a person was asked.
+    """
 
     def start(self, operation: Operation, /) -> Observation | None:
         """An operation begins; return None to ignore it."""
@@ -188,6 +199,8 @@ class Observed(Protocol):
     """The failure of the last try; a hook may try several times."""
     error: BaseException | None
     """The error that it ended with."""
+    people: PeopleTime
+    """How long people were asked because of it."""
 
     @property
     def follows_progress(self) -> bool:

@@ -15,12 +15,14 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast
 
-from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
+from toolbus.core.approval import ApprovalAnswer, ApprovalRequest, Approved, AttributedAnswer
 from toolbus.core.elicitation import Answer, Elicitation
 from toolbus.core.interactions import Interactions, Sampled, Sampling
 
 Question: TypeAlias = Elicitation | ApprovalRequest
 Reply: TypeAlias = Answer | ApprovalAnswer
+WATCHER = "console"
+"""Who watches, in the audit trail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -106,12 +108,12 @@ class Switchboard:
         reply = await self._ask("elicitation", question, handler)
         return question.cancel() if reply is None else cast("Answer", reply)
 
-    async def _approve(self, request: ApprovalRequest) -> ApprovalAnswer:
+    async def _approve(self, request: ApprovalRequest) -> Approved:
         handlers = self._sessions.get(request.session)
         handler = None if handlers is None else handlers.approve
         reply = await self._ask("approval", request, handler)
         nobody = f"rule {request.rule} asks a person, and nobody can be asked here"
-        return nobody if reply is None else cast("ApprovalAnswer", reply)
+        return nobody if reply is None else cast("Approved", reply)
 
     async def _sample(self, request: Sampling) -> Sampled | None:
         handlers = self._sessions.get(request.session)
@@ -124,7 +126,7 @@ class Switchboard:
         kind: Literal["elicitation", "approval"],
         question: Question,
         handler: Callable[[Any], Any] | None,
-    ) -> Reply | None:
+    ) -> Reply | AttributedAnswer | None:
         """The first answer, of the session or of who watches; None if there is nobody."""
         if handler is None and not self.is_watched:
             return None
@@ -139,7 +141,10 @@ class Switchboard:
         try:
             first: tuple[asyncio.Future[Any], ...] = (replied,) if asked is None else (asked, replied)
             done, _ = await asyncio.wait(first, return_when=asyncio.FIRST_COMPLETED)
-            return cast("Reply", (replied if replied in done else done.pop()).result())
+            if replied not in done:
+                return cast("Reply", done.pop().result())
+            reply = replied.result()
+            return reply if isinstance(reply, Answer) else AttributedAnswer(answer=reply, by=WATCHER)
         finally:
             del self._waiting[number], self._replies[number]
             self._changed()

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import mcp_types as types
 from mcp import Client
-from mcp_types import INTERNAL_ERROR
+from mcp_types import INTERNAL_ERROR, METHOD_NOT_FOUND
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
@@ -137,7 +137,7 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
                 break
             seen.add(cursor)
     except (CallRejected, CallTimeout) as error:
-        if kind != "tools" or session.client.server_capabilities.tools is not None:
+        if not _is_optional(session, kind, error):
             result.problem = f"{kind} could not be listed: {error.problem}"
             result.is_temporary = isinstance(error, CallTimeout) or is_temporary(error.status or 0)
     if kind == "tools":
@@ -158,6 +158,13 @@ def _is_declared(session: Session, kind: ListKind) -> bool:
     if kind == "skills":
         return SKILLS in (capabilities.extensions or {})
     return _LISTS[kind].declared(capabilities)
+
+
+def _is_optional(session: Session, kind: ListKind, error: CallRejected | CallTimeout) -> bool:
+    """Whether the failure only shows that the server does not offer this kind."""
+    if kind == "tools":
+        return session.client.server_capabilities.tools is None
+    return isinstance(error, CallRejected) and error.code == METHOD_NOT_FOUND
 
 
 async def _items(

@@ -105,7 +105,8 @@ class Discovery:
             try:
                 await requests.set_log_level(session, level)
             except (CallRejected, CallTimeout) as error:
-                self._warn(f"its log level could not be set: {error.problem}")
+                if not (isinstance(error, CallRejected) and error.code == METHOD_NOT_FOUND):
+                    self._warn(f"its log level could not be set: {error.problem}")
 
     def on_notification(self, method: str, uri: str | None = None) -> None:
         """Handle a notification of the server; only changes matter."""

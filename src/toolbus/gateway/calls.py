@@ -20,8 +20,9 @@ from toolbus.core.errors import CallRefused, CallRejected, too_many_questions
 from toolbus.core.forwarding import Client, ClientError, Forwarding
 from toolbus.core.interactions import ROUNDS
 from toolbus.core.operation import OnInput, Resumed
+from toolbus.core.people import PEOPLE, asking
 from toolbus.core.records import JSON, Budget, JSONObject, LogLevel, ToolResult
-from toolbus.core.switchboard import Switchboard
+from toolbus.core.switchboard import WATCHER, Switchboard
 from toolbus.gateway.call_queue import CallQueue, Slot
 from toolbus.gateway.clients import LendingClient, PlainClient, SessionClient
 from toolbus.gateway.parked import ParkedCall, ParkedCalls
@@ -37,7 +38,7 @@ from toolbus.gateway.protocol_error import ProtocolError, over_quota
 from toolbus.gateway.reports import Reports
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import with_uris
-from toolbus.gateway.rounds import FIRST, Round, Rounds, approval, approved_before
+from toolbus.gateway.rounds import APPROVER, FIRST, Round, Rounds, approval, approved_before
 from toolbus.gateway.script_calls import ScriptCalls
 from toolbus.gateway.tasks import Tasks
 from toolbus.gateway.watched_client import WatchedClient
@@ -280,12 +281,15 @@ class Calls:
         responses: dict[str, JSON] = dict(pending.answered)
         for key, asked in pending.requests.items():
             try:
-                responses[key] = await client.ask(pending.server, asked["method"], asked.get("params") or {})
+                params: JSONObject = asked.get("params") or {}
+                with asking(PEOPLE.get()):
+                    responses[key] = await client.ask(pending.server, asked["method"], params)
             except ClientError as error:
                 what = f"{asked['method']} of server {pending.server!r}"
                 raise CallRefused(what, f"the client answered: {error.message}") from error
         if pending.call is not None:
-            return Round(approval=approval(pending.call, object_in(responses, QUESTION)))
+            by = WATCHER if isinstance(client, WatchedClient) else APPROVER
+            return Round(approval=approval(pending.call, object_in(responses, QUESTION), by))
         return Round(
             responses=responses, state=pending.state, rounds=pending.rounds, approval=approved_before(pending)
         )

@@ -199,11 +199,11 @@ def _approval(state: _State, given: JSONObject) -> Approval | None:
     return None
 
 
-def approval(call: str, answer: JSONObject) -> Approval:
+def approval(call: str, answer: JSONObject, by: str = APPROVER) -> Approval:
     """What a person answered to the question whether a call is approved."""
     said: JSON = object_in(answer, "content").get("answer", "no")
     accepted = answer.get("action") == "accept" and isinstance(said, bool | str)
-    return Approval(call=call, by=APPROVER, answer=said if accepted else False, resumed=True)
+    return Approval(call=call, by=by, answer=said if accepted else False, resumed=True)
 
 
 def approved_before(pending: Pending) -> Approval | None:

@@ -6,7 +6,7 @@ They are warnings for people who review, never a reason to block: plain descript
 import re
 import unicodedata
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
@@ -118,21 +118,22 @@ def _similar_names(tools: Mapping[str, list[str]]) -> Iterator[Suspicion]:
 
 
 def _texts(servers: Mapping[str, LockedServer], tools: Mapping[str, list[str]]) -> Iterator[Suspicion]:
-    foreign = {
-        alias: _any_of(
-            name for other, names in tools.items() if other != alias for name in names if name not in own
-        )
-        for alias, own in tools.items()
-    }
+    bare = {alias: [(name, _bare(name)) for name in names] for alias, names in tools.items()}
     for alias, server in servers.items():
+        own = {_bare(name) for kind in KINDS for name in server.definitions[kind]}
+        own |= {_bare(alias) + name for name in own}
+        others = (pair for other, pairs in bare.items() if other != alias for pair in pairs)
+        foreign = _any_of(name for name, plain in others if plain not in own)
         for kind in KINDS:
             for name, definition in server.definitions[kind].items():
                 text = "\n".join(strings(definition))
-                yield from _in_text(alias, name, text, foreign[alias])
-        yield from _in_text(alias, "", server.instructions, foreign[alias])
+                yield from _in_text(alias, name, text, foreign, own)
+        yield from _in_text(alias, "", server.instructions, foreign, own)
 
 
-def _in_text(server: str, tool: str, text: str, foreign: re.Pattern[str] | None) -> Iterator[Suspicion]:
+def _in_text(
+    server: str, tool: str, text: str, foreign: re.Pattern[str] | None, own: Collection[str]
+) -> Iterator[Suspicion]:
     if _has_hidden(text):
         yield Suspicion(server=server, tool=tool, reason="its text contains invisible characters")
     for reason, pattern in _INSTRUCTIONS.items():
@@ -140,9 +141,11 @@ def _in_text(server: str, tool: str, text: str, foreign: re.Pattern[str] | None)
             quote = " ".join(cleaned(found.group()).split())
             shown = quote if len(quote) <= 60 else f"{quote[:57]}..."
             yield Suspicion(server=server, tool=tool, reason=f"its text {reason}: {shown!r}")
-    if foreign is not None and (found := foreign.search(text)):
+    # `files.read_file` is a tool of the server `files`, even if another server has a `read_file`.
+    mentions = () if foreign is None else foreign.finditer(text)
+    if (other := next((one[1] for one in mentions if _bare(one.group()) not in own), None)) is not None:
         yield Suspicion(
-            server=server, tool=tool, reason=f"its text mentions a tool of another server: {found.group()!r}"
+            server=server, tool=tool, reason=f"its text mentions a tool of another server: {other!r}"
         )
 
 
@@ -151,7 +154,14 @@ def _any_of(names: Iterable[str]) -> re.Pattern[str] | None:
     words = {name for name in names if len(name) >= _LEAST_NAME and re.search(r"[_\-A-Z]", name[1:])}
     if not words:
         return None
-    return re.compile(rf"(?<![\w-])(?:{'|'.join(map(re.escape, sorted(words)))})(?![\w-])")
+    named = "|".join(map(re.escape, sorted(words)))
+    # With what it is qualified by, as in `server.tool`.
+    return re.compile(rf"(?<![\w-])(?:[\w-]{{1,64}}[./:]){{0,3}}({named})(?![\w-])")
+
+
+def _bare(name: str) -> str:
+    """A name without the signs between its words."""
+    return "".join(filter(str.isalnum, name)).casefold()
 
 
 def _has_hidden(text: str) -> bool:

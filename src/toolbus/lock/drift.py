@@ -27,6 +27,8 @@ SINGULAR: dict[Kind, HeldKind] = {
     "skills": "skill",
 }
 _STEPS = "; review it: "
+NOT_AS_LOCKED = f"not as in {NAME}"
+"""What a warning about a difference says in the mode `warn`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,7 +156,8 @@ class Reviewer:
     def _held(
         self, kind: HeldKind, name: str, change: str, digest: str, fields: tuple[str, ...] = ()
     ) -> Held:
-        reason = held_reason(self._server, change, name if kind == "tool" else "")
+        since = f"{change} since {NAME} was written"
+        reason = held_reason(self._server, since, name if kind == "tool" else "")
         return Held(server=self._server, kind=kind, name=name, reason=reason, fields=fields, digest=digest)
 
 
@@ -162,7 +165,7 @@ def held_reason(server: str, change: str, tool: str = "") -> str:
     """Why something is held, and the next step."""
     target = shlex.quote(f"{server}/{tool}" if tool else server)
     steps = f"toolbus diff {shlex.quote(server)}, accept it: toolbus approve {target}"
-    return f"{change} since {NAME} was written{_STEPS}{steps}"
+    return f"{change}{_STEPS}{steps}"
 
 
 def label_of(server: str, kind: str, name: str = "") -> str:

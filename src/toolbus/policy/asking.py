@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolbus.core.approval import LASTING, ApprovalAnswer, ApprovalRequest, is_approval
+from toolbus.core.approval import LASTING, ApprovalRequest, Approved, AttributedAnswer, is_approval
 from toolbus.core.interactions import Interactions
 from toolbus.policy.answers import AnswerKey, Answers
 
@@ -56,6 +56,8 @@ class Asking:
 
     def take(self, answer: object, by: str, keys: Sequence[AnswerKey]) -> Answered:
         """Read an answer, and keep it if it is a lasting one."""
+        if isinstance(answer, AttributedAnswer):
+            answer, by = answer.answer, answer.by
         if not isinstance(answer, bool | str):
             logger.error("an approval must be True, False or a text, not %s", type(answer).__name__)
             return Answered(allowed=False, by=by, reason="the answer to the approval was invalid")
@@ -111,7 +113,7 @@ class Asking:
             return Answered(allowed=False, by=by, reason=reason)
         return self.take(asked.result(), by, keys)
 
-    async def _handle(self, request: ApprovalRequest) -> ApprovalAnswer:
+    async def _handle(self, request: ApprovalRequest) -> Approved:
         assert self._interactions.approve is not None, "there is a handler"
         answer = self._interactions.approve(request)
         return await answer if inspect.isawaitable(answer) else answer

@@ -13,6 +13,7 @@ from toolbus.core.approval import Approval, ApprovalPending, ApprovalRequest, ca
 from toolbus.core.elicitation import ELICITATION, QUESTION, Pending
 from toolbus.core.errors import CallRefused
 from toolbus.core.operation import Decided, Observer, Operation, Trail
+from toolbus.core.people import asking
 from toolbus.core.records import JSON
 from toolbus.core.tracing import add_event
 from toolbus.policy.answers import AnswerKey
@@ -233,7 +234,8 @@ class PolicyGuard:
             raise self._refusal(case, "policy", f"rule {ruling.label} {unasked}")
         if answered is None:
             add_event("toolbus.approval_asked", rule=ruling.label or "")
-            answered = await self._asking.ask(request, keys)
+            with asking(operation.people):
+                answered = await self._asking.ask(request, keys)
             case = self._decided_again(case, request)
         if not answered.allowed:
             raise self._refusal(case, answered.by, answered.reason)

@@ -6,7 +6,8 @@ parsed: a call uses the tool's origin.
 A name must not depend on which servers are up, or prompts that quote it would break. So conflicts
 between servers are resolved from the config alone: a name belongs to the server with the longest
 matching prefix (`google_drive_search` to `google_drive`, not to `google`), and a tool of any other
-server with that name gets a digest of its origin. A name set by a shaper is used as it is, before all
+server with that name gets a digest of its origin. With "auto", `google-search` and `googleSearch` have
+the prefix `google` as well. A name set by a shaper is used as it is, before all
 others. The bus's own tools keep their names: no server's tool gets one of them.
 """
 
@@ -34,6 +35,7 @@ def named(template: str, prefixes: Mapping[str, str | None], reserved: Collectio
     starts = {alias: _prefix_of(template, word) for alias, word in words.items()}
     known = set(starts.values())
     lengths = sorted({len(start) for start in known}, reverse=True)
+    is_prefix = _names_server if template == "auto" else str.startswith
     order = {alias: place for place, alias in enumerate(words)}
     # Of aliases that are the same once they are legal, the first keeps the names. Servers that share a
     # configured prefix share its names, as with a template without `{server}`.
@@ -52,7 +54,8 @@ def named(template: str, prefixes: Mapping[str, str | None], reserved: Collectio
         if tool.name != own:  # a shaper set it
             return _legal(tool.name) or "_", False
         name = _legal(template_name(template, words[server], own)) or "_"
-        owner = next((name[:length] for length in lengths if name[:length] in known), "")
+        owners = (name[:length] for length in lengths if name[:length] in known)
+        owner = next((start for start in owners if is_prefix(name, start)), "")
         return name, is_duplicate[server] or len(starts[server]) < len(owner)
 
     def name_all(tools: list[ToolSpec]) -> list[ToolSpec]:
@@ -122,7 +125,8 @@ def _own_name(tool: ToolSpec) -> str:
 def may_name(template: str, prefixes: Mapping[str, str | None], server: str, name: str) -> bool:
     """Whether a tool of that server could get that name; for servers that have not been listed yet."""
     prefix = prefixes[server]
-    return name.startswith(_prefix_of(template, _legal(server if prefix is None else prefix)))
+    start = _prefix_of(template, _legal(server if prefix is None else prefix))
+    return _names_server(name, start) if template == "auto" else name.startswith(start)
 
 
 def _legal(text: str) -> str:
@@ -132,16 +136,22 @@ def _legal(text: str) -> str:
 def template_name(template: str, word: str, tool: str) -> str:
     """The name according to the template, legal or not; `word` stands for the server."""
     if template == "auto":
-        prefix = f"{word}_" if word else ""
         # git's `git_log` already names its server.
-        return tool if tool.startswith(prefix) else prefix + tool
+        return tool if _names_server(_legal(tool), word) else f"{word}_{tool}"
     return template.replace("{server}", word).replace("{tool}", tool)
 
 
+def _names_server(name: str, word: str) -> bool:
+    """Whether a legal name begins with the name of a server, as a word: `git_log`, `git-log` or `gitLog`."""
+    last, following = word[-1:], name[len(word) : len(word) + 1]
+    is_word = following in ("_", "-") or (following.isupper() and not last.isupper())
+    return not word or (name.startswith(word) and is_word)
+
+
 def _prefix_of(template: str, word: str) -> str:
-    """The prefix of all names of a server."""
+    """What all names of a server begin with."""
     if template == "auto":
-        return f"{word}_" if word else ""
+        return word
     return _legal(template.split("{tool}")[0].replace("{server}", word))
 
 

@@ -6,11 +6,12 @@ The raw result is the `ToolResult` itself.
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, assert_never
 
 from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.schema.values import entries_of, items_of
 
 Shown: TypeAlias = Text | Image | Audio
 Structured: TypeAlias = Literal["auto", "always", "never"]
@@ -83,23 +84,37 @@ def rendered_text(result: ToolResult, *, structured: Structured = "auto") -> str
 def deduplicated(result: ToolResult) -> ToolResult:
     """The result without duplicates; most servers send structured content as text, too.
 
-    Removes text that is the structured content as JSON, and structured content that only wraps the text,
-    `{"result": ...}`. The same object if there is no duplicate.
+    Removes text that is the structured content as JSON, and structured content that only wraps the text:
+    `{"result": ...}`, or any other key with the same text. The same object if there is no duplicate.
     """
     if result.structured is None:
         return result
-    texts = [_parsed(block.text) for block in result.content if isinstance(block, Text)]
-    match result.structured:
-        case {"result": value, **rest} if not rest and (texts == [value] or (texts and texts == value)):
-            return replace(result, structured=None)
-        case _:
-            pass
+    if _wraps(result.structured, [block.text for block in result.content if isinstance(block, Text)]):
+        return replace(result, structured=None)
     content = tuple(
         block
         for block in result.content
         if not isinstance(block, Text) or _parsed(block.text) != result.structured
     )
     return result if len(content) == len(result.content) else replace(result, content=content)
+
+
+def _wraps(structured: JSON, texts: Sequence[str]) -> bool:
+    """Whether an object has a single value, which is these texts."""
+    entries = entries_of(structured)
+    if len(entries) != 1:
+        return False
+    [(key, value)] = entries.items()
+    if key != "result":
+        return list(texts) == [value]
+    items = items_of(value)
+    is_each = len(items) == len(texts) > 0 and all(map(_is_same, texts, items))
+    return is_each or (len(texts) == 1 and _is_same(texts[0], value))
+
+
+def _is_same(text: str, value: JSON) -> bool:
+    """Whether the text is this value: a string as it is, anything else as JSON."""
+    return text == value or _parsed(text) == value
 
 
 def _parsed(text: str) -> JSON:

@@ -112,12 +112,15 @@ class _OperationSpan:
         if is_shown and result is not None and (shown := result_content(result)) is not None:
             facts[names.RESULT] = shown
         self._span.add(facts)
+        people = self._operation.people
+        asked = 0.0 if people is None else people.seconds
         if failure is None:
-            self._span.end()
+            self._span.end(asked=asked)
         elif error is None or failure.reason in ("refused", "invalid_arguments"):
-            self._span.end(failure.reason, message=failure.error or "")
+            self._span.end(failure.reason, message=failure.error or "", asked=asked)
         else:
-            self._span.end(error_type(error), code=rpc_code(error), message=error_message(error))
+            code, message = rpc_code(error), error_message(error)
+            self._span.end(error_type(error), code=code, message=message, asked=asked)
 
 
 def _outcome(result: ToolResult | None, failure: Failure | None) -> str:

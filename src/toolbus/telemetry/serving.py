@@ -9,7 +9,6 @@ Whatever is raised inside ends the span as a failure: with the `code` of the err
 called inside, also in tasks that are started there, is below the span.
 """
 
-import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Protocol
 from toolbus.config.location import is_mapping
 from toolbus.config.telemetry import Telemetry
 from toolbus.core.fast_init import with_fast_init
+from toolbus.core.people import Stopwatch
 from toolbus.core.records import JSON
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import Attributes, content, in_metrics, of_params, variables
@@ -137,7 +137,7 @@ class _Request:
             attributes[names.REQUEST_ID] = str(self._inbound.request_id)
         if self._shown:
             attributes |= _content(self._method, self._params)
-        self._began = time.perf_counter()
+        self._watch = Stopwatch()
         self._span = TracedRequest(
             self._providers.tracer,
             None,
@@ -162,7 +162,7 @@ class _Request:
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         from toolbus.telemetry.spans import error_message, error_type, rpc_code
 
-        seconds, span = time.perf_counter() - self._began, self._span
+        seconds, span = self._watch.seconds, self._span
         if error is not None:
             self._failure = error_type(error), rpc_code(error), error_message(error)
         if self._shown and self._result is not None and self._method == "tools/call":

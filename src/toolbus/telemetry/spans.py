@@ -87,9 +87,14 @@ class TracedRequest:
         self.attributes.update(attributes)
         self.span.set_attributes(attributes)
 
-    def end(self, error_type: str | None = None, *, code: int | None = None, message: str = "") -> None:
-        """It is over, in case of a failure with its type, the code of a JSON-RPC error, and the message."""
-        seconds = time.perf_counter() - self._began
+    def end(
+        self, error_type: str | None = None, *, code: int | None = None, message: str = "", asked: float = 0
+    ) -> None:
+        """It is over, in case of a failure with its type, the code of a JSON-RPC error, and the message.
+
+        `asked` are the seconds in which a person was asked: no part of the duration.
+        """
+        seconds = time.perf_counter() - self._began - asked
         if self._token is not None:
             detach(self._token)
         facts: Attributes = {} if self._connection is None else of_connection(self._connection)
@@ -99,6 +104,8 @@ class TracedRequest:
             facts[names.ERROR_TYPE] = error_type
             shown = text_content(message) if self._shown and message else None
             self.span.set_status(StatusCode.ERROR, shown)
+        if asked:
+            facts[names.ASKED] = round(asked * 1000)
         if code is not None:
             facts[names.STATUS_CODE] = str(code)
         if facts:

@@ -11,7 +11,8 @@ whether it stays when its input ends, and ignores SIGTERM; `stderr` and `stdout`
 what it lists besides, `contents` URI -> what is read there, `messages` prompt -> its messages (else the
 arguments); `lists_declared` whether it lists a tool named for the capabilities that the client declares;
 `asks` tool -> what it asks the user (the answer is its result, as JSON text); `logs` what it logs before it
-calls a tool, reads a resource or fills in a prompt: level -> data.
+calls a tool, reads a resource or fills in a prompt: level -> data; `declares` capabilities that it has, or
+only says to have; `instructions` its own.
 """
 
 import json
@@ -83,11 +84,12 @@ class Scripted:
                 if self._script.get("lists_declared"):
                     name = "_".join(["for", *sorted(params["capabilities"])])
                     self._tools.append({"name": name, "inputSchema": {"type": "object"}})
-                offers = {"resources", "prompts"} & set(self._script)
+                offers = {"resources", "prompts"} & set(self._script) | set(self._script.get("declares", ()))
                 result: Message = {
                     "protocolVersion": "2025-06-18",
                     "capabilities": {"tools": {"listChanged": True}, **{name: {} for name in offers}},
                     "serverInfo": {"name": "scripted", "version": "1"},
+                    **({"instructions": says} if (says := self._script.get("instructions")) else {}),
                 }
             case "tools/list":
                 result = {"tools": self._tools}
@@ -116,6 +118,8 @@ class Scripted:
         """The answer to a request that is not about tools."""
         script = self._script
         match method:
+            case _ if method.startswith(tuple(script.get("declares", ()))):
+                return None
             case "resources/list":
                 return {"resources": script.get("resources", [])}
             case "resources/templates/list":

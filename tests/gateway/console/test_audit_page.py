@@ -100,7 +100,12 @@ async def test_the_trail_is_checked_on_request(tmp_path: Path) -> None:
             found = await stream.until(lambda markup: "head" in plain(markup))
         lines = file.read_text().splitlines()
         head = json.loads(lines[-1])
-        assert plain(found) == f"intact 3 lines in 1 file, head 3 {head['hash']}"
+        assert plain(found).startswith(f"intact 3 lines in 1 file, head 3 {head['hash']}, as of 2")
+        assert plain(found).endswith(" UTC")
+        await opened.bus.call("gated_add", ADD)
+        async with opened.stream("audit") as stream:
+            later = await stream.until(lambda markup: "head" in plain(markup))
+        assert plain(later) == f"{plain(found)}; more was written since, which is not checked"
         file.write_text("\n".join([lines[0], lines[1].replace("gated", "other"), *lines[2:]]) + "\n")
         async with opened.stream("audit") as stream:
             await opened.post("audit/check", {})

@@ -12,9 +12,11 @@ from mcp.server.mcpserver import MCPServer
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.driving import JSON, LegacyClient, ModernClient
 from tests.gateway.front import Gates, gated
+from tests.patience import until
 from toolbus import ToolbusError
 from toolbus.core.operation import Caller
 from toolbus.gateway.console.state import Console
+from toolbus.gateway.console.widgets import anchor
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.principal import Principal
 
@@ -128,6 +130,23 @@ async def test_calls_of_mcp_clients_are_there_with_their_callers() -> None:
     assert rows[1].startswith("gated_add gated key:ann, via gateway")
     assert rows[0].startswith(f"gated_add gated via gateway, session {session[:8]} ")
     assert session not in " ".join(rows)
+
+
+async def test_two_browsers_are_two_callers() -> None:
+    async with console_over({"servers": {"gated": {"server": gated(Gates())}}}) as opened:
+        for _ in range(2):
+            await opened.enter()
+            await opened.post(
+                "tool/call", {"name": "gated_add", anchor("field", "a"): 1, anchor("field", "b"): 2}
+            )
+            await until(lambda: not opened.console.calls.in_flight)
+        rows = _rows(await opened.page("calls"))
+        sessions = [record.caller.session for record in opened.console.calls.ended]
+    shown = [row.split("session ")[1].split()[0] for row in rows]
+    assert len(set(shown)) == len(set(sessions)) == 2
+    for label, session in zip(shown, sessions, strict=True):
+        assert session.startswith(label)
+        assert session != label
 
 
 async def test_calls_of_users_and_sessions_are_there() -> None:

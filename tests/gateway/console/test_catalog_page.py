@@ -1,12 +1,16 @@
 """The pages of the catalog and of one tool: what they show, and the form to try a call."""
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlencode
 
+import mcp_types as types
 import pytest
+from mcp.server.lowlevel import Server
 
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, KINDS, PICTURE, Showing
@@ -69,6 +73,39 @@ async def test_all_tools_are_there_with_their_costs_and_a_search_finds_some() ->
     assert "shows_slow" not in found
     assert {"href": "tool?name=shows_kinds"} in Markup(found).named("a")
     assert "No tool has these words." in nothing
+
+
+async def test_the_tokens_of_many_tools_are_not_counted_in_the_event_loop(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On the first visit: later ones know them. The longest step is compared with what counting takes."""
+    steps, run = list[float](), asyncio.events.Handle._run  # pyright: ignore[reportPrivateUsage]
+
+    def measured(handle: asyncio.Handle) -> None:
+        began = time.thread_time()
+        run(handle)  # pyright: ignore[reportUnknownMemberType]
+        steps.append(time.thread_time() - began)
+
+    def definition(number: int) -> types.Tool:
+        fields = {f"field_{n}": {"type": "string", "description": f"Field {n}."} for n in range(8)}
+        schema = {"type": "object", "properties": fields}
+        return types.Tool(name=f"tool_{number}", description="Does it. " * 9, input_schema=schema)
+
+    async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=[definition(number) for number in range(2000)])
+
+    server: Server[Any] = Server("many", on_list_tools=list_tools)
+    async with console_over({"servers": {"many": {"server": server}}}) as opened:
+        await opened.enter()
+        monkeypatch.setattr(asyncio.events.Handle, "_run", measured)
+        page = await opened.page("catalog")
+        monkeypatch.undo()
+        longest, began = max(steps), time.thread_time()
+        for spec in list(opened.bus.catalog)[:1000]:
+            definition_tokens(replace(spec))
+        counting = time.thread_time() - began
+    assert "2000 tools; the first 1000 are shown" in page
+    assert longest < counting / 3
 
 
 async def test_a_form_has_a_field_for_every_argument() -> None:

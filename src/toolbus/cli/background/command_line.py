@@ -25,6 +25,7 @@ WITH_VALUE = frozenset(
         "--wait",
         "--model",
         "--approve",
+        "--dialect",
     )
 )
 """The options of these commands that take the next word as their value."""

@@ -3,8 +3,7 @@
 import asyncio
 import json
 import math
-import time
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -28,10 +27,12 @@ from toolbus.cli.session import (
 )
 from toolbus.cli.terminal import client_terminal, here
 from toolbus.config import BusConfig
-from toolbus.core.errors import ToolNotFound
+from toolbus.core.errors import CallRefused, ToolNotFound
 from toolbus.core.events import Event, Warned
 from toolbus.core.interactions import REFUSED_BY_GUARD
+from toolbus.core.people import Stopwatch
 from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.lock.drift import NOT_AS_LOCKED
 from toolbus.lock.file import NAME, lock_path
 from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
 
@@ -67,9 +68,13 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
     screen, config = Screen(settings), load_trusted_config(settings)
     interactions = terminal_interactions(screen) if options.on_input == "ask" else UNATTENDED
 
+    drift: dict[str, Warned] = {}
+
     def note_refusal(event: Event) -> None:
         if isinstance(event, Warned) and REFUSED_BY_GUARD in event.message:
             screen.note(f"warning: server {event.server!r}: {event.message}")
+        elif isinstance(event, Warned) and NOT_AS_LOCKED in event.message:
+            drift[event.message] = event
 
     # What the background bus lists is known, and need not be looked up.
     in_background = client_terminal() is not None
@@ -78,14 +83,15 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
         if name not in bus.catalog:
             # The server may be misspelt: with all of them up, the error can suggest the right name.
             await start_idle_servers(screen, bus, config)
-        spec = await bus.find(name)
+        spec = await _found(config, bus, name)
         if spec.origin.server not in config.servers:
             await start_idle_servers(screen, bus, config)  # a built-in tool, which covers all servers
+        _note_drift(screen, spec, drift.values())
         if config.policy:
             _note_dead_rules(screen, config, bus)
         _reject_unknown(given.whole, spec)
         arguments = read(given, spec)
-        began = time.perf_counter()
+        watch = Stopwatch()
         with call_progress(screen, spec.name) as progressed:
             result = await bus.view(caller=command_line()).call(
                 spec.name,
@@ -94,7 +100,33 @@ async def run(settings: Settings, name: str, given: Given, options: CallOptions)
                 on_progress=progressed,
                 on_input=options.on_input,
             )
-    return print_outcome(screen, spec, result, options.out, time.perf_counter() - began)
+    return print_outcome(screen, spec, result, options.out, watch.seconds)
+
+
+async def _found(config: BusConfig, bus: "Toolbus", name: str) -> ToolSpec:
+    """The tool of that name; `CallRefused` if a rule denies the one that was most likely meant."""
+    try:
+        return await bus.find(name)
+    except ToolNotFound as error:
+        if not config.policy:
+            raise
+        from toolbus.cli.policy_facts import whole_catalog  # it imports the bus, which takes time
+
+        denied = {spec.name: spec for spec in whole_catalog(config, bus) if spec.name not in bus.catalog}
+        own = [] if error.close_matches else [one for one, spec in denied.items() if name == spec.origin.tool]
+        for likely in own or get_close_matches(name, [*denied, *bus.catalog.names], n=1):
+            refused = bus.missing(likely, [])
+            if isinstance(refused, CallRefused):
+                raise refused from error
+        raise
+
+
+def _note_drift(screen: Screen, spec: ToolSpec, drift: Iterable[Warned]) -> None:
+    """Print what differs from the lockfile of this tool, or of how its server is started."""
+    for one in drift:
+        if one.server == spec.origin.server and one.tool in (None, spec.origin.tool):
+            what = f"tool {one.tool!r}" if one.tool else f"server {one.server!r}"
+            screen.note(f"warning: {what}: {one.message}")
 
 
 def _note_dead_rules(screen: Screen, config: BusConfig, bus: "Toolbus") -> None:

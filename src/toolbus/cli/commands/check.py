@@ -16,7 +16,7 @@ from toolbus.cli.commands.check_policy import PolicyReport, policy_json, policy_
 from toolbus.cli.commands.check_sign_in import failed_step, problem_and_step, steps_passed
 from toolbus.cli.commands.check_tools import Problem, Severity, dialect_problems, name_problems
 from toolbus.cli.commands.tools import held_line
-from toolbus.cli.errors import FAILED
+from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
@@ -38,6 +38,7 @@ from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
 from toolbus.lock.deception import Suspicion, suspicions
 from toolbus.lock.drift import Held
 from toolbus.lock.snapshot import offered
+from toolbus.shape import DIALECTS
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -105,11 +106,13 @@ class _StartupEvents:
 
 
 @async_command
-async def run(settings: Settings, servers: Sequence[str]) -> int:
+async def run(settings: Settings, servers: Sequence[str], dialect: str | None) -> int:
     """Check these servers, by default all; exit 1 if the user must fix anything."""
+    if dialect is not None and dialect not in DIALECTS:
+        raise Usage(f"--dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")
     screen, config = Screen(settings), load_trusted_config(settings)
     try:
-        return await _check(screen, config, selected_servers(config, servers))
+        return await _check(screen, config, selected_servers(config, servers), dialect)
     except ConfigError as error:  # nothing was started, perhaps because of what an administrator requires
         if is_refusal(error) and not screen.as_json:
             with suppress(ConfigError):
@@ -117,7 +120,7 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
         raise
 
 
-async def _check(screen: Screen, config: BusConfig, selected: Sequence[str]) -> int:
+async def _check(screen: Screen, config: BusConfig, selected: Sequence[str], dialect: str | None) -> int:
     events = _StartupEvents()
     async with open_bus(screen, config, selected, events.on_event) as bus:
         if (client := client_terminal()) is not None:
@@ -135,7 +138,7 @@ async def _check(screen: Screen, config: BusConfig, selected: Sequence[str]) -> 
         }
     audit = audit_report(config)  # after the bus let go of it
     # After the servers have stopped: some warnings come then.
-    reports = {alias: _with_problems(report, config, events) for alias, report in reports.items()}
+    reports = {alias: _with_problems(report, config, events, dialect) for alias, report in reports.items()}
     ok = all(report is None or report.ok for report in (*reports.values(), policy, audit))
     administrator = read_administrator()
     refused = [alias for alias, report in reports.items() if is_refusal(report.error)]
@@ -167,7 +170,9 @@ def _server_report(
     )
 
 
-def _with_problems(report: ServerReport, config: BusConfig, events: _StartupEvents) -> ServerReport:
+def _with_problems(
+    report: ServerReport, config: BusConfig, events: _StartupEvents, dialect: str | None
+) -> ServerReport:
     alias = report.config.alias
     warnings = [_warning_problem(event) for event in events.warnings[alias]]
     failure = _failure_problems(report.error, report.config) if report.error else []
@@ -181,7 +186,8 @@ def _with_problems(report: ServerReport, config: BusConfig, events: _StartupEven
         fix = "check that it is an MCP server: it prints text to standard output, which is for messages only"
         failure = [replace(failure[0], fix=fix)]
     renamed = name_problems(report.tools, config, report.config)
-    found = dict.fromkeys([*failure, *report.reviews, *warnings, *renamed, *dialect_problems(report.tools)])
+    converted = dialect_problems(report.tools, dialect)
+    found = dict.fromkeys([*failure, *report.reviews, *warnings, *renamed, *converted])
     advised = [replace(problem, fix=suggested(problem.fix)) for problem in found]
     problems = sorted(advised, key=lambda problem: list(LABELS).index(problem.severity))
     return replace(report, problems=problems, seconds=events.seconds.get(alias))
@@ -275,7 +281,7 @@ def _json(report: ServerReport) -> JSON:
 def _print_all(
     screen: Screen, reports: Sequence[ServerReport], policy: PolicyReport | None, audit: AuditReport | None
 ) -> None:
-    for report in reports:
+    for report in sorted(reports, key=lambda report: report.ok):  # failures first
         _print_report(screen, report)
     if policy is not None:
         print_policy(screen, policy)

@@ -41,8 +41,8 @@ def name_problems(tools: Sequence[ToolSpec], config: BusConfig, server: ServerCo
             )
 
 
-def dialect_problems(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
-    """Tools whose schema a provider would reject unchanged, or that lose details in its dialect."""
+def dialect_problems(tools: Sequence[ToolSpec], asked: str | None) -> Iterator[Problem]:
+    """Tools that a provider cannot be offered; for the dialect that is asked for, also what changes in it."""
     for dialect in DIALECTS:
         found: dict[str, Definition] = {}
         for spec in tools:
@@ -54,6 +54,8 @@ def dialect_problems(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
                     message=f"{dialect}: {spec.name} cannot be converted: {type(error).__name__}: {error}",
                     fix="exclude the tool, or replace its schema with override",
                 )
+        if dialect != asked:
+            continue
         for name, definition in found.items():
             losses = [loss for loss in definition.losses if loss.kind in LOSSY]
             if losses:
@@ -64,7 +66,7 @@ def dialect_problems(tools: Sequence[ToolSpec]) -> Iterator[Problem]:
                     fix="nothing to do: the provider gets a schema it accepts",
                 )
         reworded = [name for name, definition in found.items() if definition.grade == "lossless"]
-        if reworded and dialect != "openai-strict":
+        if reworded:
             yield Problem(
                 severity="info",
                 message=f"{dialect}: rewritten for this provider: {', '.join(reworded)}",

@@ -55,19 +55,19 @@ def _wanted(settings: Settings) -> tuple[str | None, bool]:
 
 
 def _chosen(wanted: tuple[str | None, bool]) -> Announcement:
-    """The console of that config; else the only one there is, unless the user named a config."""
+    """The console of that config; without a config, the only one there is."""
     running = [one for one in announcements() if _is_alive(one)]
     file, is_named = wanted
-    own = [one for one in running if one.config is not None and str(located(Path(one.config))) == file]
-    if own:
+    if own := [one for one in running if one.config is not None and one.config == file]:
         return own[0]
     if is_named or not running:
         raise _none_running(f" of {short_path(file)}" if is_named and file else "")
-    if len(running) > 1:
-        lines = (shlex.join(["toolbus", "console", "--config", one.config or ""]) for one in running)
-        configs = tuple(f"    {line}" for line in lines)
-        raise Usage(f"{len(running)} consoles are running; choose one:", configs)
-    return running[0]
+    if file is None and len(running) == 1:
+        return running[0]
+    lines = (shlex.join(["toolbus", "console", "--config", one.config or ""]) for one in running)
+    count = f"{len(running)} consoles are running" if len(running) > 1 else "another console is running"
+    which = "choose one" if file is None else f"none of {short_path(file)}; to open one of another config"
+    raise Usage(f"{count}; {which}:", tuple(f"    {line}" for line in lines))
 
 
 def _none_running(which: str = "") -> NoConsole:

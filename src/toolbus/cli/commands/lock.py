@@ -262,7 +262,8 @@ def _report(screen: Screen, found: Comparison, *, written: bool) -> None:
     for warning in warnings:
         screen.print(Text(visible(f"warning: {warning}"), style="yellow"))
     for alias, reason in found.failed.items():
-        kept = "; its lock is kept" if alias in (found.old or {}) else ""
+        is_known = alias in (found.old or {})
+        kept = "; its lock is kept" if is_known else f"; once it starts: toolbus approve {alias}"
         screen.print(Text(visible(f"{alias} could not be compared: {reason}{kept}"), style="red"))
     if not differences and found.old is not None and found.now:
         tools = sum(len(now.locked.definitions["tools"]) for now in found.now.values())

@@ -1,6 +1,5 @@
 """`toolbus resume`: resume a call that is waiting for an answer, possibly from another process."""
 
-import time
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeAlias
@@ -26,6 +25,7 @@ from toolbus.core.approval import ApprovalRequest
 from toolbus.core.elicitation import Action, Answer, Elicitation, Pending
 from toolbus.core.errors import ServerError
 from toolbus.core.forms import Field
+from toolbus.core.people import Stopwatch
 from toolbus.core.records import ToolResult, ToolSpec
 
 Answers: TypeAlias = Mapping[str, Answer]
@@ -74,7 +74,7 @@ async def _resume_on_bus(
         spec = await own.find(f"{pending.server}/{pending.tool}")
         if answers is None:
             answers = await _ask_approval(screen, own.approval_needed(spec, pending.arguments), pending)
-        began = time.perf_counter()
+        watch = Stopwatch()
         while True:
             with call_progress(screen, spec.name) as progressed:
                 result = await own.resume(pending, answers, timeout=options.timeout, on_progress=progressed)
@@ -84,9 +84,9 @@ async def _resume_on_bus(
             try:
                 answers = await ask_answers(screen, pending)
             except Interrupted:
-                _print_result(screen, spec, pending, result, options, time.perf_counter() - began)
+                _print_result(screen, spec, pending, result, options, watch.seconds)
                 return INTERRUPTED
-    return _print_result(screen, spec, pending, result, options, time.perf_counter() - began)
+    return _print_result(screen, spec, pending, result, options, watch.seconds)
 
 
 def _print_result(

@@ -2,7 +2,6 @@
 
 import json
 import re
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +15,7 @@ from toolbus.cli.output.screen import Screen, escaped_json
 from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
 from toolbus.code.names import words
 from toolbus.config import BusConfig
+from toolbus.core.people import Stopwatch
 from toolbus.core.records import JSON, ToolResult
 from toolbus.schema.values import entries_of
 
@@ -48,10 +48,10 @@ async def run(settings: Settings, file: str | None, arguments: Sequence[str], op
         inputs = {"args": [*arguments]}
         if options.check:
             return _print_problem(screen, *await scripts.examine(script, inputs))
-        began = time.perf_counter()
+        watch = Stopwatch()
         with call_progress(screen, "script") as progressed:
             result = await scripts.run(script, inputs, timeout=options.timeout, on_progress=progressed)
-    return print_outcome(screen, result, time.perf_counter() - began)
+    return print_outcome(screen, result, watch.seconds)
 
 
 def _script(file: str) -> str:

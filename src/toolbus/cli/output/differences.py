@@ -1,10 +1,11 @@
 """Show how servers differ from the lockfile: texts word by word, arguments by what the change means."""
 
-from collections.abc import Container, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 
 from rich.text import Text
 
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
+from toolbus.core.display import counted
 from toolbus.core.records import JSON
 from toolbus.lock.changes import EFFECTS, Change, Difference, word_changes
 from toolbus.lock.definitions import Kind
@@ -15,6 +16,10 @@ from toolbus.lock.launch import launch_line
 _STATUS = {"added": ("new", "green"), "removed": ("removed", "red"), "changed": ("changed", "yellow")}
 _CONTEXT = 40
 """How many characters of unchanged text are shown on each side of a change."""
+_MOST_LINES = 20
+"""How many tools, prompts and templates of new servers have a line of their own."""
+_MOST_NAMES = 5
+"""How many names of a new server are shown of each kind."""
 _KIND_OF: dict[str, Kind] = {singular: kind for kind, singular in SINGULAR.items()}
 
 
@@ -24,16 +29,44 @@ def print_differences(
     servers: Mapping[str, LockedServer],
     known: Container[str],
 ) -> None:
-    """Print each difference with its changes below; on a server that is not `known`, one line each."""
+    """Print each difference with its changes below; on a server that is not `known`, one line each.
+
+    If that would be too many lines, such a server has one for each kind.
+    """
+    new = [one for one in differences if one.status == "added" and one.server not in known]
+    is_long = sum(one.kind in _KIND_OF for one in new) > _MOST_LINES
+    for (server, kind), group in _grouped(new).items():
+        if is_long and kind in _KIND_OF:
+            names = _some([one.name for one in group])
+            screen.print(_head(f"{server}: {counted(len(group), kind)}", "added", names))
+            continue
+        for one in group:
+            screen.print(_head(one.label, "added", _about(one, servers)))
     for one in differences:
-        status, style = _STATUS[one.status]
-        line = Text.assemble((visible(one.label), "bold"), "  ", (status, style))
-        in_one_line = one.status == "added" and (one.server not in known or not one.changes)
-        if in_one_line and (about := _about(one, servers)):
-            line.append(f"  {about}", "dim")
-        screen.print(line)
-        for change in () if in_one_line else one.changes:
-            screen.print(Text("  ") + _change_text(change))
+        if one not in new:
+            is_bare = one.status == "added" and not one.changes
+            screen.print(_head(one.label, one.status, _about(one, servers) if is_bare else ""))
+            for change in one.changes:
+                screen.print(Text("  ") + _change_text(change))
+
+
+def _grouped(differences: Iterable[Difference]) -> dict[tuple[str, str], list[Difference]]:
+    groups: dict[tuple[str, str], list[Difference]] = {}
+    for one in differences:
+        groups.setdefault((one.server, one.kind), []).append(one)
+    return groups
+
+
+def _some(names: Sequence[str]) -> str:
+    """The first of many names."""
+    more = f", and {len(names) - _MOST_NAMES} more; --json lists them" if len(names) > _MOST_NAMES else ""
+    return one_line(", ".join(names[:_MOST_NAMES])) + more
+
+
+def _head(label: str, status: str, about: str) -> Text:
+    word, style = _STATUS[status]
+    line = Text.assemble((visible(label), "bold"), "  ", (word, style))
+    return line.append(f"  {about}", "dim") if about else line
 
 
 def difference_json(one: Difference) -> JSON:

@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any, TextIO
 from toolbus.cli.options import Settings
 from toolbus.cli.suggested import suggested
 from toolbus.cli.terminal import client_terminal, working_folder
-from toolbus.core.records import JSON
 from toolbus.core.text import BLANK, rewritten_json
 from toolbus.core.visible import UNSEEN, visible
+from toolbus.schema.values import JSON
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

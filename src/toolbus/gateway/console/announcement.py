@@ -4,8 +4,10 @@ import json
 import os
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
 
+from toolbus.core.config_files import located
 from toolbus.state.runtime import runtime_folder, runtime_folders
 
 _PREFIX, _SUFFIX = "console-", ".json"
@@ -35,7 +37,9 @@ class Announcement:
 @contextmanager
 def announced(announcement: Announcement) -> Generator[None]:
     """Let the user's commands find a console until the block ends; OSError if that is impossible."""
-    folder = runtime_folder()
+    folder, config = runtime_folder(), announcement.config
+    # As it is found from any folder, not as it was typed in this one.
+    announcement = replace(announcement, config=None if config is None else str(located(Path(config))))
     folder.write(announcement.name, json.dumps(asdict(announcement)).encode())
     try:
         yield

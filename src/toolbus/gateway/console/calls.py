@@ -43,6 +43,7 @@ class CallRecord:
 
     __slots__ = (
         "_log",
+        "_operation",
         "at",
         "began",
         "caller",
@@ -73,11 +74,18 @@ class CallRecord:
         self.began = began
         """By the clock of the log."""
         self.elapsed: float | None = None
-        """Seconds; None while it is in flight."""
+        """Seconds, without those in which a person was asked; None while it is in flight."""
         self.outcome: Outcome | None = None
         self.error: str | None = None
         """The message of a failure; None if there is none, or if the tool itself reported an error."""
         self._log = log
+        self._operation: Operation | None = operation
+
+    @property
+    def asked(self) -> float:
+        """Seconds in which a person was asked so far; for a call in flight."""
+        people = None if self._operation is None else self._operation.people
+        return 0.0 if people is None else people.seconds
 
     @property
     def is_error(self) -> bool:
@@ -90,6 +98,7 @@ class CallRecord:
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
         """It ended."""
         self._log.end(self, result, failure)
+        self._operation = None  # with its arguments, which are not remembered
 
 
 class _Second:
@@ -141,7 +150,7 @@ class CallLog:
         """An operation ended."""
         now = self._clock()
         self._in_flight.pop(record.id, None)
-        record.elapsed = elapsed = now - record.began
+        record.elapsed = elapsed = now - record.began - record.asked
         if failure is not None:
             record.outcome = failure.reason
             if failure.error:
@@ -175,7 +184,9 @@ class CallLog:
 
     def running_for(self, record: CallRecord) -> float:
         """Seconds that a call has taken so far, or took."""
-        return self._clock() - record.began if record.elapsed is None else record.elapsed
+        if record.elapsed is not None:
+            return record.elapsed
+        return self._clock() - record.began - record.asked
 
     def last(self, seconds: int) -> Counts:
         """The counts of the last seconds, at most of 15 minutes."""

@@ -1,9 +1,11 @@
 """The check of the audit trail that a page has asked for, and what it found."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from pathlib import Path
 
+from toolbus.audit.files import chains
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.core.display import counted
 
@@ -20,12 +22,15 @@ class TrailCheck:
         """One line; empty before the first check."""
         self.is_intact: bool | None = None
         """None if there was nothing to check."""
+        self.at = 0.0
+        """When it was checked."""
+        self._size = 0
 
     async def run(self, file: Path) -> None:
         """Check a trail, in a thread: it may be large."""
         if self.is_running:
             return
-        self.file, self.is_running = file, True
+        self.file, self.is_running, self.at, self._size = file, True, time.time(), _size(file)
         self._changed()
         try:
             reports = await asyncio.to_thread(verify, file)
@@ -37,6 +42,16 @@ class TrailCheck:
         finally:
             self.is_running = False
             self._changed()
+
+    def is_current(self) -> bool:
+        """Whether nothing was written since."""
+        return self.file is not None and _size(self.file) == self._size
+
+
+def _size(file: Path) -> int:
+    """The bytes of a trail, with its full files."""
+    found = {path for files in chains(file).values() for path in files}
+    return sum(path.stat().st_size for path in found if path.exists())
 
 
 def _line(reports: list[ChainReport]) -> tuple[str, bool | None]:

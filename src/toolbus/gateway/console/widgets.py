@@ -10,6 +10,9 @@ from toolbus.gateway.console.html import Child, Element, element
 
 Tone: TypeAlias = Literal["good", "busy", "bad", "quiet"]
 
+_SHOWN = 8
+"""Characters of the name of a session."""
+
 
 def anchor(kind: str, name: str) -> str:
     """An id for what has this name: a name may contain anything, an id may not."""
@@ -29,6 +32,12 @@ def facts(pairs: Mapping[str, Child]) -> Element:
         [element("div", element("dt", name), element("dd", value)) for name, value in shown],
         class_="facts",
     )
+
+
+def short_session(session: str) -> str:
+    """As much of the name of a session as tells it from others; all of it would let a reader use it."""
+    kind, dash, rest = session.partition("-")
+    return f"{kind}-{rest[:_SHOWN]}" if dash and kind.isalpha() else session[:_SHOWN]
 
 
 def moment(at: float) -> Element:

@@ -13,6 +13,7 @@ from mcp_types import INVALID_REQUEST
 from mcp_types.version import is_version_at_least
 
 from toolbus.core.errors import StoreError
+from toolbus.core.people import Stopwatch
 from toolbus.core.records import JSONObject
 from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
@@ -277,15 +278,14 @@ class LegacyFront:
             session=session,
             size=http.size,
         )
-        started = time.perf_counter()
-        outcome = CANCELLED
+        watch, outcome = Stopwatch(), CANCELLED
         try:
             outcome = await answered(self._gateway, exchange, method, params)
             if self._replicas is not None and method in _CHANGING:
                 await self._share(session)
             return outcome
         finally:
-            self._metrics.ended(method, time.perf_counter() - started, outcome.error)
+            self._metrics.ended(method, watch.seconds, outcome.error)
 
 
 def _end(streams: SessionStreams, stream: EventStream, call: asyncio.Task[Outcome]) -> None:

@@ -19,6 +19,7 @@ from mcp.shared.inbound import (
 )
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
+from toolbus.core.people import Stopwatch
 from toolbus.core.records import JSONObject, LogLevel
 from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.exchange import Exchange
@@ -80,8 +81,8 @@ class ModernFront:
             log_level=meta.get(LOG_LEVEL_META_KEY),
             size=http.size,
         )
-        started = self._open[stream] = time.perf_counter()
-        outcome = CANCELLED
+        self._open[stream] = time.perf_counter()
+        watch, outcome = Stopwatch(), CANCELLED
         try:
             answer = answered(self._gateway, exchange, method, params)
             outcome = await (answer if method != LISTEN else self._listen(answer))
@@ -94,7 +95,7 @@ class ModernFront:
         finally:
             stream.close()
             del self._open[stream]
-            self._metrics.ended(method, time.perf_counter() - started, outcome.error)
+            self._metrics.ended(method, watch.seconds, outcome.error)
         return None
 
     async def _listen(self, answer: Coroutine[Any, Any, Outcome]) -> Outcome:

@@ -12,7 +12,7 @@ from toolbus.core.errors import AuditFailed
 from toolbus.gateway.console.html import Child, Element, element, live
 from toolbus.gateway.console.page import Fields, Page, PageRequest
 from toolbus.gateway.console.state import Console
-from toolbus.gateway.console.widgets import Tone, badge, button, choice, moment_of, table
+from toolbus.gateway.console.widgets import Tone, badge, button, choice, moment, moment_of, table
 from toolbus.shape.render import human_size
 
 EVENTS_SHOWN = 50
@@ -78,7 +78,7 @@ async def render(console: Console, request: PageRequest) -> Element:
     return element(
         "div",
         element("p", "Every decision and every call, in ", element("code", str(path)), ", newest first."),
-        live("audit-check", _check(console, path), role="status"),
+        live("audit-check", await _check(console, path), role="status"),
         button("Check the trail", "audit/check", {}),
         _filter(wanted),
         live("audit-events", shown),
@@ -131,7 +131,7 @@ def _is_by(event: Recorded, caller: str) -> bool:
     return not caller or any(event.get(key) == caller for key in _CALLERS)
 
 
-def _check(console: Console, path: Path) -> Child:
+async def _check(console: Console, path: Path) -> Child:
     last = console.trail_check
     if last.is_running:
         return element("p", "Checking the trail.")
@@ -140,7 +140,10 @@ def _check(console: Console, path: Path) -> Child:
     if last.is_intact is None:
         return element("p", last.found)
     state = badge("intact", "good") if last.is_intact else badge("not intact", "bad")
-    return element("p", state, " ", last.found)
+    since = (
+        "" if await asyncio.to_thread(last.is_current) else "; more was written since, which is not checked"
+    )
+    return element("p", state, " ", last.found, ", as of ", moment(last.at), since)
 
 
 def _filter(wanted: _Wanted) -> Element:
@@ -214,4 +217,4 @@ def _details(event: Recorded) -> Iterable[str]:
         yield human_size(event["bytes"])
 
 
-PAGE = Page(path="audit", title="Audit", render=render, topics={"audit"}, actions={"check": check})
+PAGE = Page(path="audit", title="Audit", render=render, topics={"audit"}, actions={"check": check}, every=5.0)

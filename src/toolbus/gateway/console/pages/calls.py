@@ -9,12 +9,10 @@ from toolbus.gateway.console.charts import chart
 from toolbus.gateway.console.html import Child, Element, element, live
 from toolbus.gateway.console.page import Page, PageRequest
 from toolbus.gateway.console.state import Console
-from toolbus.gateway.console.widgets import Tone, badge, choice, moment, table
+from toolbus.gateway.console.widgets import Tone, badge, choice, moment, short_session, table
 
 MOST_IN_FLIGHT = 100
 """How many calls in flight are listed."""
-SESSION_SHOWN = 8
-"""Characters of the name of a session: whoever knows the whole name could use the session."""
 _TONES: dict[str, Tone] = {"ok": "good", "pending": "busy", "cancelled": "quiet"}
 
 
@@ -103,8 +101,8 @@ def _who_and_what(record: CallRecord) -> list[Child]:
 def _caller(caller: Caller) -> Child:
     if not (caller.face or caller.user or caller.session):
         return element("span", "program", class_="faint")
-    session = caller.session[:SESSION_SHOWN]
-    parts = [caller.user, caller.face and f"via {caller.face}", session and f"session {session}"]
+    session = caller.session and f"session {short_session(caller.session)}"
+    parts = [caller.user, caller.face and f"via {caller.face}", session]
     return ", ".join(part for part in parts if part)
 
 

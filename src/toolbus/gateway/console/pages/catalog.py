@@ -25,11 +25,12 @@ async def render(console: Console, request: PageRequest) -> Element:
     catalog = list(console.bus.catalog)
     found = await asyncio.to_thread(matching, catalog, words)
     tokens = await console.costs.highest(found[:MOST_SHOWN])
+    servers = await asyncio.to_thread(_servers, found[:MOST_SHOWN], tokens)
     return element(
         "div",
         _search(words),
         live("catalog-summary", _summary(catalog, found, tokens), tag="p", role="status"),
-        live("catalog", _servers(found[:MOST_SHOWN], tokens) or _empty(words)),
+        live("catalog", servers or _empty(words)),
     )
 
 

@@ -11,7 +11,7 @@ from toolbus.gateway.console.html import Child, Element, element, live
 from toolbus.gateway.console.page import Notice, Page, PageRequest
 from toolbus.gateway.console.results import as_json
 from toolbus.gateway.console.state import Console
-from toolbus.gateway.console.widgets import facts, moment
+from toolbus.gateway.console.widgets import facts, moment, short_session
 
 _ANSWERS: dict[str, ApprovalAnswer] = {"once": "once", "always": "always", "no": False}
 _URL_CHARACTERS = "".join(map(chr, range(0x21, 0x7F)))
@@ -116,7 +116,7 @@ def _facts(waiting: WaitingQuestion, tool: str | None, server: str | None, **mor
             "tool": tool,
             **more,
             "user": waiting.question.user or None,
-            "session": waiting.session or None,
+            "session": short_session(waiting.session) or None,
             "since": moment(waiting.since),
             "asked": "also where the call was made" if waiting.is_asked else "only here",
         }
