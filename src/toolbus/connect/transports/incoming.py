@@ -25,14 +25,12 @@ from pydantic_core import to_json
 
 from toolbus.connect.transports.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.inbound import Inbound, Notifier
-from toolbus.connect.transports.messages import Message
+from toolbus.connect.transports.messages import Message, is_usable_id
 from toolbus.connect.transports.pending import ResponseFuture
 
 logger = logging.getLogger("toolbus")
 MAX_CALLBACKS = 10_000
 """Notifications that are being handled; more are ignored."""
-MAX_ID = 1_000
-"""Characters of the id of a request; one with a longer id is ignored."""
 REPORTS_WITHIN = 1.0
 """Seconds that a response waits for handlers."""
 _REPORTING: ContextVar[bool] = ContextVar("toolbus_reporting", default=False)
@@ -180,16 +178,6 @@ class Incoming:
             logger.exception("the handler of %s failed", method)
             reply["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to respond"}
         await self._send(_encoded(reply))
-
-
-def is_usable_id(value: object) -> bool:
-    """Whether a response can have this id, and a notification this progress token."""
-    if isinstance(value, int):
-        return value.bit_length() < MAX_ID and not isinstance(value, bool)
-    try:
-        return isinstance(value, str) and len(value.encode()) <= MAX_ID
-    except UnicodeEncodeError:
-        return False
 
 
 def _encoded(reply: Message) -> bytes:
