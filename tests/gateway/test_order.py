@@ -93,11 +93,11 @@ class PipeClient:
         params = {"name": "burst", "arguments": arguments, "_meta": {**LEVEL, "progressToken": "t"}}
         if not self._is_modern:
             params["_meta"] = {"progressToken": "t"}
-        self._wire.others.clear()
         numbers = [self._wire.begin("tools/call", params, modern=self._is_modern) for _ in range(times)]
-        for number in numbers:
-            self._wire.others.append(await self._wire.response(number))
-        return [*self._wire.others]
+        got: list[dict[str, Any]] = []
+        while sum(message.get("id") in numbers for message in got) < times:  # in any order
+            got.append(await self._wire.next())
+        return got
 
 
 @asynccontextmanager

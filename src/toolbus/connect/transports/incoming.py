@@ -75,6 +75,7 @@ class Incoming:
         """Stop handling messages."""
         for task in tuple(self._tasks):
             task.cancel()
+        self.reports.clear()  # one that has not begun would not do that itself
 
     def notified(self, method: str, params: Mapping[str, Any] | None, before: ResponseFuture | None) -> None:
         """Handle a notification; `before` is the response that will follow it, if that is known."""
@@ -106,42 +107,43 @@ class Incoming:
 
     def report(self, work: Callable[[], Awaitable[None]], before: ResponseFuture | None) -> None:
         """Run the handler of a notification; responses wait for it."""
-
-        async def run() -> None:
-            _REPORTING.set(True)
-            await work()
-
-        if (task := self.spawn(run)) is not None:
+        if (task := self.spawn(work, is_report=True)) is not None:
             self.reports[task] = before
-            task.add_done_callback(lambda task: self.reports.pop(task, None))
 
     async def reported(self, response: ResponseFuture) -> None:
         """Wait, for a moment, until what was sent before this response is handled."""
         own = (response,) if _REPORTING.get() else (response, None)
-        waiting = [task for task, before in self.reports.items() if before in own]
-        if not waiting:
+        if not any(before in own for before in self.reports.values()):
             return
         delivery = DELIVERY.get() or Delivery()
         delivery.is_answered = True
         try:
-            _, late = await asyncio.wait(waiting, timeout=REPORTS_WITHIN)
+            await asyncio.sleep(0)  # enough for most handlers
+            if waiting := [task for task, before in self.reports.items() if before in own]:
+                _, late = await asyncio.wait(waiting, timeout=REPORTS_WITHIN)
+                for task in late:  # no other response waits for them
+                    self.reports.pop(task, None)
         finally:
             delivery.is_answered = False
-        for task in late:  # no other response waits for them
-            self.reports.pop(task, None)
 
-    def spawn(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None] | None:
+    def spawn(
+        self, work: Callable[[], Awaitable[None]], *, is_report: bool = False
+    ) -> asyncio.Task[None] | None:
         """Run a callback in a task; None if there are too many."""
         if len(self._tasks) >= MAX_CALLBACKS:
             return None
 
         async def run() -> None:
+            if is_report:
+                _REPORTING.set(True)
             try:
                 await work()
             except MCPError as error:  # an answer that could not be sent: the connection reports it
                 logger.debug("%s", error)
             except Exception:  # a task's edge: a failing callback must not end the connection
                 logger.exception("a callback failed")
+            finally:
+                self.reports.pop(task, None)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
