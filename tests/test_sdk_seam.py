@@ -7,12 +7,29 @@ import pytest
 from mcp import Client
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.dispatcher import CallOptions
-from mcp_types import CallToolResult, ListToolsResult
+from mcp_types import (
+    CLIENT_CAPABILITIES_META_KEY,
+    LOG_LEVEL_META_KEY,
+    PROTOCOL_VERSION_META_KEY,
+    CallToolResult,
+    ListToolsResult,
+)
+from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
 from toolbus.connect.sdk.client import memory_connector
 from toolbus.connect.sdk.memory import without_span
+from toolbus.gateway import protocol
 
 pytestmark = pytest.mark.anyio
+
+
+def test_the_gateway_knows_the_versions_and_keys_of_the_sdk() -> None:
+    """It answers before the SDK is imported; see toolbus/gateway/protocol.py."""
+    assert protocol.HANDSHAKE_VERSIONS == HANDSHAKE_PROTOCOL_VERSIONS
+    assert protocol.MODERN_VERSIONS == MODERN_PROTOCOL_VERSIONS
+    assert protocol.PROTOCOL_VERSION == PROTOCOL_VERSION_META_KEY
+    assert protocol.CLIENT_CAPABILITIES == CLIENT_CAPABILITIES_META_KEY
+    assert protocol.LOG_LEVEL == LOG_LEVEL_META_KEY
 
 
 async def test_a_client_gets_its_dispatcher_from_client_connect() -> None:

@@ -216,6 +216,8 @@ class Engine(ABC):
         if isinstance(event, LoginNeeded):
             self.emit_login(event)
             return
+        if isinstance(event, StateChanged):
+            self.servers.note_state(event)
         self.hub.emit(event)
         if isinstance(event, StateChanged):
             self._report_login(event)

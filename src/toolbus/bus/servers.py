@@ -15,7 +15,7 @@ from toolbus.call import ServerRequests
 from toolbus.config import BusConfig
 from toolbus.connect.auth.identity import Identity
 from toolbus.core.errors import LoginRequired, ServerNotFound, ToolbusError, problem_of
-from toolbus.core.events import Emit
+from toolbus.core.events import Emit, StateChanged
 from toolbus.core.interactions import Interactions, with_roots
 from toolbus.core.operation import Admit, Operation, Route
 from toolbus.core.records import Health, Inventory, ServerStatus, ToolResult
@@ -83,6 +83,8 @@ class Servers:
         """Links that are not installed yet."""
         self._outdated_roots: list[Server] = []
         """Servers that have yet to be notified of the new roots."""
+        self.assumed: dict[str, Inventory] = {}
+        """What servers offered in an earlier process; counts until the first attempt to connect ends."""
         self.unbuilt: frozenset[str] = frozenset()
         """The servers whose links are built when they are first needed."""
         self.build_one: Callable[[str], object] = self.check
@@ -157,6 +159,8 @@ class Servers:
     def _inventory(self, alias: str) -> Inventory:
         server = self.by_alias.get(alias)
         listed = _NOTHING if server is None else server.discovery.inventory
+        if alias in self.assumed and listed == _NOTHING:
+            listed = self.assumed[alias]
         if self.base is None or alias in self.borrowed:
             return listed
         shared = self.base._inventory(alias)
@@ -167,6 +171,31 @@ class Servers:
             # The same object if it is the same, so that nothing is made of it twice.
             known = self._compared[alias] = listed, shared, listed == shared
         return shared if known[2] else listed
+
+    def is_starting(self, alias: str) -> bool:
+        """Whether a server is being connected for the first time, or will be when the bus has started."""
+        link = self.links.get(alias)
+        is_to_begin = link is None or (link.state == "idle" and link.era is None)
+        return self.base is None if is_to_begin else link is not None and link.state == "connecting"
+
+    def is_assumed(self, alias: str) -> bool:
+        """Whether what a server offers is known from an earlier process only."""
+        return alias in self.assumed or (self.base is not None and self.base.is_assumed(alias))
+
+    def is_known(self, alias: str) -> bool:
+        """Whether it is known what a server offers, before it is connected."""
+        return self.is_assumed(alias) or self._lock.approvals.covers(alias)
+
+    def assume(self, inventories: Mapping[str, Inventory]) -> None:
+        """Let servers that may be started offer what they offered before; the lock goes first."""
+        covers = self._lock.approvals.covers
+        self.assumed = {alias: one for alias, one in inventories.items() if not covers(alias)}
+
+    def note_state(self, event: StateChanged) -> None:
+        """The outcome of a first attempt to connect ends what was assumed."""
+        is_over = event.state not in ("idle", "connecting")
+        if is_over and self.assumed.pop(event.server, None) and self._inventory(event.server) == _NOTHING:
+            self._changed()  # else what it offers was published
 
     @property
     def down(self) -> list[str]:

@@ -146,6 +146,16 @@ class Toolbus(View):
         """Whether the tools of a server are known from the lockfile, or held because it is not in there."""
         return self._engine.lock.approvals.covers(self._check(alias))
 
+    def assume(self, inventories: Mapping[str, Inventory]) -> None:
+        """Offer what servers offered in an earlier process, until each is connected or fails; before a start.
+
+        For servers that are not lazy, not locked, and that this config and the administrator let start.
+        """
+        servers = self._bus.lifecycle.usable_config.servers
+        usable = {alias for alias, server in servers.items() if server.mistake is None and not server.lazy}
+        self._servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()})
+        self._bus.catalog_changed()
+
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Let an observer follow every operation from now on, of all users and sessions.
 

@@ -132,6 +132,17 @@ class View(Searching, SkillAccess):
         selection = selection_of(self.catalog, tools, known, transform, self._scope.has, self.calls.shown)
         self._live.registrations.add(registry, selection, self._live.now.specs, self)
 
+    @property
+    def starting(self) -> dict[str, bool]:
+        """The servers that are being connected for the first time, and whether their tools are known."""
+        visible = self._scope.visible(self._access.config.servers)
+        eager = [alias for alias, server in visible.items() if not server.lazy]
+        return {alias: self._servers.is_known(alias) for alias in eager if self._servers.is_starting(alias)}
+
+    def is_assumed(self, alias: str) -> bool:
+        """Whether what a server offers is known from an earlier process only, because it still starts."""
+        return self._servers.is_assumed(alias)
+
     def _known(self, servers: Sequence[str] | str) -> frozenset[str]:
         wanted = [servers] if isinstance(servers, str) else servers
         return frozenset(self._check(alias) for alias in wanted)

@@ -1,6 +1,7 @@
-"""The names that servers listed last: those in the lockfile, else a cache with one file per config.
+"""What servers listed last: the lockfile has it, else a cache with two files per config.
 
-Shell completion reads them, and `toolbus call` uses them to find a tool's server or the correct spelling.
+One has the names: shell completion reads them, and `toolbus call` uses them to find a tool's server or the
+correct spelling. The other has the definitions, which `toolbus serve` offers while its servers start.
 """
 
 import json
@@ -8,7 +9,7 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -25,6 +26,8 @@ Offers: TypeAlias = dict[str, list[str]]
 KINDS: tuple[Kind, ...] = ("tools", "uris", "prompts")
 MAX_BYTES = 1 << 20
 """Larger files are not parsed, because a user is waiting."""
+MAX_DEFINITIONS = 16 << 20
+"""The same for the definitions."""
 FRESH_SECONDS = 3600.0
 """How long a listing counts as fresh: a server may be updated without a change of its entry."""
 
@@ -46,13 +49,18 @@ class CachedListing:
 
 
 def save_listings(config: "BusConfig", bus: "Toolbus") -> None:
-    """Save the names that connected servers list; ignores errors of the disk."""
+    """Save what connected servers list; ignores errors of the disk."""
     fresh = {alias: _listing(config, bus, alias) for alias, s in bus.servers.items() if s.state == "ready"}
     if config.file is None or not fresh or _lockfile(config.file).is_file():
         return
     known = {alias: _json(listing) for alias, listing in _load(config.file).items()}
+    inventories = bus.inventories
+    definitions = {alias: _definitions(fresh[alias]["digest"], inventories[alias]) for alias in fresh}
     with suppress(OSError):
         state.write(_file(config.file), json.dumps(known | fresh).encode())
+        content = json.dumps(_load_definitions(config.file) | definitions).encode()
+        if len(content) <= MAX_DEFINITIONS:
+            state.write(_file(config.file, "definitions"), content)
 
 
 def offers(config: str | None, kind: Kind) -> dict[str, Offers]:
@@ -73,6 +81,25 @@ def fresh_listings(config: "BusConfig") -> dict[str, CachedListing]:
         for alias in config.servers
         if alias in listed and listed[alias].is_fresh(_digest(config, alias))
     }
+
+
+def last_inventories(config: "BusConfig") -> dict[str, "Inventory"]:
+    """What each server offered when it was last connected, with the same config."""
+    from toolbus.core.records import Resource
+    from toolbus.lock.definitions import inventory_of
+
+    found: dict[str, Inventory] = {}
+    for alias, entry in _load_definitions(config.file).items():
+        server = config.servers.get(alias)
+        if server is None or server.mistake is not None:
+            continue
+        # A damaged entry counts as missing.
+        with suppress(AttributeError, KeyError, TypeError, ValueError, RecursionError):
+            if entry["digest"] == _digest(config, alias):
+                known = inventory_of(alias, entry["definitions"], str(entry["instructions"]), server.limits)
+                resources = tuple(Resource(**one) for one in entry["resources"])
+                found[alias] = replace(known, resources=resources)
+    return found
 
 
 def template_variables(template: str) -> tuple[str, ...]:
@@ -97,6 +124,28 @@ def _listing(config: "BusConfig", bus: "Toolbus", alias: str) -> dict[str, Any]:
         "origins": {spec.name: spec.origin.tool for spec in own},
         **_content(bus.inventories[alias]),
     }
+
+
+def _definitions(digest: str, stock: "Inventory") -> dict[str, Any]:
+    from toolbus.lock.definitions import definitions
+
+    return {
+        "digest": digest,
+        "definitions": definitions(stock),
+        "resources": [asdict(one) for one in stock.resources],
+        "instructions": stock.instructions or "",
+    }
+
+
+def _load_definitions(config: str | None) -> dict[str, Any]:
+    if config is None or _lockfile(config).is_file():
+        return {}
+    try:
+        content = state.read(_file(config, "definitions")) or b"{}"
+        found: Any = json.loads(content) if len(content) <= MAX_DEFINITIONS else {}
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def _json(listing: CachedListing) -> dict[str, Any]:
@@ -190,7 +239,7 @@ def _names(own: Any) -> list[str]:
     return [name for name in cast(list[Any], own) if isinstance(name, str)]
 
 
-def _file(config: str | None) -> str:
+def _file(config: str | None, folder: str = "listings") -> str:
     from hashlib import sha256
 
-    return f"listings/{sha256(os.path.abspath(config or '').encode()).hexdigest()[:16]}.json"
+    return f"{folder}/{sha256(os.path.abspath(config or '').encode()).hexdigest()[:16]}.json"

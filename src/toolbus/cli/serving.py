@@ -5,17 +5,15 @@ from collections.abc import Callable, Coroutine
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.cli.errors import Usage
-from toolbus.cli.http_front import HttpFront
+from toolbus.cli.listing_cache import last_inventories, save_listings
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
-from toolbus.cli.replica import opened_replica
 from toolbus.cli.stop_signals import Stop, stop_signals
-from toolbus.cli.workers import Worker
 from toolbus.config import BusConfig
 from toolbus.config.serve import Serve
 from toolbus.core.collector import collect_rarely
@@ -30,8 +28,14 @@ from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
 from toolbus.gateway.workers import FIRST
 
+if TYPE_CHECKING:  # over stdio, nothing of HTTP is imported
+    from toolbus.cli.http_front import HttpFront
+    from toolbus.cli.workers import Worker
+
 Chosen: TypeAlias = Callable[[BusConfig], Serve]
 """The `serve` of a config, changed by the options of the command; raises `Usage` if it cannot be."""
+FIRST_WITHIN = 0.3
+"""Seconds for the first request over stdio; it is answered before anything else is imported or started."""
 POLL_SECONDS = 1.0
 """Interval for checking the config file."""
 
@@ -43,7 +47,7 @@ async def serve(
     *,
     over_stdio: bool,
     began: int,
-    worker: Worker | None = None,
+    worker: "Worker | None" = None,
 ) -> int:
     """Serve the config until stdin ends or a signal comes; returns the exit code.
 
@@ -55,6 +59,9 @@ async def serve(
     log = ServeLog(screen, None if worker is None else worker.number)
     if over_stdio:
         return await _serve(config, chosen, log, None, began)
+    from toolbus.cli.http_front import HttpFront
+    from toolbus.cli.replica import opened_replica
+
     async with opened_replica(config, serve, worker) as replica:
         # First, before anything starts: it may be impossible.
         front = HttpFront(config.model_copy(update={"serve": serve}), log, replica, worker)
@@ -65,9 +72,9 @@ async def _serve(
     config: BusConfig,
     chosen: Chosen,
     log: ServeLog,
-    front: HttpFront | None,
+    front: "HttpFront | None",
     began: int,
-    worker: Worker | None = None,
+    worker: "Worker | None" = None,
 ) -> int:
     serve, client, board, over_stdio = chosen(config), OnlyClient(), Switchboard(), front is None
     bus = _new_bus(config, _interactions(front, client, board), serve, log)
@@ -106,11 +113,13 @@ async def _serve(
                 raise
             return 128 + stop.number
         finally:
+            if bus.running:
+                save_listings(bus.config, bus)
             await bus.stop()
     return 0
 
 
-def _interactions(front: HttpFront | None, client: OnlyClient, board: Switchboard) -> Interactions:
+def _interactions(front: "HttpFront | None", client: OnlyClient, board: Switchboard) -> Interactions:
     interactions = Interactions(forwards=True, client=client if front is None else None)
     if front is None or front.console_url is None:
         return interactions
@@ -118,7 +127,7 @@ def _interactions(front: HttpFront | None, client: OnlyClient, board: Switchboar
     return board.interactions(replace(interactions, approver="console"))
 
 
-def _limits(serve: Serve, front: HttpFront | None) -> Limits:
+def _limits(serve: Serve, front: "HttpFront | None") -> Limits:
     calls = None if front is None else front.call_limits
     return Limits(
         max_sessions=serve.max_sessions,
@@ -128,11 +137,15 @@ def _limits(serve: Serve, front: HttpFront | None) -> Limits:
         max_subscriptions=serve.max_subscriptions,
         max_message=serve.max_body,
         max_values=serve.max_values,
+        list_within=serve.list_within,
+        # Over stdio, some clients give up on a process that does not answer within a few seconds.
+        first_within=FIRST_WITHIN if front is None else 0.0,
     )
 
 
 def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, log: ServeLog) -> Toolbus:
     bus = Toolbus(config, interactions=interactions)
+    bus.assume(last_inventories(config))
     bus.on_event(log.on_event, calls=False)
     if "max_sessions" in serve.model_fields_set:
         bus.max_sessions = serve.max_sessions
@@ -161,15 +174,16 @@ async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any,
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _following(worker: Worker | None, stop: Stop) -> AbstractContextManager[None]:
+def _following(worker: "Worker | None", stop: Stop) -> AbstractContextManager[None]:
     return nullcontext() if worker is None else worker.following(stop)
 
 
 async def _announce(
-    gateway: Gateway, log: ServeLog, serve: Serve, front: HttpFront | None, worker: Worker | None
+    gateway: Gateway, log: ServeLog, serve: Serve, front: "HttpFront | None", worker: "Worker | None"
 ) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
     await gateway.started()
+    save_listings(gateway.bus.config, gateway.bus)
     if worker is not None:
         await worker.ready()
         if worker.number != FIRST:

@@ -45,6 +45,7 @@ _LIMITS = (
     "max_values",
     "max_header",
     "session_idle",
+    "list_within",
     "drain",
 )
 AT_START = ("http", "path", "tls", "trusted_proxies", "console", "workers", *_LIMITS)
@@ -139,6 +140,8 @@ class Serve(ServeModel):
     """Bytes of the head of a request."""
     session_idle: _Seconds = 3600
     """Seconds without a request after which the session of a legacy client ends."""
+    list_within: _Seconds = 8
+    """Seconds that the first lists wait for servers that start and never listed anything before."""
     drain: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30
     """Seconds that calls in flight have to end, when the gateway is to stop."""
 

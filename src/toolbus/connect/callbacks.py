@@ -8,9 +8,9 @@ import mcp_types as types
 from mcp.client import IncomingMessage
 
 from toolbus.config import ServerConfig
+from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.session import Session
 from toolbus.core.events import Emit, Logged, LoginNeeded, warn
-from toolbus.core.operation import CallInFlight
 from toolbus.core.tracing import Tracing
 
 
@@ -46,12 +46,12 @@ class Callbacks:
         config: ServerConfig,
         emit: Emit,
         observer: SessionObserver,
-        current: Callable[[], CallInFlight | None],
+        calls: Callable[[], CallsInFlight | None],
     ) -> None:
         self._config = config
         self._emit = emit
         self._observer = observer
-        self._current_call = current
+        self._calls = calls
 
     @property
     def tracing(self) -> Tracing | None:
@@ -76,7 +76,8 @@ class Callbacks:
         """Emit a log message, and pass it to the call that it belongs to."""
         if self._config.log_level == "off":
             return
-        in_flight = self._current_call()
+        calls = self._calls() or CallsInFlight()
+        in_flight, on_log = calls.current, calls.on_log
         logged = Logged(
             server=self._config.alias,
             level=params.level,
@@ -86,7 +87,7 @@ class Callbacks:
             tool=in_flight.tool if in_flight else None,
         )
         self._emit(logged)
-        if in_flight is not None and in_flight.on_log is not None:
-            waiting = in_flight.on_log(logged)
+        if on_log is not None:
+            waiting = on_log(logged)
             if inspect.isawaitable(waiting):
                 await waiting

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 from contextvars import ContextVar, Token
 
+from toolbus.core.events import OnLog
 from toolbus.core.forwarding import Client
 from toolbus.core.operation import CallInFlight
 
@@ -43,6 +44,15 @@ class CallsInFlight:
         if len(clients) < len(latest):  # our own
             return None
         return next((client for client in clients if client not in asked), clients[0])
+
+    @property
+    def on_log(self) -> OnLog | None:
+        """Who gets a log message: the call that it belongs to, or any of several calls of one client."""
+        if (current := self.current) is not None:
+            return current.on_log
+        if len({call.caller for call in self._calls}) != 1 or any(c.forwarding is None for c in self._calls):
+            return None
+        return next((call.on_log for call in self._calls if call.on_log is not None), None)
 
     @property
     def are_own(self) -> bool:

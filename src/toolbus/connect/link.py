@@ -33,6 +33,7 @@ from toolbus.connect.early import EarlyStart
 from toolbus.connect.establish import ConnectHints, open_session, root_cause
 from toolbus.connect.failure import needs_user
 from toolbus.connect.handlers import RequestHandler
+from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.process_hints import DOWNLOADERS
 from toolbus.connect.session import Session
 from toolbus.connect.transports.liveness import supervise, wait_until_over
@@ -48,7 +49,7 @@ from toolbus.core.errors import (
 from toolbus.core.events import Emit, StateChanged
 from toolbus.core.flag import Flag
 from toolbus.core.interactions import NO_HANDLERS, Interactions
-from toolbus.core.operation import Admit, CallInFlight, admit_all
+from toolbus.core.operation import Admit, admit_all
 from toolbus.core.records import Era, State
 from toolbus.core.tracing import add_event
 
@@ -79,7 +80,7 @@ class Link:
     ) -> None:
         self.config = config
         self.handler = RequestHandler(config.alias, interactions, emit, admit)
-        self._callbacks = Callbacks(config, emit, observer, self._current_call)
+        self._callbacks = Callbacks(config, emit, observer, self._calls_in_flight)
         self._identity = identity
         self._observer = observer
         self._emit = emit
@@ -404,5 +405,5 @@ class Link:
         changed, self._changed = self._changed, Flag()
         changed.set()
 
-    def _current_call(self) -> CallInFlight | None:
-        return None if self._session is None else self._session.calls_in_flight.current
+    def _calls_in_flight(self) -> CallsInFlight | None:
+        return None if self._session is None else self._session.calls_in_flight

@@ -7,6 +7,7 @@ flight fail at once.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from math import inf
 from typing import TypeVar
 
 import anyio
@@ -295,6 +296,13 @@ class Exchange(Deadline):
             # A lost link is the whole reason; the deadline only ended the wait.
             is_lost = isinstance(error, TimeoutError) and isinstance(failed, LinkLost)
             raise failed from (None if is_lost else self._session.cause(error))
+
+    def expire(self) -> None:
+        """Interrupt the task, unless the answer is here."""
+        if self.delivery.is_answered:
+            self.end = inf
+        else:
+            super().expire()
 
     def _failure(self, error: Exception) -> ToolbusError | None:
         if not isinstance(error, TimeoutError):

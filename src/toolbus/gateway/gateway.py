@@ -5,15 +5,14 @@ import logging
 import os
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Self, TypeAlias
-
-from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, LATEST_HANDSHAKE_VERSION
+from typing import TYPE_CHECKING, Self, TypeAlias
 
 from toolbus.bus import Toolbus
 from toolbus.bus.view import View
-from toolbus.connect.transports.incoming import MAX_ID, is_usable_id
+from toolbus.connect.transports.messages import MAX_ID, is_usable_id
 from toolbus.core.errors import ToolbusError
 from toolbus.core.events import Event
+from toolbus.core.flag import Flag
 from toolbus.core.records import JSON, JSONObject
 from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.call_queue import CallQueue
@@ -27,10 +26,13 @@ from toolbus.gateway.mirroring import Mirroring
 from toolbus.gateway.offering import Offering
 from toolbus.gateway.parked import ParkedCalls
 from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, declared_capabilities
+from toolbus.gateway.protocol import (
+    HANDSHAKE_VERSIONS,
+    INVALID_PARAMS,
+    METHOD_NOT_FOUND,
+    declared_capabilities,
+)
 from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.replicas.sessions import SessionFacts
 from toolbus.gateway.request import Request
 from toolbus.gateway.results import for_legacy, for_modern, protocol_error
 from toolbus.gateway.rounds import Rounds
@@ -42,10 +44,16 @@ from toolbus.state.seal import KEY_BYTES, Seal
 from toolbus.state.spent import Spent, UsedOnce
 from toolbus.telemetry.serving import Inbound, ServerTelemetry
 
+if TYPE_CHECKING:  # the first answer must not wait for the import of an HTTP client
+    from toolbus.gateway.replicas.replicas import Replicas
+    from toolbus.gateway.replicas.sessions import SessionFacts
+
 OnEvent: TypeAlias = Callable[[Event, str], None]
 """Takes an event of a view, and the user whose it is; an event of several views comes once for each."""
 
 logger = logging.getLogger("toolbus")
+POLL_SECONDS = 0.05
+"""Interval for looking at servers that start."""
 
 
 class Gateway:
@@ -66,7 +74,7 @@ class Gateway:
         spent: UsedOnce | None = None,
         on_event: OnEvent | None = None,
         board: Switchboard | None = None,
-        replicas: Replicas | None = None,
+        replicas: "Replicas | None" = None,
     ) -> None:
         """`view_of` says what a principal sees, by default all, and `budget_of` how much of a tool's result.
 
@@ -100,15 +108,33 @@ class Gateway:
             listening=self._listening,
             mirroring=Mirroring(),
             started=self.started,
+            listed=self._listed,
+            is_stale=self._is_stale,
+            fresh=self._fresh,
         )
         self._info = server_info(settings.name)
         self._telemetry = ServerTelemetry(bus.config.telemetry)
         self._starting: asyncio.Task[None] | None = None
+        self._asked = Flag()
+        self._began = 0.0
+        """When it began, by the clock of the loop."""
 
     async def __aenter__(self) -> Self:
-        self._starting = asyncio.create_task(self.bus.start(), name="toolbus gateway start")
+        self._began = asyncio.get_running_loop().time()
+        self._starting = asyncio.create_task(self._start(), name="toolbus gateway start")
         self._starting.add_done_callback(_log_failure)
         return self
+
+    async def _start(self) -> None:
+        if self.settings.first_within:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self.settings.first_within):
+                    await self._asked.wait()
+        await self.bus.start()
+
+    def answered(self) -> None:
+        """A request was answered: the start of the servers need not wait for that any longer."""
+        self._asked.set()
 
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
@@ -134,6 +160,29 @@ class Gateway:
         """Wait until the bus has started; `ToolbusError` if it cannot."""
         if self._starting is not None and not self._starting.done():
             await asyncio.shield(self._starting)
+
+    async def _listed(self, request: Request) -> None:
+        self._asked.set()
+        view, starting = request.client.offering.view, self._starting
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._began + self.settings.list_within):
+                while starting is not None and not starting.done() and not all(view.starting.values()):
+                    await asyncio.wait({starting}, timeout=POLL_SECONDS)
+        if starting is not None and starting.done() and not starting.cancelled():
+            starting.result()
+
+    def _is_stale(self, request: Request, server: str) -> bool:
+        starting = self._starting
+        return starting is not None and (not starting.done() or request.client.view.is_assumed(server))
+
+    async def _fresh(self, request: Request, server: str) -> None:
+        self._asked.set()
+        while self._is_stale(request, server):
+            if self.bus.running and not request.client.view.is_assumed(server):
+                return  # others are still starting
+            if self._starting is not None and self._starting.done() and not self.bus.running:
+                return
+            await asyncio.sleep(POLL_SECONDS)
 
     async def answer(self, exchange: Exchange, method: str, params: JSONObject | None) -> JSONObject:
         """The result of a request; notifications about it go to `exchange.channel` before.
@@ -177,7 +226,7 @@ class Gateway:
         wanted: JSON = given.get("protocolVersion")
         if not isinstance(wanted, str):
             raise ProtocolError(INVALID_PARAMS, "initialize needs a protocolVersion")
-        negotiated = wanted if wanted in HANDSHAKE_PROTOCOL_VERSIONS else LATEST_HANDSHAKE_VERSION
+        negotiated = wanted if wanted in HANDSHAKE_VERSIONS else HANDSHAKE_VERSIONS[-1]
         session = self.sessions.open(principal, negotiated, declared_capabilities(given))
         try:
             client = self._views.open(session)
@@ -187,7 +236,7 @@ class Gateway:
             self.sessions.close(session.id)
             raise
 
-    def restore(self, name: str, facts: SessionFacts) -> Session:
+    def restore(self, name: str, facts: "SessionFacts") -> Session:
         """Go on with a session that another replica had; what its client may have missed is reported."""
         session = self.sessions.open(facts.principal, facts.version, facts.capabilities, name=name)
         session.log_level = facts.log_level

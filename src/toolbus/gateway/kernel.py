@@ -23,7 +23,13 @@ class Kernel:
     listening: Listening
     mirroring: Mirroring
     started: Callable[[], Awaitable[None]]
-    """Waits until the bus has started, so that lists are complete; raises if it cannot."""
+    """Waits until the bus has started; raises if it cannot."""
+    listed: Callable[[Request], Awaitable[None]]
+    """Waits, for a bounded time, until the lists of a client are known."""
+    is_stale: Callable[[Request, str], bool]
+    """Whether a server may be known only from an earlier process, because the bus is starting."""
+    fresh: Callable[[Request, str], Awaitable[None]]
+    """Waits until that is over."""
 
 
 Method: TypeAlias = Callable[[Kernel, Request], Awaitable[JSONObject]]

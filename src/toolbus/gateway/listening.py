@@ -6,15 +6,17 @@ A legacy client gets it on the stream of its session, a modern one on the stream
 
 import asyncio
 import logging
+import time
 from collections import defaultdict, deque
 from collections.abc import Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakSet
 
 from toolbus.bus.view import View
 from toolbus.core.errors import CallRefused, CallRejected, ToolbusError
-from toolbus.core.events import CatalogChanged, Event, ListChanged, ResourceUpdated
+from toolbus.core.events import CatalogChanged, Event, ListChanged, ResourceUpdated, StateChanged
 from toolbus.core.operation import request_spec
 from toolbus.core.quota import Quota
 from toolbus.core.records import JSON, JSONObject
@@ -89,6 +91,10 @@ class Listening:
         """Subscriptions that end, by their owner; those of one owner end one after the other."""
         self._changed: dict[Offering, set[str]] = {}
         """The lists that changed, until that is reported."""
+        self._is_due = False
+        self._hold = settings.list_within
+        self._held: WeakSet[Offering] = WeakSet()
+        """Those whose changes wait, or waited, for servers that start."""
         self._background: set[asyncio.Task[None]] = set()
 
     # What happens
@@ -102,20 +108,41 @@ class Listening:
                 self._note_change(offering, event.kind)
             case ResourceUpdated():
                 self._report_update(offering, event)
+            case StateChanged() if offering in self._changed:
+                self._report_soon()  # it may be the last that started
             case _:
                 pass
 
     def _note_change(self, offering: Offering, kind: str) -> None:
-        # One change of a server may be several events: they are reported together.
-        if not self._changed:
-            asyncio.get_running_loop().call_soon(self._report_changes)
         self._changed.setdefault(offering, set()).add(kind)
+        self._report_soon()
+
+    def _report_soon(self) -> None:
+        # One change of a server may be several events: they are reported together.
+        if not self._is_due:
+            self._is_due = True
+            asyncio.get_running_loop().call_soon(self._report_changes)
 
     def _report_changes(self) -> None:
-        changed, self._changed = self._changed, {}
+        for offering in tuple(self._changed):
+            _ = offering.now.catalog  # a large catalog may not be up to date yet
+        self._is_due = False
+        due = {one: self._changed.pop(one) for one in tuple(self._changed) if not self._is_held(one)}
+        for offering, kinds in due.items():
+            kinds &= offering.changed_lists()
         for listener in self._all:
-            for kind in sorted(changed.get(listener.offering, set()) & listener.kinds):
+            for kind in sorted(due.get(listener.offering, set()) & listener.kinds):
                 listener.send(f"notifications/{kind}/list_changed", {})
+
+    def _is_held(self, offering: Offering) -> bool:
+        """Whether the changes of a view wait, for a bounded time, until all of its servers have started."""
+        left = offering.began + self._hold - time.monotonic()
+        if left < 0 or not offering.is_starting:
+            return False
+        if offering not in self._held:
+            self._held.add(offering)
+            asyncio.get_running_loop().call_later(left, self._report_soon)
+        return True
 
     def _report_update(self, offering: Offering, event: ResourceUpdated) -> None:
         known = self._subscribers.get((offering, event.server))

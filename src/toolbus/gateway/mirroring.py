@@ -2,8 +2,6 @@
 
 from collections.abc import Mapping
 
-from mcp.shared.inbound import find_invalid_x_mcp_header, validate_mcp_param_headers, x_mcp_header_map
-
 from toolbus.core.records import JSONObject, ToolSpec
 from toolbus.gateway.protocol_error import ProtocolError
 
@@ -22,6 +20,8 @@ class Mirroring:
         schema = spec.input_schema
         if not self._is_wanted(spec.name, schema):
             return
+        from mcp.shared.inbound import validate_mcp_param_headers
+
         rejection = validate_mcp_param_headers(dict(schema), dict(arguments), headers)
         if rejection is not None:
             raise ProtocolError(rejection.code, rejection.message, rejection.data)
@@ -29,6 +29,8 @@ class Mirroring:
     def _is_wanted(self, name: str, schema: JSONObject) -> bool:
         known = self._known.get(name)
         if known is None or known[0] is not schema:
+            from mcp.shared.inbound import find_invalid_x_mcp_header, x_mcp_header_map
+
             # Reading a schema takes longer than all the rest, and hardly any has such headers.
             wanted = find_invalid_x_mcp_header(schema) is None and bool(x_mcp_header_map(schema))
             if len(self._known) >= _MOST_KNOWN:

@@ -3,6 +3,7 @@
 Everything is computed when it is first needed, and again when something has changed.
 """
 
+import time
 from collections.abc import Callable
 from functools import cached_property
 from typing import cast
@@ -24,6 +25,9 @@ from toolbus.core.skills import Skill, entry_of
 from toolbus.gateway.naming import Located, Uris, prompt_names
 from toolbus.gateway.protocol import is_object
 from toolbus.gateway.results import with_ui_uri
+
+KINDS = ("tools", "prompts", "resources")
+"""The lists whose changes are reported."""
 
 
 class Snapshot:
@@ -108,6 +112,9 @@ class Offering:
         self._bus = bus
         self._version = 0
         self._now: Snapshot | None = None
+        self.began = time.monotonic()
+        self._given: dict[str, object] | None = {} if view.starting else None
+        """The lists that clients got since it began, by kind, None if they differed; if servers start."""
         self._changed = changed
         self._unsubscribe = view.on_event(self._take, calls=False)
 
@@ -118,6 +125,32 @@ class Offering:
         if now is None or now.catalog is not catalog or now.version != self._version:
             now = self._now = Snapshot(self.view, self._bus, catalog, self._version)
         return now
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether servers have been starting since it began, so that its changes belong together."""
+        return self._given is not None and bool(self.view.starting)
+
+    def note_given(self, kind: str) -> None:
+        """A client gets a list; remembered while servers start."""
+        if self._given is not None:
+            now = self._list(kind)
+            self._given[kind] = now if self._given.get(kind, now) == now else None
+
+    def changed_lists(self) -> set[str]:
+        """The kinds of lists whose change clients should know: not if they have none, or the current one."""
+        given, self._given = self._given, {} if self.is_starting else None
+        return set(KINDS) if given is None else {kind for kind in given if given[kind] != self._list(kind)}
+
+    def _list(self, kind: str) -> object:
+        now = self.now
+        match kind:
+            case "tools":
+                return now.tools
+            case "prompts":
+                return now.prompts
+            case _:
+                return now.resources, now.templates, now.skills
 
     def _take(self, event: Event) -> None:
         self._version += 1

@@ -9,7 +9,7 @@ import secrets
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolbus.core.encoding import as_sent
 from toolbus.core.errors import CallRefused
@@ -19,9 +19,11 @@ from toolbus.core.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.http.request import encoded
 from toolbus.gateway.protocol import INTERNAL_ERROR, INVALID_REQUEST, can_ask, is_object
-from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.reports import Reports
 from toolbus.gateway.settings import Settings
+
+if TYPE_CHECKING:
+    from toolbus.gateway.replicas.replicas import Replicas
 
 LEAST = 1024
 """Bytes that a call takes, whatever its arguments are."""
@@ -217,7 +219,7 @@ class ParkedCall:
 class ParkedCalls:
     """The calls that wait for answers, and the tasks of clients."""
 
-    def __init__(self, settings: Settings, replicas: Replicas | None = None) -> None:
+    def __init__(self, settings: Settings, replicas: "Replicas | None" = None) -> None:
         self.prefix = "" if replicas is None else replicas.prefix
         """What the ids of its calls begin with."""
         self._replicas = replicas

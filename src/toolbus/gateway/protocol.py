@@ -17,6 +17,12 @@ MISSING_CAPABILITY: Final = -32021
 URL_REQUIRED: Final = -32042
 """A legacy server wants the user to visit a URL before it takes the call."""
 
+HANDSHAKE_VERSIONS: Final = ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+MODERN_VERSIONS: Final = ("2026-07-28",)
+"""As in the SDK, which the first answer to a client must not wait for."""
+PROTOCOL_VERSION: Final = "io.modelcontextprotocol/protocolVersion"
+CLIENT_CAPABILITIES: Final = "io.modelcontextprotocol/clientCapabilities"
+LOG_LEVEL: Final = "io.modelcontextprotocol/logLevel"
 RESERVED: Final = "io.modelcontextprotocol/"
 """The prefix of the protocol's own keys in `_meta`."""
 SERVER_INFO: Final = "io.modelcontextprotocol/serverInfo"

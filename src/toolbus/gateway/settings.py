@@ -33,6 +33,10 @@ class Settings:
     """Resources that all clients subscribe to."""
     max_streams: int = 10_000
     """Streams of modern clients that listen."""
+    list_within: float = 8.0
+    """Seconds, from the start, for which lists wait for servers of which nothing is known."""
+    first_within: float = 0.0
+    """Seconds for a first request: it is answered from what is known, and only then servers are started."""
     page: int = 1000
     """Entries on a page of a list."""
     ttl: float = 60.0

@@ -14,22 +14,21 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, BinaryIO, cast
 
-from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
-from mcp_types import LOG_LEVEL_META_KEY, PROTOCOL_VERSION_META_KEY
-from mcp_types.version import MODERN_PROTOCOL_VERSIONS
-
 from toolbus.config.limits import Limits
-from toolbus.connect.transports.incoming import MAX_ID, is_usable_id
-from toolbus.connect.transports.messages import Unreadable, parsed
+from toolbus.connect.transports.messages import MAX_ID, Unreadable, is_usable_id, parsed
 from toolbus.core.records import JSON, Era, JSONObject, LogLevel
 from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.principal import LOCAL
 from toolbus.gateway.protocol import (
+    CLIENT_CAPABILITIES,
     INTERNAL_ERROR,
     INVALID_PARAMS,
     INVALID_REQUEST,
     LEVELS,
+    LOG_LEVEL,
+    MODERN_VERSIONS,
+    PROTOCOL_VERSION,
     is_object,
     object_in,
 )
@@ -258,9 +257,7 @@ class _Connection:
 
     def _begin(self, number: str | int, method: str, params: JSONObject | None) -> None:
         if self._era is None:
-            is_modern = method != "initialize" and PROTOCOL_VERSION_META_KEY in object_in(
-                params or {}, "_meta"
-            )
+            is_modern = method != "initialize" and PROTOCOL_VERSION in object_in(params or {}, "_meta")
             self._era = "modern" if is_modern else "legacy"
         answer = self._answer_modern if self._era == "modern" else self._answer_legacy
         task = asyncio.get_running_loop().create_task(self._respond(number, answer(number, method, params)))
@@ -292,31 +289,30 @@ class _Connection:
             self._fail(number, INTERNAL_ERROR, "Internal error")
         else:
             self._output.send({"jsonrpc": "2.0", "id": number, "result": result})
+        self._gateway.answered()
 
     def _fail(self, number: str | int | None, code: int, message: str) -> None:
         self._output.send({"jsonrpc": "2.0", "id": number, "error": {"code": code, "message": message}})
 
     async def _answer_modern(self, number: str | int, method: str, params: JSONObject | None) -> JSONObject:
         if method == "initialize":
-            versions = {"supported": list(MODERN_PROTOCOL_VERSIONS)}
+            versions = {"supported": list(MODERN_VERSIONS)}
             wanted: JSON = (params or {}).get("protocolVersion")
             data = {**versions, "requested": wanted} if isinstance(wanted, str) else versions
             raise ProtocolError(UNSUPPORTED_VERSION, "this connection speaks the modern protocol", data)
-        route = classify_inbound_request({"method": method, "params": params})
-        if isinstance(route, InboundLadderRejection):
-            raise ProtocolError(route.code, route.message, route.data)
-        if not is_object(route.client_capabilities):
-            raise ProtocolError(INVALID_PARAMS, "the capabilities of the client must be an object")
         meta = object_in(params or {}, "_meta")
+        version, capabilities = meta.get(PROTOCOL_VERSION), meta.get(CLIENT_CAPABILITIES)
+        if version not in MODERN_VERSIONS or not is_object(capabilities):
+            raise _rejection(method, params)
         exchange = Exchange(
             principal=LOCAL,
             era="modern",
-            version=route.protocol_version,
-            capabilities=route.client_capabilities,
+            version=version,
+            capabilities=capabilities,
             id=number,
             channel=self._output,
             meta=meta,
-            log_level=_level(meta.get(LOG_LEVEL_META_KEY)),
+            log_level=_level(meta.get(LOG_LEVEL)),
         )
         return await self._gateway.answer(exchange, method, params)
 
@@ -328,7 +324,7 @@ class _Connection:
             self._session.standalone = self._output
             return result
         meta = object_in(params or {}, "_meta")
-        if PROTOCOL_VERSION_META_KEY in meta:
+        if PROTOCOL_VERSION in meta:
             raise ProtocolError(INVALID_REQUEST, "this connection speaks the legacy protocol")
         if self._opening is not None and not self._opening.done():
             await asyncio.shield(self._opening)
@@ -372,6 +368,16 @@ async def _first_of(*events: asyncio.Event | None) -> None:
     finally:
         for one in waiting:
             one.cancel()
+
+
+def _rejection(method: str, params: JSONObject | None) -> ProtocolError:
+    """Why a request is not one of the modern era, in the words of the SDK."""
+    from mcp.shared.inbound import InboundLadderRejection, classify_inbound_request
+
+    route = classify_inbound_request({"method": method, "params": params})
+    if isinstance(route, InboundLadderRejection):
+        return ProtocolError(route.code, route.message, route.data)
+    return ProtocolError(INVALID_PARAMS, "the capabilities of the client must be an object")
 
 
 def _level(given: JSON) -> LogLevel | None:

@@ -1,4 +1,4 @@
-"""Whether a request has left this process when the connection is lost under it."""
+"""Where a request is: whether it has left this process when the connection is lost, and was answered."""
 
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -10,6 +10,8 @@ class Delivery:
 
     unsent: bool | None = None
     """True until the transport begins to write its body; None if the transport does not track it."""
+    is_answered: bool = False
+    """Whether the answer is here, and only waits for the handlers of what was sent before it."""
 
     @property
     def may_have_arrived(self) -> bool:

@@ -1,8 +1,12 @@
-"""The requests and notifications that a server sends: each handled in a task, up to a limit."""
+"""The requests and notifications that a server sends: each handled in a task, up to a limit.
+
+A response waits for the handlers of the notifications that came before it, for a moment.
+"""
 
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from contextvars import ContextVar
 from typing import Any
 
 from mcp.shared.dispatcher import (
@@ -19,14 +23,18 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, RequestId
 from pydantic import ValidationError
 from pydantic_core import to_json
 
+from toolbus.connect.transports.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.inbound import Inbound, Notifier
-from toolbus.connect.transports.messages import Message
+from toolbus.connect.transports.messages import Message, is_usable_id
+from toolbus.connect.transports.pending import ResponseFuture
 
 logger = logging.getLogger("toolbus")
 MAX_CALLBACKS = 10_000
 """Notifications that are being handled; more are ignored."""
-MAX_ID = 1_000
-"""Characters of the id of a request; one with a longer id is ignored."""
+REPORTS_WITHIN = 1.0
+"""Seconds that a response waits for handlers."""
+_REPORTING: ContextVar[bool] = ContextVar("toolbus_reporting", default=False)
+"""Whether this is in a handler: a call there must not wait for handlers that may wait for it."""
 
 
 class Incoming:
@@ -51,6 +59,8 @@ class Incoming:
         self._pings: list[RequestId] = []
         """The pings that are not answered yet."""
         self._tasks: set[asyncio.Task[None]] = set()
+        self.reports: dict[asyncio.Task[None], ResponseFuture | None] = {}
+        """The notifications that are being handled, and the response that follows each, if that is known."""
         self._notified = Inbound(peer, self._context, None)
         """The context of every notification: making one takes longer than the rest."""
         self._on_request: OnRequest | None = None
@@ -65,9 +75,10 @@ class Incoming:
         """Stop handling messages."""
         for task in tuple(self._tasks):
             task.cancel()
+        self.reports.clear()  # one that has not begun would not do that itself
 
-    def notified(self, method: str, params: Mapping[str, Any] | None) -> None:
-        """Handle a notification."""
+    def notified(self, method: str, params: Mapping[str, Any] | None, before: ResponseFuture | None) -> None:
+        """Handle a notification; `before` is the response that will follow it, if that is known."""
         if self._on_notify is None:
             return
         if method == "notifications/cancelled" and params is not None:
@@ -76,7 +87,7 @@ class Incoming:
                 inbound[1].cancel_requested.set()
                 inbound[0].cancel()
         if not run_notify_intercept(self._intercept, method, params):
-            self.spawn(lambda handle=self._on_notify: handle(self._notified, method, params))
+            self.report(lambda handle=self._on_notify: handle(self._notified, method, params), before)
 
     def requested(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
         """Handle a request."""
@@ -94,18 +105,45 @@ class Incoming:
                 self._requests[key] = (task, inbound)
                 task.add_done_callback(lambda _: self._requests.pop(key, None))
 
-    def spawn(self, work: Callable[[], Awaitable[None]]) -> asyncio.Task[None] | None:
+    def report(self, work: Callable[[], Awaitable[None]], before: ResponseFuture | None) -> None:
+        """Run the handler of a notification; responses wait for it."""
+        if (task := self.spawn(work, is_report=True)) is not None:
+            self.reports[task] = before
+
+    async def reported(self, response: ResponseFuture) -> None:
+        """Wait, for a moment, until what was sent before this response is handled."""
+        own = (response,) if _REPORTING.get() else (response, None)
+        if not any(before in own for before in self.reports.values()):
+            return
+        delivery = DELIVERY.get() or Delivery()
+        delivery.is_answered = True
+        try:
+            await asyncio.sleep(0)  # enough for most handlers
+            if waiting := [task for task, before in self.reports.items() if before in own]:
+                _, late = await asyncio.wait(waiting, timeout=REPORTS_WITHIN)
+                for task in late:  # no other response waits for them
+                    self.reports.pop(task, None)
+        finally:
+            delivery.is_answered = False
+
+    def spawn(
+        self, work: Callable[[], Awaitable[None]], *, is_report: bool = False
+    ) -> asyncio.Task[None] | None:
         """Run a callback in a task; None if there are too many."""
         if len(self._tasks) >= MAX_CALLBACKS:
             return None
 
         async def run() -> None:
+            if is_report:
+                _REPORTING.set(True)
             try:
                 await work()
             except MCPError as error:  # an answer that could not be sent: the connection reports it
                 logger.debug("%s", error)
             except Exception:  # a task's edge: a failing callback must not end the connection
                 logger.exception("a callback failed")
+            finally:
+                self.reports.pop(task, None)
 
         task = asyncio.get_running_loop().create_task(run())
         self._tasks.add(task)
@@ -142,16 +180,6 @@ class Incoming:
             logger.exception("the handler of %s failed", method)
             reply["error"] = {"code": INTERNAL_ERROR, "message": "the client failed to respond"}
         await self._send(_encoded(reply))
-
-
-def is_usable_id(value: object) -> bool:
-    """Whether a response can have this id, and a notification this progress token."""
-    if isinstance(value, int):
-        return value.bit_length() < MAX_ID and not isinstance(value, bool)
-    try:
-        return isinstance(value, str) and len(value.encode()) <= MAX_ID
-    except UnicodeEncodeError:
-        return False
 
 
 def _encoded(reply: Message) -> bytes:

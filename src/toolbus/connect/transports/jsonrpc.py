@@ -94,6 +94,8 @@ class Peer:
         self._incoming = Incoming(self, kind, send, redacted=redacted, most_requests=config.limits.requests)
         self.notifies_cancel = True
         """Whether a cancelled request needs a notification; in modern HTTP disconnecting is enough."""
+        self._before: ResponseFuture | None = None
+        """The response that will follow the message that is being handled, if that is known."""
         self._closed = Flag()
         self._reason = "the connection is closed"
 
@@ -192,16 +194,15 @@ class Peer:
         self._pending[key] = Pending(response, on_progress, is_list)
         try:
             await self._send(data, headers, response)
-            result = await response
-            if on_progress is not None:
-                await asyncio.sleep(0)  # so that progress that came with the response is reported first
-            return result
+            return await response
         except asyncio.CancelledError:
             if cancellable:
                 await self._notify_cancelled(request_id)
             raise
         finally:
             del self._pending[key]
+            if self._incoming.reports and response.done():
+                await self._incoming.reported(response)
             # If `close` failed it during `send`, nothing else retrieves its exception.
             if response.done() and not response.cancelled():
                 response.exception()
@@ -219,8 +220,12 @@ class Peer:
 
     # For the transport
 
-    def feed(self, data: bytes) -> None:
-        """Handle one message that was read; never raises, never waits."""
+    def feed(self, data: bytes, before: ResponseFuture | None = None) -> None:
+        """Handle one message that was read; never raises, never waits.
+
+        `before` is the response that ends the stream of the message, if it is the stream of one request.
+        """
+        self._before = before
         data = self._redacted.received(data)
         if data.lstrip()[:1] not in (b"{", b"["):
             self._skip(data)  # without parsing it: a server may print a lot of text
@@ -312,7 +317,7 @@ class Peer:
             if request_id is not None:
                 self._incoming.requested(request_id, method, known)
             else:
-                self._incoming.notified(method, known)
+                self._incoming.notified(method, known, self._before)
         elif request_id is not None and ("result" in message or "error" in message):
             self._handle_response(request_id, message)
         else:
@@ -351,7 +356,7 @@ class Peer:
         if isfinite(known) and (whole is None or isfinite(whole)):
             text = message[: self._limits.error] if isinstance(message, str) else None
             report = pending.on_progress
-            self._incoming.spawn(lambda: report(known, whole, text))
+            self._incoming.report(lambda: report(known, whole, text), pending.response)
         return True
 
     async def _notify_cancelled(self, request_id: RequestId) -> None:

@@ -5,9 +5,8 @@ import re
 import sys
 from collections.abc import Iterable
 from contextlib import nullcontext
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
-from mcp_types import RequestId
 from opentelemetry.context import get_current
 from opentelemetry.propagate import inject
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -17,7 +16,12 @@ from toolbus.config.limits import Limits
 from toolbus.core.collector import paused_collector
 from toolbus.core.tracing import SPAN, Connection, RequestSpan
 
+if TYPE_CHECKING:  # the gateway reads messages before the SDK is imported
+    from mcp_types import RequestId
+
 Message = dict[str, Any]
+MAX_ID = 1_000
+"""Characters of the id of a request; one with a longer id is ignored."""
 LARGE = 64 * 1024
 """From how many bytes on the garbage collector is paused for a message."""
 _trace = TraceContextTextMapPropagator()
@@ -35,7 +39,7 @@ _ID = re.compile(rb'"id"\s*:\s*(\d{1,18})\s*[,}]')
 
 
 def encoded_request(
-    request_id: RequestId,
+    request_id: "RequestId",
     method: str,
     params: bytes,
     meta: bytes,
@@ -198,3 +202,13 @@ def likely_id(data: bytes) -> int | None:
     """The id of a response that cannot be parsed."""
     found = _ID.search(data[:200]) or _ID.search(data[-200:])
     return int(found[1]) if found else None
+
+
+def is_usable_id(value: object) -> bool:
+    """Whether a response can have this id, and a notification this progress token."""
+    if isinstance(value, int):
+        return value.bit_length() < MAX_ID and not isinstance(value, bool)
+    try:
+        return isinstance(value, str) and len(value.encode()) <= MAX_ID
+    except UnicodeEncodeError:
+        return False

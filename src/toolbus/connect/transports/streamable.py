@@ -143,7 +143,7 @@ class _StreamablePeer(Peer):
             async for event in events(stream):
                 position.update(event)
                 if event.data:
-                    self.feed(event.data)
+                    self.feed(event.data, response)
                 if response.done():
                     stream.release()
                     break

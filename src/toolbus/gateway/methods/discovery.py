@@ -10,11 +10,10 @@ from toolbus.core.skills import SKILLS
 from toolbus.core.version import version
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.offering import Offering
-from toolbus.gateway.protocol import INVALID_PARAMS, LEVELS, TASKS
+from toolbus.gateway.protocol import INVALID_PARAMS, LEVELS, MODERN_VERSIONS, TASKS
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request
 
-MODERN_VERSIONS = ("2026-07-28",)
 INSTRUCTIONS_WITHIN = 3.0
 """Seconds for servers to be connected, so that their instructions are known."""
 _FIRST_WITH_TASKS = "2025-11-25"
@@ -58,9 +57,10 @@ async def initialize_result(kernel: Kernel, offering: Offering, negotiated: str)
 
 
 async def _instructions(kernel: Kernel, offering: Offering) -> JSONObject:
-    with suppress(TimeoutError, ToolbusError, ProtocolError):
-        async with asyncio.timeout(INSTRUCTIONS_WITHIN):
-            await kernel.started()
+    if not kernel.settings.first_within and not all(offering.view.starting.values()):
+        with suppress(TimeoutError, ToolbusError, ProtocolError):
+            async with asyncio.timeout(INSTRUCTIONS_WITHIN):
+                await kernel.started()
     text = offering.now.instructions
     return {} if text is None else {"instructions": text}
 

@@ -15,7 +15,8 @@ _NOTHING: JSONObject = {"completion": {"values": [], "hasMore": False}}
 
 async def list_prompts(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `prompts/list`."""
-    await kernel.started()
+    await kernel.listed(request)
+    request.client.offering.note_given("prompts")
     return page(kernel, request, "prompts", request.client.offering.now.prompts)
 
 

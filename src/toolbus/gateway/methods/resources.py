@@ -12,13 +12,15 @@ from toolbus.gateway.results import is_not_found, resource_not_found
 
 async def list_resources(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `resources/list`."""
-    await kernel.started()
+    await kernel.listed(request)
+    request.client.offering.note_given("resources")
     return page(kernel, request, "resources", request.client.offering.now.resources)
 
 
 async def list_templates(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `resources/templates/list`."""
-    await kernel.started()
+    await kernel.listed(request)
+    request.client.offering.note_given("resources")
     return page(kernel, request, "resourceTemplates", request.client.offering.now.templates)
 
 

@@ -10,7 +10,8 @@ from toolbus.gateway.request import Request
 
 async def list_skills(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `skills/list`."""
-    await kernel.started()
+    await kernel.listed(request)
+    request.client.offering.note_given("resources")
     return page(kernel, request, "skills", list(request.client.offering.now.skills.values()))
 
 

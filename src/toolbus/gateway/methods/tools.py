@@ -1,6 +1,6 @@
 """Tools: the catalog of the view, and calls."""
 
-from toolbus.bus.exposure import CALL
+from toolbus.bus.exposure import CALL, RUN_CODE
 from toolbus.core.errors import ArgumentsError, CallRejected, ToolbusError, ToolNotFound
 from toolbus.core.records import JSON, JSONObject, ToolSpec
 from toolbus.gateway.kernel import Kernel
@@ -18,7 +18,8 @@ from toolbus.gateway.results import tool_failure
 
 async def list_tools(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `tools/list`."""
-    await kernel.started()
+    await kernel.listed(request)
+    request.client.offering.note_given("tools")
     now = request.client.offering.now
     tools = now.tools if request.is_modern else now.legacy_tools
     if request.client.budget is not None:  # what is shortened has no structured content
@@ -34,11 +35,11 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
     if not isinstance(name, str) or not (arguments is None or is_object(arguments)):
         raise ProtocolError(INVALID_PARAMS, "tools/call needs a name, and arguments as an object")
     try:
-        spec = request.client.offering.view.catalog.get(name) or await _found(kernel, request, name)
+        spec = await _current(kernel, request, name)
         target = Target(spec, arguments or {}, name)
         if spec.route == CALL:
             try:
-                target = await _inner(request, target)
+                target = await _inner(kernel, request, target)
             except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
                 return tool_failure(str(error))
         if target.spec.route != "tools/call":
@@ -57,9 +58,24 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
         return tool_failure(str(error))
 
 
-async def _inner(request: Request, target: Target) -> Target:
+async def _current(kernel: Kernel, request: Request, name: str) -> ToolSpec:
+    """A tool as its server lists it in this process: policies decide by that."""
+    view = request.client.offering.view
+    spec = view.catalog.get(name)
+    if spec is not None and kernel.is_stale(request, server := spec.origin.server):
+        for alias in view.starting if spec.route == RUN_CODE else (server,):
+            await kernel.fresh(request, alias)
+        spec = view.catalog.get(name)
+    return spec or await _found(kernel, request, name)
+
+
+async def _inner(kernel: Kernel, request: Request, target: Target) -> Target:
     """Where a call through `call_tool` goes."""
-    spec, arguments = await request.client.view.calls.inner(target.arguments, visible=True)
+    calls = request.client.view.calls
+    spec, arguments = await calls.inner(target.arguments, visible=True)
+    if kernel.is_stale(request, spec.origin.server):
+        await kernel.fresh(request, spec.origin.server)
+        spec, arguments = await calls.inner(target.arguments, visible=True)
     return Target(spec, dict(arguments), spec.name, is_unlisted=True)
 
 
