@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from mcp.server import MCPServer
 
-from tests.freshness.growing_bus import HOUR, Clock, counts, grow, growing, over_stdio, text_of
+from tests.freshness.growing_bus import HOUR, Clock, counts, grow, growing, over_http, over_stdio, text_of
 from tests.patience import PATIENCE, until, wait_until
 from toolbus import CallRefused, Toolbus, ToolNotFound
 from toolbus.bus import engine
@@ -299,6 +299,22 @@ async def test_users_of_a_shared_connection_share_its_new_list(clock: Clock) -> 
         assert text_of(await ann.call("g_late0")) == "called late0"
         assert text_of(await bob.call("g_late0")) == "called late0"
         assert (await counts(bus))["tools/list"] == 2
+
+
+async def test_an_idle_server_is_connected_for_a_name_once_its_list_has_expired(
+    tmp_path: Path, clock: Clock
+) -> None:
+    with over_http(tmp_path, ttl={"tools": HOUR}) as entry:
+        async with Toolbus({"servers": {"g": {**entry, "idle_timeout": 0.05}}}) as bus:
+            await grow(bus)
+            await until(lambda: bus.servers["g"].state == "idle")
+            with pytest.raises(ToolNotFound):
+                await bus.call("g_late0")
+            assert bus.servers["g"].state == "idle"
+            clock.ahead = 3601
+            assert len(bus.catalog) == len(bus.tools()) == 5
+            assert bus.servers["g"].state == "idle", "a list alone starts nothing"
+            assert text_of(await bus.call("g_late0")) == "called late0"
 
 
 async def test_a_server_that_hangs_does_not_keep_callers_waiting(

@@ -129,7 +129,7 @@ class Calls:
                 f"the name of a tool must be a string, its public name or 'server/tool', not {kind}"
             )
         exposure = self._scope.exposure(self._access.config)
-        if (own := exposure.own_tool(name, self._catalog())) is not None:
+        if (own := exposure.own_tool(name, self._catalog().for_models)) is not None:
             return own
         if (spec := self._catalog().get(name) or self._engine.known(name, self._scope)) is None:
             await self._access.run(self._engine.look_for(name, self._scope))
@@ -206,7 +206,8 @@ class Calls:
     async def refresh(self, *kinds: ListKind) -> None:
         """Wait a moment for the lists that have expired; by default for those that the catalog is made of."""
         self._access.check_running()
-        await self._access.run(self._engine.refresh(self._scope, *kinds))
+        if self._engine.due(self._scope, *kinds):
+            await self._access.run(self._engine.refresh(self._scope, *kinds))
 
     def seconds_left(self, kind: ListKind) -> float | None:
         """For how much longer a list of the view is fresh; None if no server says anything about it."""

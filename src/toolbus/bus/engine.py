@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toolbus.bus.definitions import Definitions
 from toolbus.bus.encoding import BusEncoding
@@ -36,6 +36,9 @@ from toolbus.policy.layers import Layer
 from toolbus.search.encoders.function import EncodingFunction
 from toolbus.search.finder import Finder
 from toolbus.shape import Shaper
+
+if TYPE_CHECKING:  # it comes with the first link
+    from toolbus.discover import Discovery
 
 T = TypeVar("T")
 REFRESH_WITHIN = 5.0
@@ -261,12 +264,13 @@ class Engine(ABC):
     def _aliases(self, scope: Scope) -> list[str]:
         return [alias for alias in self.access.config.servers if scope.has_server(alias)]
 
-    def refresh_soon(self, scope: Scope, *kinds: ListKind) -> None:
-        """Have the lists of a view that have expired listed again, without waiting; in any thread.
+    def due(self, scope: Scope, *kinds: ListKind) -> "dict[Discovery, list[ListKind]]":
+        """The lists of a view that have expired, by default of those that its catalog is made of."""
+        return self.servers.due(kinds or self.catalog.shaping.kinds, self._aliases(scope))
 
-        By default those that its catalog is made of.
-        """
-        due = self.servers.due(kinds or self.catalog.shaping.kinds, self._aliases(scope))
+    def refresh_soon(self, scope: Scope, *kinds: ListKind) -> None:
+        """Have the lists that are due listed again, without waiting; in any thread."""
+        due = self.due(scope, *kinds)
         if due and self.access.running:
 
             def refresh() -> None:
@@ -277,7 +281,7 @@ class Engine(ABC):
 
     async def refresh(self, scope: Scope, *kinds: ListKind) -> None:
         """The same, and wait for the new lists, but not for long: the last ones stay usable."""
-        due = self.servers.due(kinds or self.catalog.shaping.kinds, self._aliases(scope))
+        due = self.due(scope, *kinds)
         await _within_reason(discovery.refresh(kinds) for discovery, kinds in due.items())
 
     def seconds_left(self, scope: Scope, kind: ListKind) -> float | None:

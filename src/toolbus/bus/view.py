@@ -20,6 +20,7 @@ from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
 from toolbus.config.expose import ExposeMode, check_mode
+from toolbus.core import freshness
 from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
@@ -46,6 +47,8 @@ from toolbus.core.uri_templates import Values
 from toolbus.lock.drift import Held
 
 T = TypeVar("T")
+CHECK_EVERY = 0.1
+"""Seconds between two looks at whether lists have expired."""
 
 
 class View(Searching, SkillAccess):
@@ -57,6 +60,8 @@ class View(Searching, SkillAccess):
         self._hub, self._servers = engine.hub, engine.servers
         self._shown: tuple[Catalog, Catalog] | None = None
         """The whole catalog, and the part in this scope."""
+        self._check_at = 0.0
+        """When it is looked again whether lists have expired."""
         self.calls = Calls(engine, scope, lambda: self._now)
         """How its tools are called, and whether the policies ask about that."""
         self._resources = Resources(self.calls.request, self._inventories)
@@ -104,7 +109,10 @@ class View(Searching, SkillAccess):
 
         Servers whose lists have expired are asked again in the background; the next snapshot has the answer.
         """
-        self._engine.refresh_soon(self._scope)
+        now = freshness.clock()
+        if now >= self._check_at:  # not every time: with many servers it takes longer than all the rest
+            self._check_at = now + CHECK_EVERY
+            self._engine.refresh_soon(self._scope)
         return self._now
 
     @property

@@ -8,7 +8,6 @@ from toolbus.core import freshness
 from toolbus.core.freshness import Freshness, freshness_of
 from toolbus.core.operation import Operation
 from toolbus.core.records import Block, Embedded, JSONObject, ToolResult
-from toolbus.core.uris import within
 
 MOST_ENTRIES = 200
 MOST_BYTES = 4 * 1024 * 1024
@@ -72,7 +71,8 @@ class ReadCache:
     def forget(self, uri: str | None = None) -> None:
         """A resource has changed, and with it what is below; without a URI, any may have."""
         self.version += 1
-        for key in [key for key in self._entries if uri is None or within(key[0], (uri,))]:
+        begins = (uri or "").removesuffix("/")
+        for key in [key for key in self._entries if key[0].startswith(begins)]:
             self._drop(key)
 
     def _drop(self, key: tuple[str, bool, Hashable]) -> None:

@@ -114,7 +114,7 @@ class LinkRequests:
             version = session.reads.version
             result = await forward(session, in_flight, operation, timeout)
             assert isinstance(result, ToolResult), "only a tool call becomes a task"
-            if session.era == "modern" and result.received is not None:
+            if session.era == "modern" and result.pending is None and result.received is not None:
                 session.reads.put(operation, result, result.received.json, version)
             return result
 
