@@ -8,6 +8,7 @@ from tests.freshness.growing_bus import HOUR, Clock, over_stdio
 from tests.gateway.driving import LegacyClient, ModernClient, client_of, gateway_over, text_of
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 ANN = Principal(kind="key", name="ann", user="ann")
@@ -142,3 +143,21 @@ async def test_without_a_ttl_a_read_is_stale() -> None:
     async with gateway_over(servers(g={"era": "legacy"})) as gateway:
         found = await ModernClient(gateway).request("resources/read", {"uri": "data://r0"})
         assert (found["ttlMs"], found["cacheScope"]) == (0, "private")
+
+
+async def test_sessions_with_connections_of_their_own_list_for_themselves(clock: Clock) -> None:
+    entry = {**over_stdio(ttl={"tools": HOUR}), "per_session": True}
+    async with gateway_over({"servers": {"g": entry}}) as gateway:
+        ann, bob, eve = [await LegacyClient.opened(gateway) for _ in range(3)]
+        await grow(ann)
+        await bob.request("tools/call", {"name": "g_counts"})
+        clock.ahead = 3601
+        names = [
+            [tool["name"] for tool in (await client.request("tools/list"))["tools"]]
+            for client in (ann, bob, eve)
+        ]
+        assert ["g_late0" in found for found in names] == [True, False, False]
+        assert [len(found) for found in names] == [6, 5, 5]
+        assert text_of(await ann.request("tools/call", {"name": "g_late0"})) == "called late0"
+        with pytest.raises(ProtocolError, match="Unknown tool"):
+            await bob.request("tools/call", {"name": "g_late0"})
