@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,8 @@ from toolbus import Caller, CallRefused, Operation, Toolbus, ToolResult
 from toolbus.bus.view import View
 from toolbus.connect import read_cache
 from toolbus.core.operation import request_spec
+from toolbus.core.received import Received
+from toolbus.core.records import Embedded
 from toolbus.events import Event, ListChanged, ResourceUpdated
 
 pytestmark = pytest.mark.anyio
@@ -168,3 +171,17 @@ async def test_the_cache_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
         assert await read(bus, "data://0") == "data://0 6"
         monkeypatch.setattr(read_cache, "MOST_BYTES", 100)
         assert [await read(bus, "data://9") for _ in range(2)] == ["data://9 7", "data://9 8"]
+
+
+@pytest.mark.parametrize("key", ["_meta", "x"])
+async def test_what_is_sent_beside_a_resource_counts(key: str) -> None:
+    cache = read_cache.ReadCache()
+    operation = Operation(spec=request_spec("resources/read", "g", URI), arguments={"uri": URI})
+    sent = {"ttlMs": HOUR, "cacheScope": "public", "contents": [{"uri": URI, "text": "", key: "y" * 600_000}]}
+    part = Embedded(uri=URI, text="")
+    cache.put(operation, ToolResult(content=(part,), received=Received(sent, (part,), None)), sent, 0)
+    assert cache.get(operation) is None
+    cache.put(operation, ToolResult(content=(replace(part, meta=sent),)), sent, 0)
+    assert cache.get(operation) is None
+    cache.put(operation, ToolResult(content=(part,)), sent, 0)
+    assert cache.get(operation) is not None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from toolbus.core import freshness
 from toolbus.core.freshness import Freshness, freshness_of
 from toolbus.core.operation import Operation
-from toolbus.core.records import Block, Embedded, JSONObject, ToolResult
+from toolbus.core.records import Embedded, JSONObject, ToolResult
 
 MOST_ENTRIES = 200
 MOST_BYTES = 4 * 1024 * 1024
@@ -56,8 +56,7 @@ class ReadCache:
         said = freshness_of(sent)
         if said is None or not said.seconds or version != self.version or not _is_plain(operation):
             return
-        size = _ENTRY + sum(map(_size, result.content))
-        if size > MOST_BYTES // 8:
+        if (size := _size(result)) > MOST_BYTES // 8:
             return
         key = (operation.arguments["uri"], operation.forwarding is not None)
         for reader in (_reader(operation), _EVERYBODY):
@@ -85,10 +84,12 @@ def _reader(operation: Operation) -> Hashable:
     return operation.caller.user, operation.caller.session
 
 
-def _size(block: Block) -> int:
-    """About the bytes of a part in memory."""
-    assert isinstance(block, Embedded), "a resource has no other parts"
-    return len(block.uri) + 2 * len(block.text or "") + len(block.data or b"")
+def _size(result: ToolResult) -> int:
+    """About its bytes in memory, with all that its server sent along."""
+    parts = [block for block in result.content if isinstance(block, Embedded)]
+    size = _ENTRY + sum(len(part.uri) + 2 * len(part.text or "") + len(part.data or b"") for part in parts)
+    beside = [part.meta for part in parts] if result.received is None else result.received.json
+    return size + len(repr(beside))
 
 
 def _is_plain(operation: Operation) -> bool:

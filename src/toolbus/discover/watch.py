@@ -286,14 +286,16 @@ class Discovery:
         tools = results.get("tools")
         if tools is not None and not (keep and tools.problem):
             now = replace(now, quarantined=tools.quarantined, pages=tools.pages)
-        self.inventory = replace(
+        now = replace(
             now,
             instructions=session.client.instructions,
             notes=tuple(filter(None, self._problems.values())),
             stale=bool(self._stale),
         )
+        is_new = bool(changed) or now != before
+        self.inventory = now if is_new else before  # the same object, so that nothing is made of it twice
         self._warn_changes(before, session.result_filter.dropped)
-        if changed or self.inventory != before:
+        if is_new:
             self._publish()
         return changed
 
