@@ -145,7 +145,8 @@ class ProviderTools(ToolList[T], Generic[T, R]):
             return None
         view = bus_of(self._source)
         view = view if self._servers is None else view.view(servers=self._connected_servers())
-        spec = None if view.exposed is view.catalog else view.catalog.get(name)
+        known = view.catalog.for_models
+        spec = None if view.exposed is known else known.get(name)
         return None if spec is None else Tool(spec, view)
 
     def _unknown_tool(self, name: str, known: list[str]) -> ToolResult:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from toolbus.bus.engine import Engine, reason_of
-from toolbus.bus.exposure import CALL, OWN_ROUTES
+from toolbus.bus.exposure import CALL, OWN_ROUTES, SEARCH, SEARCH_FUNCTIONS
 from toolbus.bus.scope import Scope
 from toolbus.bus.tool_search import inner_call
 from toolbus.core.approval import Approval, ApprovalRequest
@@ -14,6 +14,7 @@ from toolbus.core.catalog import Catalog
 from toolbus.core.errors import ArgumentsError, CallRefused, LoginRequired, ToolNotFound
 from toolbus.core.events import OnLog, Reason
 from toolbus.core.forwarding import Forwarding
+from toolbus.core.freshness import ListKind
 from toolbus.core.operation import Caller, Failure, OnInput, Operation, Resumed, request_spec
 from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
 from toolbus.core.text import headed
@@ -53,9 +54,10 @@ class Calls:
         if is_unlisted:
             spec, arguments = await self.inner(arguments)
             keep = True  # the model reads on through `call_tool`
+        elif spec.route in (SEARCH, SEARCH_FUNCTIONS):
+            await self.refresh()
         name = str(spec.origin)
-        is_known = spec.route in OWN_ROUTES or name in self._catalog()
-        if not is_known and self._engine.known(name, self._scope) is None:
+        if spec.route not in OWN_ROUTES and self._known_for_model(name) is None:
             missing = self._engine.missing(name, self._scope)
             self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
             raise missing
@@ -68,6 +70,11 @@ class Calls:
             is_unlisted=is_unlisted,
         )
         return await self._access.run(self._for_model(operation, keep))
+
+    def _known_for_model(self, name: str) -> ToolSpec | None:
+        """The tool of that name, denied by a policy or not, if models may call it."""
+        spec = self._catalog().get(name) or self._engine.known(name, self._scope)
+        return None if spec is None or spec.is_app_only else spec
 
     async def _for_model(self, operation: Operation, keep: bool) -> ToolResult:
         result = await self._engine.path.run(operation)
@@ -122,10 +129,10 @@ class Calls:
                 f"the name of a tool must be a string, its public name or 'server/tool', not {kind}"
             )
         exposure = self._scope.exposure(self._access.config)
-        if (own := exposure.own_tool(name, self._catalog())) is not None:
+        if (own := exposure.own_tool(name, self._catalog().for_models)) is not None:
             return own
         if (spec := self._catalog().get(name) or self._engine.known(name, self._scope)) is None:
-            await self._access.run(self._engine.connect_likely(name, self._scope))
+            await self._access.run(self._engine.look_for(name, self._scope))
             spec = self._catalog().get(name) or self._engine.known(name, self._scope)
         if spec is None:
             raise self._engine.missing(name, self._scope)
@@ -144,6 +151,8 @@ class Calls:
     ) -> tuple[ToolSpec, Mapping[str, JSON], bool]:
         """The tool to call and its arguments, and whether `call_tool` names it."""
         spec = await self.find_to_call(name)
+        if spec.route in (SEARCH, SEARCH_FUNCTIONS):
+            await self.refresh()
         return (*await self.inner(arguments), True) if spec.route == CALL else (spec, arguments, False)
 
     async def inner(
@@ -152,9 +161,12 @@ class Calls:
         """The call that arguments of `call_tool` stand for; with `visible`, found by `find_visible`."""
         name, given = inner_call(arguments)
         try:
-            return await (self.find_visible(name) if visible else self.find_to_call(name)), given
+            spec = await (self.find_visible(name) if visible else self.find_to_call(name))
+            if spec.is_app_only:
+                raise self.unknown_to_model(name)
+            return spec, given
         except ToolNotFound as error:
-            catalog = self._catalog()
+            catalog = self._catalog().for_models
             hits = await asyncio.to_thread(self._engine.finder.search, catalog, [name], 3)
             near = [hit.name for hit in hits]
             remark = " (search_tools finds tools by what they do)"
@@ -162,13 +174,19 @@ class Calls:
                 name, catalog.names, alike=near, down=error.down, likely=error.likely, remark=remark
             ) from error
 
+    def unknown_to_model(self, name: str) -> ToolNotFound | LoginRequired:
+        """The error for a tool that is for user interfaces only; observers see it as an unknown name."""
+        error = self._engine.unknown(name, self._scope)
+        self.report_unsent(name, "unknown_tool", str(error))
+        return error
+
     def listed_inner(self, arguments: Mapping[str, JSON]) -> tuple[ToolSpec, Mapping[str, JSON]] | None:
         """As `inner`, if the tool is known without waiting."""
         try:
             name, given = inner_call(arguments)
         except ArgumentsError:
             return None
-        spec = self._catalog().get(name) or self._engine.known(name, self._scope)
+        spec = self._known_for_model(name)
         return None if spec is None else (spec, given)
 
     async def find_visible(self, name: str) -> ToolSpec:
@@ -179,6 +197,21 @@ class Calls:
             self.report_unsent(name, "refused", str(error))
             raise error
         return spec
+
+    @property
+    def catalog(self) -> Catalog:
+        """The tools of the view, whether or not lists have expired."""
+        return self._catalog()
+
+    async def refresh(self, *kinds: ListKind) -> None:
+        """Wait a moment for the lists that have expired; by default for those that the catalog is made of."""
+        self._access.check_running()
+        if self._engine.due(self._scope, *kinds):
+            await self._access.run(self._engine.refresh(self._scope, *kinds))
+
+    def seconds_left(self, kind: ListKind) -> float | None:
+        """For how much longer a list of the view is fresh; None if no server says anything about it."""
+        return self._engine.seconds_left(self._scope, kind)
 
     def most_at_once(self, server: str) -> int | None:
         """How many calls a server takes at a time, of all callers together; None if there is no limit."""

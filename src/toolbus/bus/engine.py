@@ -2,9 +2,10 @@
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toolbus.bus.definitions import Definitions
 from toolbus.bus.encoding import BusEncoding
@@ -22,6 +23,7 @@ from toolbus.config import BusConfig, GetSecret
 from toolbus.config.policy import PolicyRule
 from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
 from toolbus.core.events import Event, Hub, LoginNeeded, Reason, StateChanged
+from toolbus.core.freshness import ListKind
 from toolbus.core.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation import Guard, Observer, Operation
@@ -35,7 +37,12 @@ from toolbus.search.encoders.function import EncodingFunction
 from toolbus.search.finder import Finder
 from toolbus.shape import Shaper
 
+if TYPE_CHECKING:  # it comes with the first link
+    from toolbus.discover import Discovery
+
 T = TypeVar("T")
+REFRESH_WITHIN = 5.0
+"""Seconds for which a caller waits for a list that has expired; then the last one is used."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -254,13 +261,47 @@ class Engine(ABC):
     async def _admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
         return await self.path.admit(operation, answer)
 
-    async def connect_likely(self, name: str, scope: Scope) -> None:
-        """Connect to the disconnected servers of a view that may have a tool of that name."""
+    # Lists that expire
+
+    def _aliases(self, scope: Scope) -> list[str]:
+        return [alias for alias in self.access.config.servers if scope.has_server(alias)]
+
+    def due(self, scope: Scope, *kinds: ListKind) -> "dict[Discovery, list[ListKind]]":
+        """The lists of a view that have expired, by default of those that its catalog is made of."""
+        return self.servers.due(kinds or self.catalog.shaping.kinds, self._aliases(scope))
+
+    def refresh_soon(self, scope: Scope, *kinds: ListKind) -> None:
+        """Have the lists that are due listed again, without waiting; in any thread."""
+        due = self.due(scope, *kinds)
+        if due and self.access.running:
+
+            def refresh() -> None:
+                for discovery, kinds in due.items():
+                    discovery.refresh_soon(kinds)
+
+            self.access.loop.call_soon(refresh)
+
+    async def refresh(self, scope: Scope, *kinds: ListKind) -> None:
+        """The same, and wait for the new lists, but not for long: the last ones stay usable."""
+        due = self.due(scope, *kinds)
+        await _within_reason(discovery.refresh(kinds) for discovery, kinds in due.items())
+
+    def seconds_left(self, scope: Scope, kind: ListKind) -> float | None:
+        """For how much longer a list of a view is fresh; None if no server says anything about it."""
+        return self.servers.seconds_left(kind, self._aliases(scope))
+
+    async def look_for(self, name: str, scope: Scope) -> None:
+        """Connect to the servers of a view that may have a tool of that name; connected ones list again."""
         shaping, inventories = self.catalog.shaping, self.lock.inventories
-        down = (alias for alias in self.servers.down if scope.has_server(alias))
-        unlisted = (alias for alias in down if not inventories[alias].tools)
-        likely = [self.servers[alias] for alias in unlisted if shaping.may_have(alias, name)]
-        await asyncio.gather(*(link.open(by_name=True) for link in likely))
+        likely = [alias for alias in self._aliases(scope) if shaping.may_have(alias, name)]
+        down = [alias for alias in self.servers.down if alias in likely]
+        expired = self.servers.due_for_name(down, are_up=False)
+        unlisted = [alias for alias in down if not inventories[alias].tools or alias in expired]
+        listed = self.servers.due_for_name([alias for alias in likely if alias not in down], are_up=True)
+        await asyncio.gather(
+            *(self.servers[alias].open(by_name=True) for alias in unlisted),
+            _within_reason(discovery.refresh(["tools"]) for discovery in listed.values()),
+        )
 
     def missing(self, name: str, scope: Scope) -> ToolNotFound | CallRefused | LoginRequired:
         """The error for a tool that is not in a view: unknown, held, denied, or of a server to sign in to."""
@@ -277,7 +318,7 @@ class Engine(ABC):
         for alias in likely:
             if (needed := self.servers.login_required(alias)) is not None:
                 return needed.with_traceback(None)  # the same one for each call
-        catalog, reason = scope.catalog(self.catalog.now), self.servers.why_down(likely)
+        catalog, reason = scope.catalog(self.catalog.now).for_models, self.servers.why_down(likely)
         plain, inventories = catalog.missing(name, down), self.servers.inventories
         # While a server reconnects, its last list still shows which name was meant.
         is_listed = all(inventories[alias].tools for alias in likely or down)
@@ -310,6 +351,13 @@ class Engine(ABC):
         tools = self.catalog.shaping.tools(self.lock.unreviewed)
         reached = {str(spec.origin) for spec in tools if scope.reaches(spec)}
         return {key: one for key, one in held.items() if one.kind != "tool" or key in reached}
+
+
+async def _within_reason(refreshes: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """Wait for lists, as long as a caller should."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(REFRESH_WITHIN):
+            await asyncio.gather(*refreshes)
 
 
 def reason_of(error: ToolNotFound | CallRefused | LoginRequired) -> Reason:

@@ -127,6 +127,7 @@ class Exposure:
 
     def shown(self, catalog: Catalog) -> Catalog:
         """What a model is shown of a catalog: the same object for the same catalog."""
+        catalog = catalog.for_models
         return catalog if self.mode == "all" else catalog.part(self, lambda: self._shown(catalog))
 
     def _shown(self, catalog: Catalog) -> Catalog:
@@ -149,6 +150,7 @@ class Exposure:
         It is the provider that hides them. `read_result` is there from the start: if it came later, it would
         change what every request begins with.
         """
+        catalog = catalog.for_models
         shown = self.shown(catalog)
         if shown is catalog or self.mode == "code":
             return shown

@@ -38,6 +38,7 @@ class Selection:
             spec
             for spec in specs
             if self.shows(spec)
+            and not spec.is_app_only
             and (self.only is None or spec.origin in self.only)
             and (self.servers is None or spec.origin.server in self.servers)
         )

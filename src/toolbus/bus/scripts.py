@@ -82,7 +82,7 @@ class Scripts:
 
     def library(self) -> Library:
         """The tools as functions, named once for each catalog."""
-        catalog: Catalog = self._view.catalog
+        catalog: Catalog = self._view.catalog.for_models
         if self._library is None or self._library.catalog is not catalog:
             self._library = Library(catalog)
         return self._library
@@ -258,7 +258,7 @@ class Scripts:
         found: dict[str, Stub] = {}
         for name in list(dict.fromkeys(_UNDEFINED.findall(text)))[:_MOST_LOOKUPS]:
             try:
-                found[name] = await asyncio.to_thread(stub, name, await self._view.find(name))
+                found[name] = await asyncio.to_thread(stub, name, await self._found(name))
             except ToolNotFound as error:
                 if error.likely:
                     lacking[name] = str(error)
@@ -266,11 +266,17 @@ class Scripts:
                 lacking[name] = str(error)
         return found
 
+    async def _found(self, name: str) -> ToolSpec:
+        spec = await self._view.find(name)
+        if spec.is_app_only:
+            raise ToolNotFound(name, ())
+        return spec
+
     async def _resumed_stubs(self, tools: Mapping[str, str]) -> dict[str, Stub]:
         found: dict[str, Stub] = {}
         for name, origin in tools.items():
             try:
-                found[name] = await asyncio.to_thread(stub, name, await self._view.find(origin))
+                found[name] = await asyncio.to_thread(stub, name, await self._found(origin))
             except (ToolNotFound, CallRefused, LoginRequired):
                 continue
         return found

@@ -29,7 +29,7 @@ class Searching(ABC):
 
     def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
         """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
-        return self._engine.finder.search(self.catalog, queries, limit)
+        return self._engine.finder.search(self.catalog.for_models, queries, limit)
 
     @property
     def search_state(self) -> SearchState:
@@ -38,4 +38,4 @@ class Searching(ABC):
 
     async def search_ready(self, timeout: float | None = None) -> SearchState:
         """Wait until the tools can be searched by meaning, or it is known that they cannot."""
-        return await asyncio.to_thread(self._engine.finder.wait, self.catalog, timeout)
+        return await asyncio.to_thread(self._engine.finder.wait, self.catalog.for_models, timeout)

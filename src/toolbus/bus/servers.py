@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
@@ -16,6 +16,7 @@ from toolbus.config import BusConfig
 from toolbus.connect.auth.identity import Identity
 from toolbus.core.errors import LoginRequired, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.events import Emit, StateChanged
+from toolbus.core.freshness import ListKind
 from toolbus.core.interactions import Interactions, with_roots
 from toolbus.core.operation import Admit, Operation, Route
 from toolbus.core.records import Health, Inventory, ServerStatus, ToolResult
@@ -196,6 +197,32 @@ class Servers:
         is_over = event.state not in ("idle", "connecting")
         if is_over and self.assumed.pop(event.server, None) and self._inventory(event.server) == _NOTHING:
             self._changed()  # else what it offers was published
+
+    # Lists that expire
+
+    def _discovery(self, alias: str) -> "Discovery | None":
+        """Who lists what a server offers here: the own link, unless the inventory is that of the base."""
+        server = self.by_alias.get(alias)
+        if self.base is None or alias in self.borrowed:
+            return None if server is None else server.discovery
+        is_own = server is not None and server.discovery.inventory != _NOTHING
+        return server.discovery if server is not None and is_own else self.base._discovery(alias)
+
+    def due(self, kinds: Iterable[ListKind], aliases: Iterable[str]) -> "dict[Discovery, list[ListKind]]":
+        """The lists of these servers that have expired; may be called in any thread."""
+        found = {each: each.due(kinds) for alias in aliases if (each := self._discovery(alias)) is not None}
+        return {discovery: due for discovery, due in found.items() if due}
+
+    def due_for_name(self, aliases: Iterable[str], *, are_up: bool) -> "dict[str, Discovery]":
+        """Those of the servers whose tools are listed again because a name is unknown."""
+        every = {alias: each for alias in aliases if (each := self._discovery(alias)) is not None}
+        return {alias: each for alias, each in every.items() if each.is_due_for_name(is_up=are_up)}
+
+    def seconds_left(self, kind: ListKind, aliases: Iterable[str]) -> float | None:
+        """For how much longer a list of these is fresh, as the stalest of its parts; None if nobody says."""
+        every = (self._discovery(alias) for alias in aliases)
+        parts = [None if each is None else each.seconds_left(kind) for each in every]
+        return min((part for part in parts if part is not None), default=None)
 
     @property
     def down(self) -> list[str]:

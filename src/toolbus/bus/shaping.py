@@ -11,6 +11,7 @@ from glob import escape
 
 from toolbus.call import READ_RESULT
 from toolbus.config import BusConfig
+from toolbus.core.freshness import ListKind
 from toolbus.core.records import RECEIVED, Budget, Change, Inventory, Origin, Quarantined, ToolSpec
 from toolbus.core.text import cleaned
 from toolbus.shape import (
@@ -144,6 +145,17 @@ class Shaping:
         reading = resource_tools(inventories) if self._config.resource_tools == "server" else []
         loading = skill_tools(inventories) if self._config.skill_tools else []
         return [*reading, *loading, *(prompt_tools(inventories) if self._config.prompt_tools else [])]
+
+    @property
+    def kinds(self) -> tuple[ListKind, ...]:
+        """The lists that tools are made of."""
+        resources = self._config.resource_tools == "server"
+        return (
+            "tools",
+            *(("resources", "templates") if resources else ()),
+            *(("skills",) if self._config.skill_tools else ()),
+            *(("prompts",) if self._config.prompt_tools else ()),
+        )
 
     @property
     def own(self) -> list[ToolSpec]:

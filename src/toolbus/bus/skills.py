@@ -4,7 +4,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
+from toolbus.bus.engine import Engine
 from toolbus.bus.resources import Resources
+from toolbus.bus.scope import Scope
 from toolbus.core.records import Embedded
 from toolbus.core.skills import LoadedSkill, Skill
 
@@ -14,10 +16,13 @@ T = TypeVar("T")
 class SkillAccess:
     """The part of a view that lists and loads skills."""
 
+    _engine: Engine
+    _scope: Scope
     _resources: Resources
 
     def skills(self, server: str | None = None) -> list[Skill]:
         """The skills of all servers, or of one; identified by server and URI, names may repeat."""
+        self._engine.refresh_soon(self._scope, "skills")
         return self._resources.skills(server)
 
     async def load_skill(self, server: str, uri: str) -> LoadedSkill:

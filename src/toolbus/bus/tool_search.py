@@ -75,7 +75,7 @@ class ToolSearch:
     @staticmethod
     def _catalog(operation: Operation) -> Catalog:
         assert operation.catalog is not None, "a search is made through a view"
-        return operation.catalog
+        return operation.catalog.for_models
 
     def _hits(self, operation: Operation) -> list[Hit] | ToolResult:
         """The tools that fit; a result that says why there are none."""

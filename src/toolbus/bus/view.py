@@ -20,11 +20,13 @@ from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
 from toolbus.config.expose import ExposeMode, check_mode
+from toolbus.core import freshness
 from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import CallRefused, ToolbusError, ToolNotFound
 from toolbus.core.events import Emit, EventStream, Filter, OnLog, Reason
+from toolbus.core.freshness import KINDS
 from toolbus.core.operation import Caller
 from toolbus.core.records import (
     JSON,
@@ -45,6 +47,8 @@ from toolbus.core.uri_templates import Values
 from toolbus.lock.drift import Held
 
 T = TypeVar("T")
+CHECK_EVERY = 0.1
+"""Seconds between two looks at whether lists have expired."""
 
 
 class View(Searching, SkillAccess):
@@ -56,7 +60,9 @@ class View(Searching, SkillAccess):
         self._hub, self._servers = engine.hub, engine.servers
         self._shown: tuple[Catalog, Catalog] | None = None
         """The whole catalog, and the part in this scope."""
-        self.calls = Calls(engine, scope, lambda: self.catalog)
+        self._check_at = 0.0
+        """When it is looked again whether lists have expired."""
+        self.calls = Calls(engine, scope, lambda: self._now)
         """How its tools are called, and whether the policies ask about that."""
         self._resources = Resources(self.calls.request, self._inventories)
         self.scripts = Scripts(self, engine.interactions, lambda: engine.policing.shared)
@@ -99,7 +105,18 @@ class View(Searching, SkillAccess):
 
     @property
     def catalog(self) -> Catalog:
-        """The tools that can be called now: an immutable snapshot."""
+        """The tools that can be called now: an immutable snapshot.
+
+        Servers whose lists have expired are asked again in the background; the next snapshot has the answer.
+        """
+        now = freshness.clock()
+        if now >= self._check_at:  # not every time: with many servers it takes longer than all the rest
+            self._check_at = now + CHECK_EVERY
+            self._engine.refresh_soon(self._scope)
+        return self._now
+
+    @property
+    def _now(self) -> Catalog:
         whole = self._live.now
         if self._shown is None or self._shown[0] is not whole:
             self._shown = whole, self._scope.catalog(whole)
@@ -180,9 +197,10 @@ class View(Searching, SkillAccess):
         if timeout is not None or longest is not None or recover is not None or on_input != "ask":
             check_call(on_input, timeout=timeout, longest=longest, recover=recover)
         # Not by `_operation`: every call is here, and passing keywords on costs.
-        catalog, is_unlisted = self.catalog, False
+        catalog, is_unlisted = self._now, False
         if (spec := catalog.get(name)) is None:
             spec, arguments, is_unlisted = await self.calls.target(name, arguments or {})
+            catalog = self._now
             if spec.route == RUN_CODE:
                 return await self.scripts.run_for_model(arguments, on_input, on_progress)
         operation = Operation(
@@ -284,14 +302,17 @@ class View(Searching, SkillAccess):
 
     def resources(self, server: str | None = None) -> list[Resource]:
         """The resources of all servers, or of one; two servers may share a URI."""
+        self._engine.refresh_soon(self._scope, "resources")
         return self._resources.resources(server)
 
     def templates(self, server: str | None = None) -> list[ResourceTemplate]:
         """The resource templates of all servers, or of one."""
+        self._engine.refresh_soon(self._scope, "templates")
         return self._resources.templates(server)
 
     def prompts(self, server: str | None = None) -> list[Prompt]:
         """The prompts of all servers, or of one."""
+        self._engine.refresh_soon(self._scope, "prompts")
         return self._resources.prompts(server)
 
     async def read_resource(
@@ -344,7 +365,7 @@ class View(Searching, SkillAccess):
     @property
     def servers(self) -> dict[str, ServerStatus]:
         """The current state of every link."""
-        tools = Counter(spec.origin.server for spec in self.catalog)
+        tools = Counter(spec.origin.server for spec in self._now)
         return self._scope.visible(self._servers.status(tools))
 
     @property
@@ -377,12 +398,14 @@ class View(Searching, SkillAccess):
     ) -> dict[str, ServerStatus]:
         """Wait until these servers, by default all but idle ones, are ready or failed; returns their states.
 
-        Does not raise after `timeout` seconds, by default `timeouts.connect`.
+        Lists that have expired are listed again. Does not raise after `timeout` seconds, by default
+        `timeouts.connect`.
         """
         self._access.check_running()
         wanted = self._scope.servers if servers is None else self._known(servers)
         longest = self._access.config.timeouts.connect if timeout is None else timeout
         await self._access.run(self._servers.wait_ready(wanted, longest))
+        await self.calls.refresh(*KINDS)
         return {alias: status for alias, status in self.servers.items() if wanted is None or alias in wanted}
 
     async def connect(self, alias: str) -> None:
@@ -408,4 +431,4 @@ class View(Searching, SkillAccess):
     @property
     def _filter(self) -> Filter | None:
         _ = self._live.now  # what changed before is not an event
-        return None if self._scope.is_whole else self._scope.filter(lambda: self.catalog)
+        return None if self._scope.is_whole else self._scope.filter(lambda: self._now)

@@ -17,6 +17,7 @@ from toolbus.connect.session import Session
 from toolbus.core.elicitation import Pending
 from toolbus.core.errors import ResourceTooLarge, too_many_questions
 from toolbus.core.forwarding import Forwarding
+from toolbus.core.freshness import clean_hints
 from toolbus.core.operation import CallInFlight, Operation
 from toolbus.core.received import Received
 from toolbus.core.records import JSON, Embedded, JSONObject, TaskState, ToolResult
@@ -167,7 +168,8 @@ def _tool(raw: dict[str, JSON]) -> ToolResult:
     return wire.tool_result(types.CallToolResult.model_validate(known, by_name=False), raw)
 
 
-def _resource(raw: JSONObject) -> ToolResult:
+def _resource(raw: dict[str, JSON]) -> ToolResult:
+    clean_hints(raw)
     content = wire.contents(types.ReadResourceResult.model_validate(raw, by_name=False).contents)
     return ToolResult(content=content, meta=raw.get("_meta") or {}, received=Received(raw, content, None))
 

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Protocol, TypeVar
+from typing import Protocol, TypeVar, cast
 
 import mcp_types as types
 
@@ -109,8 +109,13 @@ class LinkRequests:
         async def send(session: Session, timeout: float) -> ToolResult:
             if self.check is not None and operation.route == "prompts/get":
                 self.check(operation)
+            if (kept := session.reads.get(operation)) is not None:
+                return kept
+            version = session.reads.version
             result = await forward(session, in_flight, operation, timeout)
             assert isinstance(result, ToolResult), "only a tool call becomes a task"
+            if session.era == "modern" and result.pending is None and result.received is not None:
+                session.reads.put(operation, result, result.received.json, version)
             return result
 
         return await self._request(send, operation, repeatable=operation.route != "tasks/update")
@@ -126,13 +131,20 @@ class LinkRequests:
             limit = session.config.resource_limit
             if (declared := size() or 0) > limit:
                 raise ResourceTooLarge(session.server, uri, declared, limit)
+            if (kept := session.reads.get(operation)) is not None:
+                return cast("tuple[Embedded, ...]", kept.content)
+            version = session.reads.version
             with session.calls_in_flight.track(_in_flight(operation)):
                 result = await session.request(
                     f"resource {uri!r}", lambda client: client.read_resource(uri), timeout
                 )
             if (actual := sum(_size(item) for item in result.contents)) > limit:
                 raise ResourceTooLarge(session.server, uri, actual, limit)
-            return wire.contents(result.contents)
+            contents = wire.contents(result.contents)
+            if session.era == "modern":
+                hints = {"ttlMs": result.ttl_ms, "cacheScope": result.cache_scope}
+                session.reads.put(operation, ToolResult(content=contents), hints, version)
+            return contents
 
         return await self._request(send, operation)
 

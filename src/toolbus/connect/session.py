@@ -26,6 +26,7 @@ from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.diagnostics import Diagnostics, HttpActivity
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.in_flight import CURRENT, CallsInFlight
+from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import CallSender, send_raw
 from toolbus.connect.sdk.input_required import HandlerMissing, missing_input
@@ -86,6 +87,7 @@ class Session:
         """Set when the server no longer accepts the credentials."""
         self.outputs: dict[str, OutputCheck] = {}
         """The checks of tools that have an output schema."""
+        self.reads = ReadCache()
         self.tasks_only: set[str] = set()
         """The tools that a legacy server runs only as tasks."""
         self.used = asyncio.get_running_loop().time()

@@ -30,7 +30,7 @@ class Difference:
 class Catalog:
     """Public name -> `ToolSpec`, in a fixed order."""
 
-    __slots__ = ("_by_name", "_by_origin", "_parts", "instructions")
+    __slots__ = ("_by_name", "_by_origin", "_for_models", "_parts", "instructions")
 
     def __init__(
         self,
@@ -43,7 +43,17 @@ class Catalog:
         """The instructions that servers sent, by alias."""
         self._by_name = {spec.name: spec for spec in (*specs, *own)}
         self._by_origin = {str(spec.origin): spec for spec in self._by_name.values()}
+        has_hidden = any(spec.is_app_only for spec in self._by_name.values())
+        self._for_models: Catalog | None = None if has_hidden else self
         self._parts: dict[Hashable, Catalog] = {}
+
+    @property
+    def for_models(self) -> "Catalog":
+        """The tools that models may call: without those that are for the user interfaces of servers."""
+        if self._for_models is None:
+            tools = (spec for spec in self if not spec.is_app_only)
+            self._for_models = Catalog(tools, instructions=self.instructions)
+        return self._for_models
 
     @property
     def names(self) -> tuple[str, ...]:

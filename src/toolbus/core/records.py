@@ -4,6 +4,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
+from toolbus.core.apps import is_app_only
 from toolbus.core.argument_map import EMPTY, ArgumentMap
 from toolbus.core.display import mime_bundle, result_line
 from toolbus.core.elicitation import Pending
@@ -83,6 +84,11 @@ class ToolSpec:
     def reads_only(self) -> bool:
         """Whether it is marked read-only, and not destructive, by a server that the config trusts."""
         return self.trusted and marks_read_only(self.annotations)
+
+    @property
+    def is_app_only(self) -> bool:
+        """Whether its server hides it from models: only its user interface calls it (MCP Apps)."""
+        return bool(self.meta) and is_app_only(self.meta)
 
     def to_server(self, arguments: JSONObject) -> JSONObject:
         """The arguments for the server."""

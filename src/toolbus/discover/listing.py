@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import mcp_types as types
 from mcp import Client
@@ -20,8 +20,10 @@ from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
+from toolbus.core import freshness
 from toolbus.core.collector import paused_collector
 from toolbus.core.errors import CallRejected, CallTimeout
+from toolbus.core.freshness import KINDS, Freshness, ListKind, freshness_of
 from toolbus.core.records import Quarantined, ToolSpec
 from toolbus.core.skills import SKILLS, InvalidSkill, Skill, shown_uri, skill_of
 from toolbus.core.text import cleaned
@@ -30,11 +32,6 @@ from toolbus.core.tool_definition import tool_spec
 T = TypeVar("T")
 MAX_PAGES = 1_000
 HEADER = b"x-mcp-header"
-Page: TypeAlias = tuple[list[Any], str | None]
-
-ListKind: TypeAlias = Literal["tools", "resources", "templates", "prompts", "skills"]
-KINDS: tuple[ListKind, ...] = ("tools", "resources", "templates", "prompts", "skills")
-
 
 _LIMITS: dict[ListKind, str] = {
     "tools": "tools",
@@ -46,6 +43,14 @@ _LIMITS: dict[ListKind, str] = {
 """The key of `limits` for each kind."""
 PAUSE_AFTER = 0.01
 """Seconds of reading definitions after which other tasks have their turn."""
+
+
+class Page(NamedTuple):
+    """One page of a list: its items or their records, and how it goes on."""
+
+    items: list[Any]
+    cursor: str | None
+    freshness: Freshness | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +104,15 @@ class ListResult:
     problem: str | None = None
     is_temporary: bool = False
     """Whether listing again may succeed."""
+    fresh_until: float | None = None
+    """When the first of its pages expires (`freshness.clock`); None if the server does not say."""
+
+    def add_page(self, said: Freshness | None) -> None:
+        """Count one more page, which has just come."""
+        self.pages += 1
+        if said is not None:
+            until = freshness.clock() + said.seconds
+            self.fresh_until = until if self.fresh_until is None else min(until, self.fresh_until)
 
 
 async def list_kinds(session: Session, kinds: Sequence[ListKind] = KINDS) -> dict[ListKind, ListResult]:
@@ -123,9 +137,10 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
     try:
         while True:
             remaining = max(0.001, deadline - asyncio.get_running_loop().time())
-            page, cursor = await _PAGES.get(kind, _page)(session, kind, cursor, remaining)
-            result.pages += 1
-            records += page
+            page = await _PAGES.get(kind, _page)(session, kind, cursor, remaining)
+            result.add_page(page.freshness)
+            records += page.items
+            cursor = page.cursor
             if len(records) > limit:
                 result.problem = f"{kind}: only the first {limit:,} are used (limits.{key})"
                 del records[limit:]
@@ -169,8 +184,8 @@ def _is_optional(session: Session, kind: ListKind, error: CallRejected | CallTim
 
 async def _items(
     session: Session, kind: ListKind, method: str, key: str, cursor: str | None, timeout: float
-) -> tuple[list[Any], str | None]:
-    """The items of one page as the server sent them, and the cursor of the next one."""
+) -> Page:
+    """One page as the server sent it."""
     what = f"the list of {kind}"
     page = await session.list_page(method, what, cursor, timeout)
     items, next_cursor = page.get(key), page.get("nextCursor")
@@ -178,13 +193,17 @@ async def _items(
         raise CallRejected(session.server, what, INTERNAL_ERROR, "the response contains no list")
     # One more than the limit, which shows that there are more.
     limit: int = getattr(session.config.limits, _LIMITS[kind])
-    return cast("list[Any]", items)[: limit + 1], next_cursor if isinstance(next_cursor, str) else None
+    return Page(
+        cast("list[Any]", items)[: limit + 1],
+        next_cursor if isinstance(next_cursor, str) else None,
+        freshness_of(page) if session.era == "modern" else None,
+    )
 
 
 async def _page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
     """One page of records; an item that is invalid is left out, with a warning."""
     method = _LISTS[kind]
-    items, next_cursor = await _items(session, kind, method.method, method.key, cursor, timeout)
+    page = await _items(session, kind, method.method, method.key, cursor, timeout)
 
     def record(item: Any) -> Any:
         try:
@@ -193,8 +212,8 @@ async def _page(session: Session, kind: ListKind, cursor: str | None, timeout: f
             session.result_filter.dropped.append(_left_out(method.noun, item, error))
             return None
 
-    records = await _converted(items, record)
-    return [each for each in records if each is not None], next_cursor
+    records = await _converted(page.items, record)
+    return page._replace(items=[each for each in records if each is not None])
 
 
 def _left_out(noun: str, item: Any, error: Exception) -> str:
@@ -207,7 +226,7 @@ def _left_out(noun: str, item: Any, error: Exception) -> str:
 
 
 async def _skills_page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
-    items, next_cursor = await _items(session, kind, "skills/list", "skills", cursor, timeout)
+    page = await _items(session, kind, "skills/list", "skills", cursor, timeout)
 
     def record(item: Any) -> Skill | None:
         try:
@@ -216,23 +235,23 @@ async def _skills_page(session: Session, kind: ListKind, cursor: str | None, tim
             session.result_filter.dropped.append(f"the skill {shown_uri(item)} was left out: {error}")
             return None
 
-    records = await _converted(items, record)
-    return [each for each in records if each is not None], next_cursor
+    records = await _converted(page.items, record)
+    return page._replace(items=[each for each in records if each is not None])
 
 
 async def _tools_page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
-    items, next_cursor = await _items(session, kind, "tools/list", "tools", cursor, timeout)
-    _record_task_tools(session, items)
+    page = await _items(session, kind, "tools/list", "tools", cursor, timeout)
+    _record_task_tools(session, page.items)
     server, limits = session.server, session.config.limits
     longest, largest = limits.description, limits.schema_size
-    records = await _converted(items, lambda item: tool_spec(server, item, longest, largest))
+    records = await _converted(page.items, lambda item: tool_spec(server, item, longest, largest))
     if session.era == "modern":
         specs = [record for record in records if isinstance(record, ToolSpec)]
         # All at once first, because hardly any server has such tools.
         if HEADER in to_json([spec.input_schema for spec in specs]):
             names = {spec.name for spec in specs if HEADER in to_json(spec.input_schema)}
             records = await _check_headers(session, records, names, cursor, timeout)
-    return records, next_cursor
+    return page._replace(items=records)
 
 
 _PAGES: dict[ListKind, Callable[[Session, ListKind, str | None, float], Awaitable[Page]]] = {

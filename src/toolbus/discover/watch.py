@@ -2,29 +2,42 @@
 
 In both eras a notification marks a list as dirty; shortly after, it is listed again and published as a
 whole. If that fails, the last list is kept and marked as stale, and listed again after a delay if the
-failure is temporary.
+failure is temporary. A list that has expired is listed again when somebody needs it (`refresh`).
 """
 
 import asyncio
+import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from typing import Any
 
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
-from mcp_types import INVALID_PARAMS, INVALID_REQUEST, METHOD_NOT_FOUND
+from mcp_types import (
+    INVALID_PARAMS,
+    INVALID_REQUEST,
+    METHOD_NOT_FOUND,
+    ServerCapabilities,
+    SubscriptionFilter,
+)
+from pydantic_core import to_jsonable_python
 
 from toolbus.connect import requests
+from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.wire_error import WireError
+from toolbus.core import freshness
 from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.core.events import Emit, ListChanged, warn
 from toolbus.core.flag import Flag
+from toolbus.core.freshness import KINDS, ListKind
 from toolbus.core.records import Inventory
 from toolbus.core.tracing import Tracing, leave_trace
-from toolbus.discover.listing import KINDS, ListKind, ListResult, list_kinds
+from toolbus.discover.expiry import Expiry
+from toolbus.discover.listing import ListResult, list_kinds
 from toolbus.discover.subscriptions import Subscriptions
 
 logger = logging.getLogger("toolbus")
@@ -59,6 +72,15 @@ class Discovery:
         self._publish = publish
         self._emit = emit
         self._dirty: set[ListKind] = set()
+        self._wanted: set[ListKind] = set()
+        """The lists that have expired and somebody needs."""
+        self._running: set[ListKind] = set()
+        """The lists that are being listed again."""
+        self._round = Flag()
+        """Set, and replaced, whenever some were listed again."""
+        self._expiry = Expiry()
+        self._reads: ReadCache | None = None
+        """What is kept of the resources of this session."""
         self._noticed = Flag()
         self._listening = Flag()
         self._listing = False
@@ -92,10 +114,48 @@ class Discovery:
         self._listed.set()
 
     async def _list(self, session: Session, kinds: Sequence[ListKind] = KINDS) -> dict[ListKind, ListResult]:
+        self._expiry.begin(kinds)
         if self.tracing is None or not kinds:
-            return await list_kinds(session, kinds)
-        with self.tracing.listing():
-            return await list_kinds(session, kinds)
+            results = await list_kinds(session, kinds)
+        else:
+            with self.tracing.listing():
+                results = await list_kinds(session, kinds)
+        for kind, result in results.items():
+            self._expiry.end(kind, result)
+        return results
+
+    # Lists that expire
+
+    def due(self, kinds: Iterable[ListKind]) -> list[ListKind]:
+        """Those of the lists that have expired or are being listed again; none without a connection."""
+        if not self._listed.is_set():
+            return []
+        return [kind for kind in kinds if kind in self._running or self._expiry.is_due(kind)]
+
+    def is_due_for_name(self, *, is_up: bool) -> bool:
+        """Whether tools are listed again because a name is unknown; for that, it connects if it is down."""
+        if not is_up:
+            return self._expiry.is_expired("tools")
+        return "tools" in self._running or self._expiry.is_due_for_name()
+
+    def seconds_left(self, kind: ListKind) -> float | None:
+        """For how much longer a list is fresh; None if the server does not say."""
+        return 0.0 if kind in self._stale else self._expiry.seconds_left(kind)
+
+    def refresh_soon(self, kinds: Iterable[ListKind]) -> None:
+        """List these again."""
+        wanted = set(kinds) - self._running
+        if wanted and self._listed.is_set():
+            self._wanted |= wanted
+            self._noticed.set()
+
+    async def refresh(self, kinds: Collection[ListKind]) -> None:
+        """List these again, but not more often than once a second, and wait for that."""
+        asked = freshness.clock()
+        await asyncio.sleep(self._expiry.pause(set(kinds) - self._running))
+        self.refresh_soon(kind for kind in kinds if not self._expiry.is_begun_since(kind, asked))
+        while not (self._running | self._wanted).isdisjoint(kinds):
+            await self._round.wait()
 
     async def _set_log_level(self, session: Session) -> None:
         """Set the log level of the config on a legacy server; modern requests carry it."""
@@ -112,13 +172,19 @@ class Discovery:
         """Handle a notification of the server; only changes matter."""
         if uri is not None:
             self.subscriptions.emit_updated(uri)
-        if kinds := NOTIFICATIONS.get(method):
+        kinds = NOTIFICATIONS.get(method)
+        if self._reads is not None and (uri is not None or "resources" in (kinds or ())):
+            self._reads.forget(uri)
+        if kinds:
             self._dirty.update(kinds)
             self._noticed.set()
 
     async def run(self, session: Session) -> None:
         """Listen, and list again after changes, until cancelled."""
         leave_trace()  # changes have nothing to do with who opened the link
+        self._reads = session.reads
+        if session.era == "legacy":
+            self._expiry.announced = _announced(session.client.server_capabilities)
         tasks = [
             asyncio.create_task(work)
             for work in (self._relist(session), self._listen(session), self.subscriptions.run(session))
@@ -133,8 +199,11 @@ class Discovery:
             self._listening.clear()
             self._noticed.clear()
             self._dirty.clear()
+            self._wanted.clear()
             self._listed.clear()
             self._listing = False
+            self._expiry.announced, self._reads = frozenset(), None
+            self._end_round()
 
     async def _relist(self, session: Session) -> None:
         delay = RETRY_DELAY
@@ -143,36 +212,42 @@ class Discovery:
             with suppress(TimeoutError):
                 async with asyncio.timeout(delay if self._dirty else None):
                     await self._noticed.wait()
-            await asyncio.sleep(DEBOUNCE)
-            kinds: tuple[ListKind, ...] = tuple(kind for kind in KINDS if kind in self._dirty)
-            self._dirty.clear()
+            if not self._wanted:
+                await asyncio.sleep(DEBOUNCE)
+            noticed, self._dirty, self._running = self._dirty, set(), self._dirty | self._wanted
+            self._wanted = set()
             self._noticed.clear()
             try:
-                self._update(await self._list(session, kinds), session, keep=True)
-                self._report(set(kinds) - self._dirty)
+                kinds: list[ListKind] = [kind for kind in KINDS if kind in self._running]
+                changed = self._update(await self._list(session, kinds), session, keep=True)
+                self._report((noticed | changed) - self._dirty)
             except ToolbusError as error:  # a request failed, or the link is going down
                 logger.debug("%s", error)
-                self._dirty.update(kinds)
+                self._dirty.update(self._running)
+            self._end_round()
             delay = min(delay * 2, MAX_RETRY_DELAY) if self._dirty else RETRY_DELAY
+
+    def _end_round(self) -> None:
+        self._running = set()
+        ended, self._round = self._round, Flag()
+        ended.set()
 
     async def _listen(self, session: Session) -> None:
         """Open the stream without which a modern server sends no notifications."""
-        capabilities = session.client.server_capabilities
-        tools = bool(capabilities.tools and capabilities.tools.list_changed)
-        prompts = bool(capabilities.prompts and capabilities.prompts.list_changed)
-        resources = bool(capabilities.resources and capabilities.resources.list_changed)
-        if session.era == "legacy" or not (tools or prompts or resources):
+        announced = _announced(session.client.server_capabilities)
+        if session.era == "legacy" or not announced:
             self._listening.set()
             return
         delay = RETRY_DELAY
         while not session.gone.is_set():
             try:
                 async with session.client.listen(
-                    tools_list_changed=tools,
-                    prompts_list_changed=prompts,
-                    resources_list_changed=resources,
+                    tools_list_changed="tools" in announced,
+                    prompts_list_changed="prompts" in announced,
+                    resources_list_changed="resources" in announced,
                 ) as subscription:
                     delay = RETRY_DELAY
+                    self._expiry.announced = _honored(subscription.honored)
                     self._listening.set()
                     if self._listing:
                         # Changes are not replayed: list everything again.
@@ -190,30 +265,40 @@ class Discovery:
                 self._listening.set()  # it refuses: do not wait for it
                 if not _is_temporary(error):
                     return
+            finally:
+                self._expiry.announced = frozenset()
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_RETRY_DELAY)
 
-    def _update(self, results: dict[ListKind, ListResult], session: Session, *, keep: bool) -> None:
+    def _update(self, results: dict[ListKind, ListResult], session: Session, *, keep: bool) -> set[ListKind]:
+        """Publish these lists if anything about them is new; returns those that are."""
         before, now = self.inventory, self.inventory if keep else Inventory()
+        changed: set[ListKind] = set()
         self._dirty.update(kind for kind, result in results.items() if result.is_temporary)
         for kind, result in results.items():
             self._problems[kind] = result.problem
             if keep and result.problem:
                 self._stale.add(kind)
-            else:
-                self._stale.discard(kind)
+                continue
+            self._stale.discard(kind)
+            if not _same(getattr(now, kind), result.records):
+                changed.add(kind)
                 now = replace(now, **{kind: result.records})
         tools = results.get("tools")
         if tools is not None and not (keep and tools.problem):
             now = replace(now, quarantined=tools.quarantined, pages=tools.pages)
-        self.inventory = replace(
+        now = replace(
             now,
             instructions=session.client.instructions,
             notes=tuple(filter(None, self._problems.values())),
             stale=bool(self._stale),
         )
+        is_new = bool(changed) or now != before
+        self.inventory = now if is_new else before  # the same object, so that nothing is made of it twice
         self._warn_changes(before, session.result_filter.dropped)
-        self._publish()
+        if is_new:
+            self._publish()
+        return changed
 
     def _report(self, kinds: set[ListKind]) -> None:
         """Emit that these lists were made anew."""
@@ -256,6 +341,53 @@ class Discovery:
 
     def _warn(self, message: str, tool: str | None = None) -> None:
         warn(self._emit, self._server, message, tool)
+
+
+def _announced(capabilities: ServerCapabilities) -> frozenset[ListKind]:
+    """The lists whose changes a server says it announces."""
+    tools, prompts, resources = capabilities.tools, capabilities.prompts, capabilities.resources
+    return _with_related(
+        tools=bool(tools and tools.list_changed),
+        prompts=bool(prompts and prompts.list_changed),
+        resources=bool(resources and resources.list_changed),
+    )
+
+
+def _honored(honored: SubscriptionFilter) -> frozenset[ListKind]:
+    """The lists whose changes it sends on a stream."""
+    return _with_related(
+        tools=bool(honored.tools_list_changed),
+        prompts=bool(honored.prompts_list_changed),
+        resources=bool(honored.resources_list_changed),
+    )
+
+
+def _with_related(**announced: bool) -> frozenset[ListKind]:
+    related = (
+        NOTIFICATIONS[f"notifications/{kind}/list_changed"] for kind, does in announced.items() if does
+    )
+    return frozenset(kind for kinds in related for kind in kinds)
+
+
+def _same(before: Sequence[Any], now: Sequence[Any]) -> bool:
+    """Whether two lists have the same records, in any order."""
+    if len(before) != len(now):
+        return False
+    return all(map(_is_same, sorted(before, key=_identity), sorted(now, key=_identity)))
+
+
+def _identity(record: Any) -> str:
+    return getattr(record, "uri", None) or getattr(record, "uri_template", None) or record.name
+
+
+def _is_same(a: Any, b: Any) -> bool:
+    # `==` alone would call `const: true` and `const: 1` the same; the text also differs by the order of keys.
+    return a == b and (repr(a) == repr(b) or _plain(a) == _plain(b))
+
+
+def _plain(record: Any) -> str:
+    plain = to_jsonable_python(record, exclude={"definitions"}, serialize_unknown=True)
+    return json.dumps(plain, sort_keys=True)
 
 
 def _is_temporary(error: MCPError) -> bool:

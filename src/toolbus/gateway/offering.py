@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import cast
 
 from toolbus.bus.view import View
+from toolbus.core.apps import interface_uri
 from toolbus.core.catalog import Catalog
 from toolbus.core.events import Event
 from toolbus.core.records import (
@@ -38,16 +39,19 @@ class Snapshot:
         self._bus = bus
         self.catalog = catalog
         self.version = version
+        self._tools: dict[tuple[bool, bool], list[JSONObject]] = {}
 
-    @cached_property
-    def tools(self) -> list[JSONObject]:
-        """The tools, as their servers sent them unless the config changes that."""
-        return [_tool(spec, self.uris) for spec in self._view.exposed]
+    def tools_for(self, *, modern: bool, apps: bool) -> list[JSONObject]:
+        """The tools, as their servers sent them unless the config changes that.
 
-    @cached_property
-    def legacy_tools(self) -> list[JSONObject]:
-        """The tools for legacy clients, which know no output but objects."""
-        return [_legacy_tool(tool) for tool in self.tools]
+        Only clients with `apps` get those for user interfaces, which they show no model.
+        """
+        if (modern, apps) not in self._tools:
+            hidden = (spec for spec in self.catalog if apps and spec.is_app_only)
+            listed = [_tool(spec, self.uris) for spec in (*self._view.exposed, *hidden)]
+            # Legacy clients know no output but objects.
+            self._tools[modern, apps] = listed if modern else [_legacy_tool(tool) for tool in listed]
+        return self._tools[modern, apps]
 
     @cached_property
     def resources(self) -> list[JSONObject]:
@@ -78,12 +82,17 @@ class Snapshot:
 
     @cached_property
     def uris(self) -> Uris:
-        """The URIs of the resources, and of the files of skills."""
+        """The URIs of the resources, of the files of skills, and of the user interfaces of tools."""
 
         view = self._view
         resources = [
             *(Located(one.server, one.uri) for one in view.resources()),
             *(Located(one.server, uri) for one in view.skills() for uri in _files(one)),
+            *(
+                Located(spec.origin.server, uri)
+                for spec in self.catalog
+                if spec.meta and (uri := interface_uri(spec.meta)) is not None
+            ),
         ]
         templates = [Located(one.server, one.uri_template) for one in view.templates()]
         # Only of this view: a URI that is qualified because of another server would tell of that server.
@@ -121,7 +130,7 @@ class Offering:
     @property
     def now(self) -> Snapshot:
         """What it offers now."""
-        catalog, now = self.view.catalog, self._now
+        catalog, now = self.view.calls.catalog, self._now
         if now is None or now.catalog is not catalog or now.version != self._version:
             now = self._now = Snapshot(self.view, self._bus, catalog, self._version)
         return now
@@ -146,7 +155,7 @@ class Offering:
         now = self.now
         match kind:
             case "tools":
-                return now.tools
+                return now.tools_for(modern=True, apps=True)
             case "prompts":
                 return now.prompts
             case _:

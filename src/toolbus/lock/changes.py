@@ -12,7 +12,7 @@ from typing import Literal, TypeAlias
 
 from toolbus.core.canonical import NotCanonical, digest
 from toolbus.core.records import JSON, JSONObject
-from toolbus.lock.definitions import changed_fields
+from toolbus.lock.definitions import changed_fields, locked_meta
 from toolbus.lock.drift import SINGULAR, HeldKind, label_of
 from toolbus.lock.file import LockedServer
 from toolbus.schema.values import entries_of, is_array, is_object, items_of
@@ -114,7 +114,9 @@ def definition_changes(old: JSONObject, new: JSONObject) -> list[Change]:
     for name in sorted({*old, *new}):
         before, after = old.get(name), new.get(name)
         if name == "_meta":
-            found += _value_changes("_meta.ui", entries_of(before).get("ui"), entries_of(after).get("ui"))
+            old_meta, new_meta = locked_meta(before), locked_meta(after)
+            for key in sorted({*old_meta, *new_meta}):
+                found += _value_changes(f"_meta.{key}", old_meta.get(key), new_meta.get(key))
         elif name == "resources":
             found += _value_changes("file", _digests(before), _digests(after))
         elif name in _SCHEMAS and is_object(before) and is_object(after):

@@ -2,7 +2,7 @@
 
 A definition has everything that a model or a host acts on, as the server sent it. Its digest does not
 depend on the order of keys, on the order in lists that are sets, on white space in texts, or on metadata
-that nobody acts on: of `_meta`, only `ui` counts.
+that nobody acts on: of `_meta`, only `ui` and `ui/visibility` count.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Literal, TypeAlias
 
 from toolbus.config.limits import Limits
+from toolbus.core.apps import FLAT_VISIBILITY
 from toolbus.core.canonical import digest, digest_of
 from toolbus.core.records import (
     JSON,
@@ -169,11 +170,16 @@ def _present(**fields: JSON) -> dict[str, JSON]:
     return {name: value for name, value in fields.items() if value or name == "inputSchema"}
 
 
+def locked_meta(meta: JSON) -> dict[str, JSON]:
+    """The part of the `_meta` of a tool that a lock covers."""
+    return {key: value for key, value in entries_of(meta).items() if key in ("ui", FLAT_VISIBILITY)}
+
+
 def _normalized(definition: JSONObject) -> dict[str, JSON]:
     """The definition in the form that is digested."""
     found = {name: _normalized_field(name, value) for name, value in definition.items()}
-    if (meta := found.pop("_meta", None)) and "ui" in meta:
-        found["_meta"] = {"ui": meta["ui"]}
+    if meta := locked_meta(found.pop("_meta", None)):
+        found["_meta"] = meta
     return found
 
 

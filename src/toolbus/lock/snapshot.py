@@ -11,13 +11,13 @@ from toolbus.lock.definitions import (
     definition_digest,
     definitions,
     encodable,
+    locked_meta,
     text_digest,
     unlockable,
 )
 from toolbus.lock.file import LockedServer
 from toolbus.lock.launch import launch_of
 from toolbus.lock.packages import resolved_package
-from toolbus.schema.values import entries_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def _lockable(definition: dict[str, JSON]) -> dict[str, JSON]:
     try:
         canonical(definition)
     except NotCanonical:
-        meta = entries_of(definition.get("_meta"))
+        meta = locked_meta(definition.get("_meta"))
         shown = {key: value for key, value in definition.items() if key != "_meta"}
-        return {**shown, "_meta": {"ui": meta["ui"]}} if "ui" in meta else shown
+        return {**shown, "_meta": meta} if meta else shown
     return definition

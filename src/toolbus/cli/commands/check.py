@@ -34,6 +34,7 @@ from toolbus.core.errors import (
     ToolbusError,
 )
 from toolbus.core.events import Event, StateChanged, Warned
+from toolbus.core.freshness import KINDS
 from toolbus.core.records import JSON, Inventory, ServerStatus, ToolSpec
 from toolbus.lock.deception import Suspicion, suspicions
 from toolbus.lock.drift import Held
@@ -123,6 +124,7 @@ async def run(settings: Settings, servers: Sequence[str], dialect: str | None) -
 async def _check(screen: Screen, config: BusConfig, selected: Sequence[str], dialect: str | None) -> int:
     events = _StartupEvents()
     async with open_bus(screen, config, selected, events.on_event) as bus:
+        await bus.calls.refresh(*KINDS)
         if (client := client_terminal()) is not None:
             # What happened before this command came.
             for event in client.bus.startups(selected):

@@ -23,8 +23,9 @@ async def run(settings: Settings, servers: Sequence[str], *, search: str | None,
     screen, config = Screen(settings), load_trusted_config(settings)
     selected = selected_servers(config, servers)
     async with open_bus(screen, config, selected, wait=wait) as bus:
+        await bus.calls.refresh()
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
-        listed = [spec for spec in bus.catalog if spec.origin.server in selected]
+        listed = [spec for spec in bus.catalog.for_models if spec.origin.server in selected]
         found = listed if search is None else matching(bus, listed, search)
     costs: dict[str, dict[str, int]] = {}
     for spec in found:

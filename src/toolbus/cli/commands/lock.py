@@ -17,6 +17,7 @@ from toolbus.cli.session import async_command, load_trusted_config, open_bus, se
 from toolbus.config import BusConfig
 from toolbus.core.display import counted
 from toolbus.core.errors import ConfigError, LockError, ServerNotFound, problem_of
+from toolbus.core.freshness import KINDS
 from toolbus.core.records import JSON
 from toolbus.lock.approval import save_lock, with_parts
 from toolbus.lock.changes import Difference, server_differences
@@ -177,6 +178,7 @@ async def _compare(settings: Settings, servers: Sequence[str]) -> Comparison:
     file = read_lock(path)
     old = None if file is None else file.servers
     async with open_bus(Screen(settings), _unlocked(config), selected) as bus:
+        await bus.calls.refresh(*KINDS)
         states = {alias: bus.servers[alias] for alias in selected}
         now = {
             alias: snapshot(

@@ -20,6 +20,7 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
     selected = selected_servers(config, servers)
     async with open_bus(screen, config, selected) as bus:
+        await bus.calls.refresh("prompts")
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         prompts = {alias: bus.prompts(alias) for alias in selected}
     if screen.as_json:

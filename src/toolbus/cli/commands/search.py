@@ -29,6 +29,7 @@ async def run(settings: Settings, query: str, limit: int, wait: float) -> int:
         hits, missing = locked.search(query, limit), list[str]()
     else:
         async with open_bus(screen, config, selected) as bus:
+            await bus.calls.refresh()
             state = await _read_by_encoder(screen, bus, wait)
             hits = bus.search(query, limit)
             missing = [alias for alias, status in bus.servers.items() if status.state != "ready"]

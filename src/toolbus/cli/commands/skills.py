@@ -21,6 +21,7 @@ async def run(settings: Settings, servers: Sequence[str]) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
     selected = selected_servers(config, servers)
     async with open_bus(screen, config, selected) as bus:
+        await bus.calls.refresh("skills")
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         skills = {alias: bus.skills(alias) for alias in selected}
     if screen.as_json:

@@ -31,6 +31,7 @@ MAX_OPTIONAL = 3
 MOST_FOUND = 20
 """How many tools `--search` lists."""
 NO_MARKS: Mapping[str, str] = {}
+APP_ONLY = "app only"
 
 
 @async_command
@@ -44,6 +45,7 @@ async def run(
     if wait == 0 and (locked := locked_bus(config, selected)) is not None:
         return _print_locked(screen, locked, servers, search, full=full)
     async with open_bus(screen, config, selected, wait=wait) as bus:
+        await bus.calls.refresh()
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         # Built-in tools belong to no server: listed unless servers are named.
         listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
@@ -199,11 +201,11 @@ def _note_policy(screen: Screen, ruled: Effects | None) -> None:
 def tool_rows(tools: Iterable[ToolSpec], marks: Mapping[str, str] = NO_MARKS) -> list[list[Text]]:
     """One row per tool: name, its mark if any has one, arguments, description."""
     listed = list(tools)
-    is_marked = any(spec.name in marks for spec in listed)
+    marked = {spec.name: marks.get(spec.name) or (APP_ONLY if spec.is_app_only else "") for spec in listed}
     return [
         [
             Text(spec.name, style="cyan"),
-            *([Text(marks.get(spec.name, ""), style="magenta")] if is_marked else []),
+            *([Text(marked[spec.name], style="magenta")] if any(marked.values()) else []),
             Text(visible(_argument_summary(spec)), style="yellow"),
             Text(one_line(spec.description or spec.title or "")),
         ]
@@ -279,6 +281,8 @@ def _print_tool(screen: Screen, spec: ToolSpec, mark: str | None) -> None:
     )
     if hints:
         screen.print(Text(f"    {visible(hints)}", style="dim"))
+    if spec.is_app_only:
+        screen.print(Text(f"    {APP_ONLY}: for its user interface, not for models", style="dim"))
     if mark is not None:
         said = "a person may be asked" if mark == "asks" else "denied: you answered never"
         screen.print(Text(f"    policy: {said}", style="dim"))
@@ -307,7 +311,7 @@ def _listing_json(
     }
 
 
-def _tool_json(spec: ToolSpec) -> JSON:
+def _tool_json(spec: ToolSpec) -> dict[str, JSON]:
     return {
         "name": spec.name,
         "server": spec.origin.server,
@@ -315,6 +319,7 @@ def _tool_json(spec: ToolSpec) -> JSON:
         "description": spec.description,
         "input_schema": spec.input_schema,
         "annotations": spec.annotations,
+        **({"app_only": True} if spec.is_app_only else {}),
     }
 
 

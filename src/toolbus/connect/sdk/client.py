@@ -19,6 +19,7 @@ from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.sdk.input_required import TasksExtension
 from toolbus.connect.sdk.memory import MemoryDispatcher
 from toolbus.connect.sdk.result_filter import ResultFilter
+from toolbus.core.apps import APPS, APPS_SETTINGS
 from toolbus.core.skills import SKILLS
 from toolbus.core.tracing import Tracing
 
@@ -62,7 +63,7 @@ async def connected_client(
         logging_callback=logging_callback,
         # In the modern era a server sends its log only on request.
         log_level=log_level,
-        extensions=[TasksExtension(), advertise(SKILLS)],
+        extensions=[TasksExtension(), advertise(SKILLS), advertise(APPS, APPS_SETTINGS)],
         **handler.client_options,
         # Our catalog is the cache; the client's would deep-copy every list, twice.
         cache=None,

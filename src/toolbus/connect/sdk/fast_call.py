@@ -228,6 +228,10 @@ def _checking_input(
         result = await request(*args, **more)
         if isinstance(result, types.InputRequiredResult):
             check_input_required(result, server, None, handled())
+        elif isinstance(result, types.ReadResourceResult) and (
+            more.get("input_responses") is not None or more.get("request_state") is not None
+        ):
+            result.ttl_ms = 0  # it depends on what was answered, so it must not be kept
         return result
 
     return checked

@@ -25,6 +25,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from toolbus.core.encodable import encoding_problem
+from toolbus.core.freshness import clean_hints
 from toolbus.core.text import cleaned, cleaned_schema
 from toolbus.core.tracing import Connection, Tracing
 
@@ -95,6 +96,8 @@ class ResultFilter:
         else:
             with self._tracing.request(method, params, self.connection):
                 result = await self.inner.send_raw_request(method, params, opts)
+        if method in methods.CACHEABLE_METHODS:
+            clean_hints(result, fill=method in ("server/discover", "resources/read"))
         if method == "tools/call":
             keep_unknown_blocks(result)
         elif method in self._lists:

@@ -4,7 +4,7 @@ from toolbus.core.errors import CallRefused, CallRejected
 from toolbus.core.operation import request_spec
 from toolbus.core.records import JSON, JSONObject
 from toolbus.gateway.kernel import Kernel
-from toolbus.gateway.methods.pages import page
+from toolbus.gateway.methods.pages import current, page
 from toolbus.gateway.naming import Located
 from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, object_in
 from toolbus.gateway.protocol_error import ProtocolError
@@ -15,9 +15,8 @@ _NOTHING: JSONObject = {"completion": {"values": [], "hasMore": False}}
 
 async def list_prompts(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `prompts/list`."""
-    await kernel.listed(request)
-    request.client.offering.note_given("prompts")
-    return page(kernel, request, "prompts", request.client.offering.now.prompts)
+    now = await current(kernel, request, "prompts")
+    return page(kernel, request, "prompts", now.prompts, "prompts")
 
 
 async def get(kernel: Kernel, request: Request) -> JSONObject:

@@ -1,10 +1,11 @@
 """Resources: lists, reads and subscriptions."""
 
 from toolbus.core.errors import CallRefused, CallRejected
+from toolbus.core.freshness import STALE, freshness_of
 from toolbus.core.operation import request_spec
 from toolbus.core.records import JSONObject
 from toolbus.gateway.kernel import Kernel
-from toolbus.gateway.methods.pages import page
+from toolbus.gateway.methods.pages import current, page
 from toolbus.gateway.protocol import RESOURCE_NOT_FOUND
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import is_not_found, resource_not_found
@@ -12,16 +13,14 @@ from toolbus.gateway.results import is_not_found, resource_not_found
 
 async def list_resources(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `resources/list`."""
-    await kernel.listed(request)
-    request.client.offering.note_given("resources")
-    return page(kernel, request, "resources", request.client.offering.now.resources)
+    now = await current(kernel, request, "resources")
+    return page(kernel, request, "resources", now.resources, "resources")
 
 
 async def list_templates(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `resources/templates/list`."""
-    await kernel.listed(request)
-    request.client.offering.note_given("resources")
-    return page(kernel, request, "resourceTemplates", request.client.offering.now.templates)
+    now = await current(kernel, request, "templates")
+    return page(kernel, request, "resourceTemplates", now.templates, "templates")
 
 
 async def read(kernel: Kernel, request: Request) -> JSONObject:
@@ -40,8 +39,17 @@ async def read(kernel: Kernel, request: Request) -> JSONObject:
             if not request.client.view.calls.is_hidden(spec, {"uri": place.uri}):
                 raise
         else:
-            return {"ttlMs": 0, "cacheScope": "private", **result} if request.is_modern else result
+            if not request.is_modern or result.get("resultType") == "input_required":
+                return result
+            return {**result, **_hints(request, result)}
     raise resource_not_found(uri, modern=request.is_modern)
+
+
+def _hints(request: Request, result: JSONObject) -> JSONObject:
+    """How long a client may keep a result; it is public only where all clients may read the same."""
+    said, principal = freshness_of(result) or STALE, request.exchange.principal
+    is_anybody = principal.kind == "local" and not principal.user
+    return said._replace(is_public=said.is_public and is_anybody).hints
 
 
 async def subscribe(kernel: Kernel, request: Request) -> JSONObject:

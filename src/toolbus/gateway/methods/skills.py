@@ -2,7 +2,7 @@
 
 from toolbus.core.records import JSONObject
 from toolbus.gateway.kernel import Kernel
-from toolbus.gateway.methods.pages import page
+from toolbus.gateway.methods.pages import current, list_hints, page
 from toolbus.gateway.protocol import INVALID_PARAMS
 from toolbus.gateway.protocol_error import ProtocolError
 from toolbus.gateway.request import Request
@@ -10,9 +10,8 @@ from toolbus.gateway.request import Request
 
 async def list_skills(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `skills/list`."""
-    await kernel.listed(request)
-    request.client.offering.note_given("resources")
-    return page(kernel, request, "skills", list(request.client.offering.now.skills.values()))
+    now = await current(kernel, request, "skills")
+    return page(kernel, request, "skills", list(now.skills.values()), "skills")
 
 
 async def get(kernel: Kernel, request: Request) -> JSONObject:
@@ -22,4 +21,4 @@ async def get(kernel: Kernel, request: Request) -> JSONObject:
     entry = request.client.offering.now.skills.get(uri)
     if entry is None:
         raise ProtocolError(INVALID_PARAMS, f"no skill has the URI {uri!r}")
-    return {"skill": entry, "ttlMs": round(kernel.settings.ttl * 1000), "cacheScope": "private"}
+    return {"skill": entry, **list_hints(kernel, request, "skills")}

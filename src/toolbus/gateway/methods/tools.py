@@ -1,10 +1,11 @@
 """Tools: the catalog of the view, and calls."""
 
 from toolbus.bus.exposure import CALL, RUN_CODE
+from toolbus.core.apps import knows_apps
 from toolbus.core.errors import ArgumentsError, CallRejected, ToolbusError, ToolNotFound
 from toolbus.core.records import JSON, JSONObject, ToolSpec
 from toolbus.gateway.kernel import Kernel
-from toolbus.gateway.methods.pages import page
+from toolbus.gateway.methods.pages import current, page
 from toolbus.gateway.protocol import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
@@ -18,13 +19,11 @@ from toolbus.gateway.results import tool_failure
 
 async def list_tools(kernel: Kernel, request: Request) -> JSONObject:
     """Answer `tools/list`."""
-    await kernel.listed(request)
-    request.client.offering.note_given("tools")
-    now = request.client.offering.now
-    tools = now.tools if request.is_modern else now.legacy_tools
+    now = await current(kernel, request, "tools")
+    tools = now.tools_for(modern=request.is_modern, apps=knows_apps(request.exchange.capabilities))
     if request.client.budget is not None:  # what is shortened has no structured content
         tools = [{key: value for key, value in tool.items() if key != "outputSchema"} for tool in tools]
-    return page(kernel, request, "tools", tools)
+    return page(kernel, request, "tools", tools, "tools")
 
 
 async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
@@ -61,11 +60,11 @@ async def call_tool(kernel: Kernel, request: Request) -> JSONObject:
 async def _current(kernel: Kernel, request: Request, name: str) -> ToolSpec:
     """A tool as its server lists it in this process: policies decide by that."""
     view = request.client.offering.view
-    spec = view.catalog.get(name)
+    spec = view.calls.catalog.for_models.get(name)
     if spec is not None and kernel.is_stale(request, server := spec.origin.server):
         for alias in view.starting if spec.route == RUN_CODE else (server,):
             await kernel.fresh(request, alias)
-        spec = view.catalog.get(name)
+        spec = view.calls.catalog.for_models.get(name)
     return spec or await _found(kernel, request, name)
 
 
@@ -80,9 +79,12 @@ async def _inner(kernel: Kernel, request: Request, target: Target) -> Target:
 
 
 async def _found(kernel: Kernel, request: Request, name: str) -> ToolSpec:
-    """A tool that is not in the catalog yet, or that the policy or the lock holds back."""
+    """A tool that is not in the catalog yet, that the policy or the lock holds back, or that models lack."""
     await kernel.started()
-    return await request.client.view.calls.find_visible(name)
+    spec = await request.client.view.calls.find_visible(name)
+    if spec.is_app_only and not knows_apps(request.exchange.capabilities):
+        raise request.client.view.calls.unknown_to_model(name)
+    return spec
 
 
 async def _started(kernel: Kernel, request: Request, target: Target) -> JSONObject:
