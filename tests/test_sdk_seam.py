@@ -1,6 +1,9 @@
 """The private names of the SDK that toolbus stands on; this says clearly when the SDK changed them."""
 
+import subprocess
+import sys
 from contextlib import AsyncExitStack
+from importlib.metadata import version
 from typing import Any
 
 import pytest
@@ -37,6 +40,15 @@ async def test_a_client_gets_its_dispatcher_from_client_connect() -> None:
     async with AsyncExitStack() as stack:
         dispatcher = await memory_connector(server)(stack, "auto", False)
     assert hasattr(dispatcher, "send_raw_request"), "Client._connect no longer gives a dispatcher"
+
+
+def test_an_sdk_without_client_connect_is_named_with_its_version() -> None:
+    changed = (
+        "from mcp import Client; del Client.__annotations__['_connect']; import toolbus.connect.sdk.client"
+    )
+    ran = subprocess.run([sys.executable, "-c", changed], check=False, capture_output=True, text=True)
+    expected = f"toolbus cannot use version {version('mcp')} of the package mcp; install mcp>=2.3,<2.4"
+    assert ran.stderr.splitlines()[-1] == f"ImportError: {expected}"
 
 
 async def test_what_client_connect_gives_is_what_the_client_uses() -> None:

@@ -15,7 +15,8 @@ from tests.servers.everyday import PNG, WAV, everyday
 from tests.wire import Provider, ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.langchain import live, messages, tools
-from toolbus.records import PromptResult
+from toolbus.adapters.media import data_url
+from toolbus.records import Image, PromptResult
 from toolbus.sync import SyncToolbus
 
 GO: dict[str, Any] = {"messages": [{"role": "user", "content": "Go."}]}
@@ -115,6 +116,10 @@ class TestLangChain(Contract):
         many, _ = asked[1].new
         assert (many.images, asked[1].images) == ((), (PNG,))
         assert "first\n[image: image/png, in the next message]" in many.text
+        assert asked[1].body["messages"][-1]["content"] == [
+            {"type": "text", "text": "From the result of desk_many (call_1):"},
+            {"type": "image_url", "image_url": {"url": data_url(Image(data=PNG, mime_type="image/png"))}},
+        ]
 
     async def test_the_artifact_holds_what_the_model_is_not_told(self, stage: Stage) -> None:
         toolbox = {tool.name: tool for tool in tools(stage.bus)}
@@ -140,7 +145,7 @@ class TestLangChain(Contract):
 
     async def test_a_checkpoint_takes_the_artifact(self, stage: Stage) -> None:
         with stage.model([[ToolCall("desk_many")], "Done."]):
-            agent = agent_with(tools(stage.bus), checkpointer=InMemorySaver())
+            agent = agent_with(tools(stage.bus), middleware=[live(stage.bus)], checkpointer=InMemorySaver())
             config: Any = {"configurable": {"thread_id": "1"}}
             await agent.ainvoke(GO, config)
             kept = await agent.aget_state(config)

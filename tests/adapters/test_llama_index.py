@@ -83,7 +83,7 @@ class TestLlamaIndex(Contract):
 
     async def test_what_the_model_is_not_told_is_the_raw_output(self, stage: Stage) -> None:
         with stage.model([[ToolCall("desk_many"), ToolCall("desk_fail")], "Done."]):
-            async with clerk(tools=tools(stage.bus)) as agent:
+            async with clerk(tools=tools(stage.bus, dialect="openai-responses")) as agent:
                 run = agent.run(Context(agent), user_msg="Go.")
                 results = [event async for event in run.stream_events() if isinstance(event, ToolCallResult)]
                 await run
@@ -138,7 +138,9 @@ class TestLlamaIndex(Contract):
             ToolCall("desk_echo", {"text": "ink"}),
         ]
         with stage.model([calls, "Done."]) as provider:
-            async with clerk(tool_retriever=live(stage.bus, approve="writes")) as agent:
+            async with clerk(
+                tool_retriever=live(stage.bus, approve="writes", dialect="openai-responses")
+            ) as agent:
                 run = agent.run(Context(agent), user_msg="Go.")
                 asked: list[str] = []
                 async for event in run.stream_events():
@@ -169,7 +171,9 @@ class TestLlamaIndex(Contract):
         script = [[ToolCall("desk_echo", {"text": "ink"}), ToolCall("desk_echo", {"text": "tea"})]]
         script += [[ToolCall("desk_echo", {"text": "tea"})]]
         with stage.model([*script, "Done."]) as provider:
-            async with clerk(tool_retriever=live(stage.bus.view(policy=[rule]))) as agent:
+            async with clerk(
+                tool_retriever=live(stage.bus.view(policy=[rule]), dialect="openai-responses")
+            ) as agent:
                 run = agent.run(Context(agent), user_msg="Go.")
                 asked: list[tuple[str, str]] = []
                 async for event in run.stream_events():
@@ -220,6 +224,6 @@ class TestLlamaIndex(Contract):
             return asked.given[-1].text if asked.given else [ToolCall("desk_echo", {"text": asked.prompt})]
 
         with stage.model(script):
-            async with clerk(tool_retriever=live(stage.bus)) as agent:
+            async with clerk(tool_retriever=live(stage.bus, dialect="openai-responses")) as agent:
                 runs = [answered(agent, word) for word in ("tea", "ink", "bread")]
                 assert [str(output) for output in await asyncio.gather(*runs)] == ["tea", "ink", "bread"]

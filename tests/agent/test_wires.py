@@ -70,7 +70,7 @@ async def test_a_conversation_goes_on_over_several_sends(wire: Wire) -> None:
 
 
 OPTIONS: dict[str, Any] = {
-    "openai": {"function": {"strict": True, "x_note": "a"}},
+    "openai": {"function": {"strict": True}},
     "anthropic": {"cache_control": {"type": "ephemeral"}},
     "google": {"behavior": "BLOCKING", "grounding": False},
 }
@@ -90,8 +90,8 @@ async def test_options_of_a_tool_reach_the_request(wire: Wire, wrapped: bool) ->
     form = model.asked[0].tools["desk_add"]
     form = form.get("function", form)
     expected = {
-        "chat": {"strict": True, "x_note": "a"},
-        "responses": {"strict": True, "x_note": "a"},
+        "chat": {"strict": True},
+        "responses": {"strict": True},
         "anthropic": {"cache_control": {"type": "ephemeral"}},
         "google": {"behavior": "BLOCKING"},
     }[wire]

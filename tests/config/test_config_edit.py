@@ -288,8 +288,7 @@ def test_a_new_file_holds_the_servers_in_the_words_of_its_host(name: str) -> Non
     [
         ("x.yaml", "servers:\n  a: &a {command: x}\n  b: *a\n", off("b")),
         ("x.yaml", "servers:\n  a: &a {command: x}\n  b: *a\n", remove("a")),
-        ("x.toml", 'servers.a.url = "u"\n', remove("a")),
-        ("x.toml", '[[servers]]\nalias = "a"\nurl = "u"\n', off("a")),
+        ("x.toml", '[[servers]]\nalias = "a"\nurl = "u"\n', add),
         ("x.json", '{"servers": [{"alias": "a"}]}', add),
         (".mcp.json", JSONC, add),
         (".mcp.json", JSONC, off("b")),

@@ -2,10 +2,10 @@
 
 import asyncio
 import json
-import re
 import time
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.driving import JSON
 from tests.gateway.front import Events, Gates, front, gated, tool_call
@@ -16,8 +16,6 @@ from toolbus.gateway.metrics import Metrics
 from toolbus.gateway.principal import Principal
 
 pytestmark = pytest.mark.anyio
-
-LINE = re.compile(r'[a-z_]+(\{[a-z]+="(?:[^"\\\n]|\\.)*"(,[a-z]+="(?:[^"\\\n]|\\.)*")*\})? -?[0-9.]+')
 
 
 class Closed:
@@ -41,6 +39,20 @@ class Closed:
 
     def cors(self, facts: RequestFacts) -> dict[str, str]:
         return {"Access-Control-Allow-Origin": facts.headers["origin"]}
+
+
+def read_by_prometheus(text: str) -> dict[str, str]:
+    """The kind of each metric by name, as Prometheus reads the page; each has a help text and samples."""
+    families = [*text_string_to_metric_families(text)]
+    samples = [line for line in text.splitlines() if not line.startswith("#")]
+    assert sum(len(family.samples) for family in families) == len(samples)
+    assert len({family.name for family in families}) == len(families)
+    for family in families:
+        assert family.documentation
+        names = {sample.name.removeprefix(family.name) for sample in family.samples}
+        kinds = {"counter": {"_total"}, "histogram": {"_bucket", "_sum", "_count"}, "gauge": {""}}
+        assert names <= kinds[family.type]
+    return {family.name: family.type for family in families}
 
 
 async def test_the_gateway_is_healthy_and_ready() -> None:
@@ -102,8 +114,10 @@ async def test_metrics_count_calls_errors_sessions_and_servers() -> None:
         page = await served.http.get(served.url.replace("/mcp", "/metrics"))
     assert page.headers["content-type"].startswith("text/plain; version=0.0.4")
     lines = page.text.splitlines()
-    samples = [line for line in lines if not line.startswith("#")]
-    assert all(map(LINE.fullmatch, samples)), [line for line in samples if not LINE.fullmatch(line)]
+    families = read_by_prometheus(page.text)
+    assert families["toolbus_gateway_request_duration_seconds"] == "histogram"
+    assert families["toolbus_gateway_requests"] == "counter"
+    assert families["toolbus_gateway_sessions"] == "gauge"
     assert 'toolbus_gateway_requests_total{method="tools/call"} 2' in lines
     assert 'toolbus_gateway_requests_total{method="other"} 1' in lines
     assert 'toolbus_gateway_errors_total{method="other",kind="method_not_found"} 1' in lines
@@ -118,7 +132,11 @@ async def test_metrics_count_calls_errors_sessions_and_servers() -> None:
 def test_the_name_of_a_server_cannot_forge_a_metric() -> None:
     servers = {'a"} 1\nforged 7 {x="': ServerStatus(state="ready")}
     text = Metrics().text(servers, {})
-    assert all(line.startswith("#") or LINE.fullmatch(line) for line in text.splitlines())
+    assert "forged" not in read_by_prometheus(text)
+    [state] = [
+        family for family in text_string_to_metric_families(text) if family.name.endswith("server_state")
+    ]
+    assert {sample.labels["server"] for sample in state.samples} == set(servers)
 
 
 async def test_who_is_not_let_in_learns_nothing() -> None:

@@ -7,6 +7,7 @@ import struct
 from typing import Any, cast
 
 import pytest
+import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -164,6 +165,19 @@ def test_canonical_json_is_canonical(value: Any) -> None:
 @given(VALUES, VALUES)
 def test_different_values_have_different_digests(one: Any, other: Any) -> None:
     assert (digest(one) == digest(other)) is (canonical(one) == canonical(other))
+
+
+@modest
+@given(VALUES | FLOATS | st.lists(FLOATS, max_size=4))
+def test_another_implementation_writes_the_same_bytes(value: Any) -> None:
+    assert canonical(value) == rfc8785.dumps(value)
+
+
+@pytest.mark.parametrize("value", [value for value, _ in REFUSED.values()], ids=REFUSED.keys())
+def test_another_implementation_refuses_the_same_values(value: Any) -> None:
+    # Its own errors are ValueErrors, and so are those of Python, which it passes on.
+    with pytest.raises(ValueError):  # noqa: PT011
+        rfc8785.dumps(value)
 
 
 @modest

@@ -7,6 +7,7 @@ from tests.wire.asked import Conversation, Entry, Given
 from tests.wire.content import content_of
 from tests.wire.dialect import Dialect, server_sent
 from tests.wire.refusal import openai_error
+from tests.wire.rules import chat_errors
 from tests.wire.turn import JSON
 
 
@@ -117,4 +118,4 @@ def _usage(answer: Answer) -> JSON:
     }
 
 
-CHAT = Dialect(wire="chat", read=read, plain=plain, stream=stream, error=openai_error)
+CHAT = Dialect(wire="chat", errors=chat_errors, read=read, plain=plain, stream=stream, error=openai_error)

@@ -1,7 +1,7 @@
-"""A wire format is four functions: read a request, write an answer plain or as a stream, write an error."""
+"""A wire format is five functions: judge a request, read it, write an answer, a stream, or an error."""
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.wire.answer import Answer
@@ -14,6 +14,8 @@ class Dialect:
     """How one provider's interface spells requests and answers."""
 
     wire: Wire
+    errors: Callable[[JSON, Mapping[str, str]], Iterator[str]]
+    """What is wrong with a request of the right types; with the calls made so far, by id."""
     read: Callable[[JSON], Conversation]
     plain: Callable[[Answer], JSON]
     stream: Callable[[Answer], Iterator[str]]

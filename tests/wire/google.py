@@ -11,6 +11,7 @@ from tests.wire.asked import Conversation, Entry, Given
 from tests.wire.content import content_of, listed_of
 from tests.wire.dialect import Dialect
 from tests.wire.refusal import google_error
+from tests.wire.rules import google_errors
 from tests.wire.turn import JSON
 
 SINGLE_TEXTS = ("result", "output", "error")
@@ -124,4 +125,6 @@ def _either(record: JSON, camel: str, snake: str) -> JSON:
     return record.get(camel, record.get(snake))
 
 
-GOOGLE = Dialect(wire="google", read=read, plain=plain, stream=stream, error=google_error)
+GOOGLE = Dialect(
+    wire="google", errors=google_errors, read=read, plain=plain, stream=stream, error=google_error
+)

@@ -1,13 +1,13 @@
 """Anthropic Messages: POST /v1/messages."""
 
 from collections.abc import Iterator
-from typing import cast
 
 from tests.wire.answer import Answer, argument_pieces
 from tests.wire.asked import Conversation, Entry, Given
 from tests.wire.content import content_of
 from tests.wire.dialect import Dialect, server_sent
 from tests.wire.refusal import anthropic_error
+from tests.wire.rules import anthropic_errors
 from tests.wire.turn import JSON
 
 
@@ -16,30 +16,10 @@ def read(body: JSON) -> Conversation:
     system: JSON = body.get("system")
     head = [Entry(role="system", content=content_of(system))] if system else []
     tools: list[JSON] = body.get("tools") or []
-    _check_deferred(body, tools)
     return Conversation(
         entries=head + [_entry(message) for message in body["messages"]],
         tools={tool.get("name", tool.get("type")): tool for tool in tools},
     )
-
-
-def _check_deferred(body: JSON, tools: list[JSON]) -> None:
-    """As the real one: a tool that is referred to is defined, and some tool is loaded from the start."""
-    blocks = [block for message in body["messages"] for block in _blocks(message["content"])]
-    results = [part for block in blocks for part in _blocks(block.get("content"))]
-    names = {tool.get("name") for tool in tools}
-    for part in results:
-        if part["type"] == "tool_reference" and part["tool_name"] not in names:
-            raise ValueError(f"tool reference {part['tool_name']!r} not found in tools")
-    if tools and all(tool.get("defer_loading") for tool in tools):
-        raise ValueError("at least one tool must have defer_loading=false")
-    if any(tool.get("defer_loading") and tool.get("cache_control") for tool in tools):
-        raise ValueError("tools with defer_loading cannot use prompt caching")
-
-
-def _blocks(content: JSON) -> list[JSON]:
-    blocks = cast(list[JSON], content if isinstance(content, list) else [])
-    return [block for block in blocks if isinstance(block, dict)]
 
 
 def plain(answer: Answer) -> JSON:
@@ -139,4 +119,6 @@ def _usage(answer: Answer, output: int) -> JSON:
     }
 
 
-MESSAGES = Dialect(wire="anthropic", read=read, plain=plain, stream=stream, error=anthropic_error)
+MESSAGES = Dialect(
+    wire="anthropic", errors=anthropic_errors, read=read, plain=plain, stream=stream, error=anthropic_error
+)

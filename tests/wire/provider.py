@@ -17,6 +17,7 @@ from tests.wire.dialect import Dialect
 from tests.wire.google import GOOGLE
 from tests.wire.messages import MESSAGES
 from tests.wire.outage import Broken, Silent
+from tests.wire.published import type_errors
 from tests.wire.responses import RESPONSES
 from tests.wire.script import REFUSED, Script
 from tests.wire.server import ThreadedServer
@@ -101,6 +102,8 @@ class Provider:
 
     def _served(self, dialect: Dialect, request: Request, arrival: Arrival) -> Response:
         try:
+            if wrong := self._errors(dialect, arrival):
+                return _failed(dialect, Fault(REFUSED, "; ".join(wrong)))
             conversation = dialect.read(arrival.body)
             answer = self._script.answer(asked(arrival, conversation, self._script.called))
             if isinstance(answer, Fault):
@@ -111,6 +114,12 @@ class Provider:
         except Exception as error:  # of a body that cannot be read, or of the script's function
             logger.exception("the scripted provider could not answer")
             return _failed(dialect, Fault(REFUSED, f"the scripted provider could not answer: {error!r}"))
+
+    def _errors(self, dialect: Dialect, arrival: Arrival) -> list[str]:
+        """What the real provider would refuse this request for."""
+        beta = "anthropic-beta" in arrival.headers
+        wrong = type_errors(dialect.wire, arrival.body, beta=beta)
+        return wrong or list(dialect.errors(arrival.body, self._script.called))
 
     def _answered(self, dialect: Dialect, request: Request, answer: Answer) -> Response:
         if answer.breaks:

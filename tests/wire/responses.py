@@ -9,6 +9,7 @@ from tests.wire.asked import Conversation, Entry, Given
 from tests.wire.content import content_of
 from tests.wire.dialect import Dialect, server_sent
 from tests.wire.refusal import openai_error
+from tests.wire.rules import responses_errors
 from tests.wire.turn import JSON
 
 Event = tuple[str, dict[str, JSON]]
@@ -206,4 +207,6 @@ def _usage(answer: Answer) -> JSON:
     }
 
 
-RESPONSES = Dialect(wire="responses", read=read, plain=plain, stream=stream, error=openai_error)
+RESPONSES = Dialect(
+    wire="responses", errors=responses_errors, read=read, plain=plain, stream=stream, error=openai_error
+)

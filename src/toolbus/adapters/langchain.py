@@ -195,7 +195,7 @@ def _error_content(error: ToolException) -> Content:
 def _invalid_call_message(call: InvalidToolCall) -> ToolMessage:
     result = parse_arguments(call["args"])
     if not isinstance(result, ToolResult):  # LangChain has another reason
-        result = ToolResult.failure(call["error"] or "the call cannot be parse_arguments")
+        result = ToolResult.failure(call["error"] or "the call cannot be parsed")
     return _error_message(call["id"], call["name"], result)
 
 

@@ -26,7 +26,7 @@ def with_images_moved(model: BaseChatModel, messages: list[AnyMessage]) -> list[
             moved.append(HumanMessage(pending))
             pending = []
         if isinstance(message, ToolMessage) and (images := [*filter(_is_image, message.content)]):
-            pending += [f"From the result of {message.name} ({message.tool_call_id}):", *images]
+            pending += [_text(f"From the result of {message.name} ({message.tool_call_id}):"), *images]
             message = message.model_copy(update={"content": [*map(_described, message.content)]})
         moved.append(message)
     return [*moved, HumanMessage(pending)] if pending else moved
@@ -39,4 +39,9 @@ def _is_image(block: str | dict[Any, Any]) -> bool:
 def _described(block: str | dict[Any, Any]) -> str | dict[Any, Any]:
     if not isinstance(block, dict) or not _is_image(block):
         return block
-    return {"type": "text", "text": f"[image: {block.get('mime_type')}, in the next message]"}
+    return _text(f"[image: {block.get('mime_type')}, in the next message]")
+
+
+def _text(text: str) -> dict[Any, Any]:
+    """A part of content; LangChain passes a bare string on, which OpenAI rejects."""
+    return {"type": "text", "text": text}

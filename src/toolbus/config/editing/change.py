@@ -29,7 +29,7 @@ def edited(text: str, path: Path, changes: list[Change]) -> tuple[str, JSON]:
     """The changed text of the document at that path, and the document that it contains."""
     expected = _copied(document_in(text.encode(), path))
     for change in changes:
-        text = _changed(text, path, change, expected)
+        text = _changed(text, path, change)
         _apply(expected, change)
     try:
         after = document_in(text.encode(), path)
@@ -58,27 +58,17 @@ def file_format(path: Path) -> Literal["yaml", "json", "toml"]:
     return "yaml" if suffix in (".yaml", ".yml") else "toml" if suffix == ".toml" else "json"
 
 
-def _changed(text: str, path: Path, change: Change, document: JSON) -> str:
-    steps, value = change.steps, change.value
-    if file_format(path) == "toml":
-        if isinstance(steps[-1], int):  # a list is written as a whole
-            rest = [item for index, item in enumerate(value_at(document, steps[:-1])) if index != steps[-1]]
-            return toml.replace(text, steps[:-1], rest)
-        match change.kind:
-            case "add":
-                return toml.add(text, steps, value)
-            case "replace":
-                return toml.replace(text, steps, value)
-            case "drop":
-                return toml.drop(text, steps)
-    is_json = file_format(path) == "json"
+def _changed(text: str, path: Path, change: Change) -> str:
+    is_toml = file_format(path) == "toml"
+    options = {} if is_toml else {"is_json": file_format(path) == "json"}
+    editor = toml if is_toml else yaml_json
     match change.kind:
         case "add":
-            return yaml_json.add(text, steps, value, is_json=is_json)
+            return editor.add(text, change.steps, change.value, **options)
         case "replace":
-            return yaml_json.replace(text, steps, value, is_json=is_json)
+            return editor.replace(text, change.steps, change.value, **options)
         case "drop":
-            return yaml_json.drop(text, steps, is_json=is_json)
+            return editor.drop(text, change.steps, **options)
 
 
 def _apply(document: JSON, change: Change) -> None:

@@ -82,6 +82,7 @@ def _kept(text: str, path: Path, changes: list[Change]) -> str:
 
 def _is_blank(text: str, path: Path) -> bool:
     """Whether nothing is in it but comments."""
+    text = text.removeprefix("\ufeff")
     if file_format(path) == "json":
-        return not without_comments(text).strip().removeprefix("\ufeff")
+        return not without_comments(text).strip()
     return all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())

@@ -1,154 +1,204 @@
 """Change one value in the text of a TOML document, and keep every other line.
 
-The standard library cannot write TOML; only a few kinds of lines are needed here. The caller checks the
+tomlkit parses and writes. Two things are done here: comments above a table, which tomlkit takes for lines of
+the table before, stay there, and so do arrays of tables, which it would put together. The caller checks the
 result.
 """
 
-import json
 import re
-import tomllib
-from collections.abc import Iterator, Mapping
-from typing import TypeAlias
+from collections.abc import Callable, Iterator, Mapping
+from functools import wraps
+from itertools import chain
+from typing import TYPE_CHECKING, Any, cast
 
 from toolbus.config.editing.yaml_json import Steps, by_hand
 from toolbus.config.location import is_list, is_mapping
 from toolbus.core.records import JSON
 
-_Span: TypeAlias = tuple[int, int]
-"""The first line, and the line after the last."""
+if TYPE_CHECKING:
+    from tomlkit import TOMLDocument
+
+_GONE = "\0"
+"""Where something was; a TOML document cannot contain it."""
 
 
+def _edit(change: Callable[..., str]) -> Callable[..., str]:
+    """An edit of a text with any line ends, with or without a byte order mark."""
+
+    @wraps(change)
+    def edited(text: str, *args: Any) -> str:
+        mark = "\ufeff" if text.startswith("\ufeff") else ""
+        is_crlf = "\n" not in text.replace("\r\n", "")
+        try:
+            after = change(text.removeprefix(mark), *args)
+        except (ValueError, TypeError, LookupError, AttributeError):  # tomlkit's own errors are ValueErrors
+            raise by_hand("its layout cannot be kept") from None
+        return mark + (
+            after.replace("\r\n", "\n").replace("\n", "\r\n") if is_crlf and "\r" in text else after
+        )
+
+    return edited
+
+
+@_edit
 def add(text: str, steps: Steps, pairs: Mapping[str, JSON]) -> str:
     """The text with new pairs in the table at `steps`; a mapping becomes a table at the end of the file."""
-    lines = text.splitlines(keepends=True)
-    newline = _newline(text)
-    plain = [
-        f"{_key(key)} = {_inline(value)}{newline}" for key, value in pairs.items() if not is_mapping(value)
-    ]
-    tables = [_table((*steps, key), value, newline) for key, value in pairs.items() if is_mapping(value)]
-    if plain:
-        spans = [span for own, span in _sections(lines) if own == steps]
-        if not spans:
-            raise by_hand("its layout cannot be kept")
-        at = _end_of_content(lines, *spans[0])
-        lines = [*_ended(lines[:at], newline), *plain, *lines[at:]]
-    if tables:
-        lines = [*_ended(lines, newline), newline if text.strip() else "", newline.join(tables)]
-    return "".join(lines)
+    from tomlkit.items import InlineTable
+
+    pieces = _parsed(text)
+    holder = next((part for part in _found(pieces, steps) if _takes_pairs(part)), None)
+    inline = isinstance(holder, InlineTable) or any(isinstance(step, int) for step in steps)
+    at_end: dict[str, JSON] = {}
+    for key, value in pairs.items():
+        if holder is None or (is_mapping(value) and not inline):
+            at_end[key] = value
+        else:
+            tail = _cut_tail(holder)
+            holder.append(key, _inline(value))
+            _body(holder).extend(tail)
+    after = _joined(pieces)
+    if not at_end:
+        return after
+    gap = "\n" * (2 - after.endswith("\n")) if after.strip() else ""
+    return after + gap + document(steps, at_end)
 
 
+@_edit
 def replace(text: str, steps: Steps, value: JSON) -> str:
-    """The text with another value at `steps`."""
-    lines = text.splitlines(keepends=True)
-    for own, (first, last) in _sections(lines):
-        span = _line_of(lines, first, last, str(steps[-1])) if own == steps[:-1] else None
-        if span is not None:
-            rest = re.search(r"\s*(?:#[^\"']*)?$", lines[span[0]]) if span[1] == span[0] + 1 else None
-            shown = f"{_key(steps[-1])} = {_inline(value)}{rest[0] if rest else _newline(text)}"
-            return "".join([*lines[: span[0]], shown, *lines[span[1] :]])
-    raise by_hand("its layout cannot be kept")
+    """The text with another value at `steps`; a list that only grows keeps its layout."""
+    pieces = _parsed(text)
+    for holder in _found(pieces, steps[:-1]):
+        if steps[-1] in holder:
+            old: JSON = holder[steps[-1]]
+            if is_list(old) and is_list(value) and value[: len(old)] == old:
+                for item in value[len(old) :]:
+                    holder[steps[-1]].append(item)
+            else:
+                holder[steps[-1]] = _inline(value)
+            return _joined(pieces)
+    raise KeyError(steps[-1])
 
 
+@_edit
 def drop(text: str, steps: Steps) -> str:
-    """The text without the value at `steps`; comments above it are kept."""
-    lines = text.splitlines(keepends=True)
-    gone: list[_Span] = []
-    before = -1
-    for number, (own, (first, last)) in enumerate(_sections(lines)):
-        if own[: len(steps)] == steps:
-            start = gone.pop()[0] if before == number - 1 else first
-            gone.append((start, _end_of_content(lines, first, last)))
-            before = number
-        elif own == steps[:-1] and (span := _line_of(lines, first, last, str(steps[-1]))) is not None:
-            gone.append(span)
-    if not gone:
-        raise by_hand("its layout cannot be kept")
-    for first, last in reversed(gone):
-        while first and last < len(lines) and not lines[last].strip() and not lines[first - 1].strip():
-            last += 1
-        while last == len(lines) and first and not lines[first - 1].strip():
-            first -= 1
-        del lines[first:last]
-    after = "".join(lines)
-    holder: JSON = tomllib.loads(after)
-    for step in steps[:-1]:
-        holder = holder.get(step) if is_mapping(holder) else None
-    if holder is None:
-        newline = _newline(text)
-        after = "".join([*_ended(lines, newline), f"[{'.'.join(map(_key, steps[:-1]))}]{newline}"])
-    return after
+    """The text without the value at `steps`; comments above it are kept, and the table it was in."""
+    pieces = _parsed(text)
+    for holder in _found(pieces, steps[:-1]):
+        _drop_from(holder, steps[-1])
+    before, *rest = _joined(pieces).split(_GONE)
+    for after in rest:
+        if not before.strip() or before.endswith(("\n\n", "\n\r\n")):
+            after = after.lstrip("\r\n")
+        before = before.rstrip() + "\n" if not after.strip() and before.strip() else before + after
+    if next(_found(_parsed(before), steps[:-1]), None) is None:
+        before += document(steps[:-1], {})
+    return before
 
 
 def document(steps: Steps, value: Mapping[str, JSON]) -> str:
     """A document with this one table."""
-    return _table(steps, value, "\n")
+    import tomlkit
+
+    nested: JSON = value
+    for step in reversed(steps):
+        nested = {str(step): nested}
+    return tomlkit.dumps(nested)
 
 
-def _sections(lines: list[str]) -> Iterator[tuple[Steps, _Span]]:
-    """Each table by its steps, the root first. A line of a multi-line string may look like a table header;
-    the caller's check detects that.
-    """
-    starts: list[tuple[Steps, int]] = [((), 0)]
-    for number, line in enumerate(lines):
-        if re.match(r"\s*\[", line):
-            try:
-                header: JSON = tomllib.loads(line)
-            except tomllib.TOMLDecodeError:
-                continue  # a line inside a list
-            way: list[str | int] = []
-            while is_mapping(header) and header:
-                key, header = next(iter(header.items()))
-                way.append(key)
-            starts.append((tuple(way), number))
-    ends = [number for _, number in starts[1:]] + [len(lines)]
-    yield from ((way, (first, last)) for (way, first), last in zip(starts, ends, strict=True))
+def _parsed(text: str) -> "list[TOMLDocument]":
+    """The document; in pieces if tomlkit would change the order of its arrays of tables."""
+    import tomlkit
+
+    whole = tomlkit.parse(text)
+    if whole.as_string() == text:
+        return [whole]
+    pieces = [tomlkit.parse(piece) for piece in re.split(r"(?m)^(?=[ \t]*\[\[)", text)]
+    if _joined(pieces) != text:
+        raise ValueError("tomlkit would change the text")
+    return pieces
 
 
-def _line_of(lines: list[str], first: int, last: int, key: str) -> _Span | None:
-    """The lines of the key and its value: as many as it takes to parse."""
-    for number in range(first, last):
-        if re.match(rf"\s*(?:{re.escape(key)}|{re.escape(json.dumps(key))})\s*=", lines[number]):
-            for end in range(number + 1, last + 1):
-                try:
-                    tomllib.loads("".join(lines[number:end]))
-                except tomllib.TOMLDecodeError:
-                    continue
-                return number, end
-    return None
+def _joined(pieces: "list[TOMLDocument]") -> str:
+    return "".join(piece.as_string() for piece in pieces)
 
 
-def _end_of_content(lines: list[str], first: int, last: int) -> int:
-    """The line after the last content; comments after it belong to the next table."""
-    while last > first and (not lines[last - 1].strip() or lines[last - 1].lstrip().startswith("#")):
-        last -= 1
-    return last
+def _found(pieces: "list[TOMLDocument]", steps: Steps) -> Iterator[Any]:
+    if len(pieces) > 1 and any(isinstance(step, int) for step in steps):
+        raise ValueError("the tables of an array are in several pieces")
+    return chain.from_iterable(_parts(piece, steps) for piece in pieces)
 
 
-def _newline(text: str) -> str:
-    return "\r\n" if "\r\n" in text else "\n"
+def _inline(value: JSON) -> Any:
+    import tomlkit
+
+    if not is_mapping(value):
+        return cast(Any, tomlkit.item(value))
+    table = tomlkit.inline_table()
+    for key, one in value.items():
+        table.append(str(key), _inline(one))
+    return table
 
 
-def _ended(lines: list[str], newline: str) -> list[str]:
-    return [*lines[:-1], lines[-1].rstrip("\r\n") + newline] if lines else []
+def _body(holder: Any) -> list[tuple[Any, Any]]:
+    """What a table or a document consists of, in order: keys with their values, comments, blank lines."""
+    return holder.body if hasattr(holder, "body") else holder.value.body
 
 
-def _table(steps: Steps, value: Mapping[str, JSON], newline: str) -> str:
-    """A table, followed by one for each mapping in it."""
-    plain = [f"{_key(key)} = {_inline(one)}" for key, one in value.items() if not is_mapping(one)]
-    inner = [_table((*steps, key), one, newline) for key, one in value.items() if is_mapping(one)]
-    head = [f"[{'.'.join(map(_key, steps))}]"] if plain or not inner else []
-    own = [newline.join([*head, *plain, ""])] if head else []
-    return newline.join([*own, *inner])
+def _parts(holder: Any, steps: Steps) -> Iterator[Any]:
+    """Each part of the value at `steps`: the lines of a table may be apart."""
+    if not steps:
+        yield holder
+    elif isinstance(steps[0], int):
+        yield from _parts(holder[steps[0]], steps[1:])
+    else:
+        for key, value in _body(holder):
+            if key is not None and key.key == steps[0]:
+                yield from _parts(value, steps[1:])
 
 
-def _inline(value: JSON) -> str:
-    if is_mapping(value):
-        return "{" + ", ".join(f"{_key(key)} = {_inline(one)}" for key, one in value.items()) + "}"
-    if is_list(value):
-        return f"[{', '.join(map(_inline, value))}]"
-    return json.dumps(value, ensure_ascii=False)
+def _takes_pairs(holder: Any) -> bool:
+    """Whether it has lines of its own; a table that only headers of its tables name has none."""
+    from tomlkit.items import AoT, Table
+
+    if not isinstance(holder, Table) or not holder.is_super_table():
+        return True
+    return any(key is not None and not isinstance(value, Table | AoT) for key, value in _body(holder))
 
 
-def _key(key: str | int) -> str:
-    text = str(key)
-    return text if re.fullmatch(r"[A-Za-z0-9_-]+", text) else json.dumps(text, ensure_ascii=False)
+def _drop_from(holder: Any, step: str | int) -> None:
+    from tomlkit.items import InlineTable, Whitespace
+
+    if isinstance(step, int):
+        tail = _cut_tail(holder[step])
+        del holder[step]
+        if tail and step:
+            _body(holder[step - 1]).extend(tail)
+        elif tail:  # above the table that is the first now
+            holder[0].trivia.indent = "".join(item.as_string() for _, item in tail) + holder[0].trivia.indent
+    elif isinstance(holder, InlineTable):
+        holder.remove(step)
+    else:
+        body = _body(holder)
+        for place, (key, value) in enumerate(body):
+            if key is not None and key.key == step:
+                tail = "".join(item.as_string() for _, item in _cut_tail(value))
+                body[place] = (None, Whitespace(_GONE + tail))
+
+
+def _cut_tail(item: Any) -> list[tuple[Any, Any]]:
+    """Take the comments and blank lines from the end of a table."""
+    from tomlkit.items import AoT, Table
+
+    while isinstance(item, AoT):
+        item = item[-1]
+    if not isinstance(item, Table):
+        return []
+    body = _body(item)
+    if body and isinstance(body[-1][1], Table | AoT):
+        return _cut_tail(body[-1][1])
+    start = len(body)
+    while start and body[start - 1][0] is None:
+        start -= 1
+    tail = body[start:]
+    del body[start:]
+    return tail

@@ -7,6 +7,7 @@ one of them.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
+from importlib.metadata import version
 from typing import Any
 
 from mcp import Client
@@ -23,6 +24,10 @@ from toolbus.core.apps import APPS, APPS_SETTINGS
 from toolbus.core.skills import SKILLS
 from toolbus.core.tracing import Tracing
 
+if "_connect" not in Client.__annotations__:
+    raise ImportError(
+        f"toolbus cannot use version {version('mcp')} of the package mcp; install mcp>=2.3,<2.4"
+    )
 Connector = Callable[[AsyncExitStack, str, bool], Awaitable[Dispatcher[Any]]]
 
 
