@@ -58,10 +58,9 @@ class Turn:
 
 
 class _Queue:
-    """The turns in one event loop."""
+    """The turns in one event loop, which it does not keep alive."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._most = max(FEWEST, PER_CORE * _cores())
         self._running: set[Turn] = set()
         self._waiting: deque[Turn] = deque()
@@ -78,16 +77,16 @@ class _Queue:
         self._advance()
 
     def _advance(self) -> None:
-        now = self._loop.time()
+        loop = asyncio.get_running_loop()
         while self._waiting and len(self._running) < self._most:
             turn = self._waiting.popleft()
             self._running.add(turn)
-            turn.begin(now)
+            turn.begin(loop.time())
         if self._waiting and self._timer is None:
-            self._timer = self._loop.call_later(CHECK_INTERVAL, self._check)
+            self._timer = loop.call_later(CHECK_INTERVAL, self._check)
 
     def _check(self) -> None:
-        self._timer, now = None, self._loop.time()
+        self._timer, now = None, asyncio.get_running_loop().time()
         self._running = {turn for turn in self._running if not turn.is_over(now)}
         self._advance()
 
@@ -97,7 +96,7 @@ _queues: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue]" = WeakKeyDiction
 
 def _queue_of(loop: asyncio.AbstractEventLoop) -> _Queue:
     if loop not in _queues:
-        _queues[loop] = _Queue(loop)
+        _queues[loop] = _Queue()
     return _queues[loop]
 
 
