@@ -182,14 +182,14 @@ async def test_other_paths_and_methods_are_refused() -> None:
 
 @pytest.mark.parametrize("asks", ["policy", "server"])
 async def test_a_duration_is_without_the_time_that_a_person_takes(asks: str) -> None:
-    name, arguments = ("tell", {"text": "x"}) if asks == "policy" else ("book", {"guest": "Ann"})
+    made = tool_call("tell", text="x") if asks == "policy" else tool_call("book", guest="Ann")
     config: JSON = {
         "servers": {"ask": {"server": asking(), "era": "legacy", "prefix": ""}},
         "policy": [{"tools": "ask/tell", "do": "ask"}],
     }
     async with front(config=config) as served:
         session = await served.opened()
-        content = json.dumps({"jsonrpc": "2.0", **tool_call(name, **arguments)}).encode()
+        content = json.dumps({"jsonrpc": "2.0", **made}).encode()
         began = time.perf_counter()
         async with served.http.stream("POST", served.url, content=content, headers=session.headers) as stream:
             events = Events(stream)

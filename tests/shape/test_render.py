@@ -5,6 +5,7 @@ import json
 import random
 import re
 import time
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -126,7 +127,15 @@ def test_text_beside_a_copy_of_the_structured_content_stays() -> None:
     assert deduplicated(result(said, copied, PICTURE, structured=value)) == result(
         said, PICTURE, structured=value
     )
-    others = [{"n": 7}, {"n": "seven", "unit": "days"}, {"result": "eight"}, {"result": []}, {}, "x", 7]
+    others: list[Any] = [
+        {"n": 7},
+        {"n": "seven", "unit": "days"},
+        {"result": "eight"},
+        {"result": []},
+        {},
+        "x",
+        7,
+    ]
     for other in [result(said, structured=structured) for structured in others]:
         assert deduplicated(other) is other
     only = result(PICTURE, structured={"result": []})

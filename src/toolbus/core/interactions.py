@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeAlias
 
-from toolbus.core.approval import ApprovalAnswer, ApprovalRequest, Approve
+from toolbus.core.approval import ApprovalRequest, Approve, Approved
 from toolbus.core.elicitation import Answer, Elicitation
 from toolbus.core.forwarding import Client
 from toolbus.core.login import LoginHandler
@@ -126,7 +126,7 @@ def for_user(interactions: Interactions, user: str) -> Interactions:
         assert interactions.sample is not None
         return interactions.sample(replace(request, user=user))
 
-    def approve(request: ApprovalRequest) -> ApprovalAnswer | Awaitable[ApprovalAnswer]:
+    def approve(request: ApprovalRequest) -> Approved | Awaitable[Approved]:
         assert interactions.approve is not None
         return interactions.approve(replace(request, user=user))
 
