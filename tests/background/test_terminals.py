@@ -191,7 +191,7 @@ def test_a_call_is_approved_on_the_terminal_that_makes_it(tmp_path: Path) -> Non
         with terminal("call", "every_echo", "text=denied", folder=folder) as screen:
             screen.until("run it?")
             screen.press("n\r")
-            screen.until("was refused")
+            screen.until("was not run: you declined it")
             assert screen.ended() == 1
         run = toolbus("call", "every_echo", "text=a", folder=folder)
         assert (run.returncode, run.stderr) == (1, refused.stderr)

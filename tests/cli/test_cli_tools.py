@@ -216,6 +216,7 @@ def test_wait_keeps_trying_a_server_that_is_down_at_first(tmp_path: Path) -> Non
 @pytest.mark.parametrize("seconds", ["-3", "nan", "inf"])
 @pytest.mark.parametrize("more", [[], ["--cost"]], ids=["tools", "cost"])
 def test_nobody_waits_for_a_time_that_is_none(tmp_path: Path, seconds: str, more: list[str]) -> None:
+    write_config(tmp_path, {})
     run = toolbus("tools", "--wait", seconds, *more, folder=tmp_path)
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr == f"toolbus: --wait {seconds}: expected a number of seconds, 0 or more\n"

@@ -145,6 +145,14 @@ async def test_lists_that_fail_do_not_fail_the_connection(seen: Seen) -> None:
     ]
 
 
+async def test_lists_that_a_server_does_not_have_are_no_warning(seen: Seen) -> None:
+    bus, events = await seen("missing_lists")
+    async with bus:
+        assert bus.catalog.names == ("a_echo",)
+        assert (bus.resources(), bus.templates(), bus.prompts()) == ([], [], [])
+    assert warnings(events) == []
+
+
 async def test_zero_tools_are_a_warning_with_a_reason(seen: Seen) -> None:
     bus, events = await seen("no_tools")
     async with bus:

@@ -239,5 +239,7 @@ async def test_a_call_that_needs_a_visit_first_is_repeated_after_it(record: Reco
     assert [(question.url, question.message) for question in asked] == [("https://log.in/1", "Log in.")] * 2
     record.errors["tools/call"] = [REQUIRED]
     async with Toolbus(config) as bus:
-        with pytest.raises(InputNeeded, match=r"wants the user to visit https://log\.in/1; no handler"):
+        with pytest.raises(
+            InputNeeded, match=r"wants the user to visit https://log\.in/1; nobody can answer here"
+        ):
             await bus.call("a_look")

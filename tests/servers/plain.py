@@ -30,6 +30,7 @@ class Plain:
         self.silent: set[str] = set()
         self.dies_of: set[str] = set()
         self.refused: set[str] = set()
+        self.refused_as = -32601
         self.pages: dict[str, str] = {}
         self.result: Any = None
         self.held: list[Any] = []
@@ -87,6 +88,11 @@ class Plain:
     def do_broken_lists(self) -> None:
         self.capabilities = {"tools": {}, "resources": {}, "prompts": {}}
         self.refused |= {"resources/list", "resources/templates/list", "prompts/list"}
+        self.refused_as = -32603
+
+    def do_missing_lists(self) -> None:
+        self.do_broken_lists()
+        self.refused_as = -32601
 
     def do_broken_tools_list(self) -> None:
         self.refused.add("tools/list")
@@ -243,7 +249,11 @@ class Plain:
         if self.discovered:
             known["server/discover"] = self.discover
         if method in self.refused or method not in known:
-            return {"jsonrpc": "2.0", "id": number, "error": {"code": -32601, "message": f"no {method} here"}}
+            return {
+                "jsonrpc": "2.0",
+                "id": number,
+                "error": {"code": self.refused_as, "message": f"no {method} here"},
+            }
         if self.refusal and method == "tools/call":
             return {"jsonrpc": "2.0", "id": number, "error": self.refusal}
         result = known[method](params)

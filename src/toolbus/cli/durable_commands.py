@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from toolbus.cli.options import Settings, with_config_settings, with_group_settings, with_settings
+from toolbus.cli.options import Settings, with_group_settings, with_settings
 from toolbus.cli.parameters import FormValues, Model
 
 _Store = Annotated[
@@ -37,7 +37,7 @@ def add_durable_commands(app: typer.Typer) -> None:
     runs.command("delete")(with_settings(_delete))
     runs.command("start")(with_settings(_start))
     app.add_typer(runs, name="runs")
-    app.command("worker")(with_config_settings(_worker))
+    app.command("worker")(with_settings(_worker))
 
 
 def _runs(
