@@ -173,6 +173,12 @@ async def test_a_server_is_restarted_and_a_page_opened_by_keyboard_alone(browser
         await tab.see("h1", "Catalog")
 
 
+LOADED = (
+    "document.readyState === 'complete' || new Promise((done) => addEventListener('load', () => done(true)))"
+)
+"""Waits for the styles of a page, whose text may be there before."""
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_text_can_be_read_in_light_and_in_dark(browser: Chromium, scheme: str) -> None:
     config = {"servers": {"wild": wild(), "gone": {"command": "no-such-command-at-all"}}}
@@ -181,6 +187,7 @@ async def test_text_can_be_read_in_light_and_in_dark(browser: Chromium, scheme: 
         await tab.see(card("wild"), "ready")
         await tab.click(f"{card('wild')} button")
         await tab.see(".notice")
+        await tab.run(LOADED)
         assert await tab.run(FAINT) == []
         page = await tab.run("getComputedStyle(document.body).backgroundColor")
     assert page == ("rgb(245, 246, 248)" if scheme == "light" else "rgb(18, 21, 26)")
