@@ -204,7 +204,7 @@ def test_a_trail_is_read_without_a_config(folder: Path, tmp_path: Path) -> None:
             "nothing is recorded yet in none.jsonl",
         ),
         (CONFIG, ("gone.jsonl", "--verify"), 1, "there is no trail at gone.jsonl"),
-        (CONFIG, ("gone.jsonl",), 0, "there is no trail at gone.jsonl"),
+        (CONFIG, ("gone.jsonl",), 1, "there is no trail at gone.jsonl"),
         (CONFIG, ("empty.jsonl", "--verify"), 1, "nothing is recorded yet in empty.jsonl"),
         (CONFIG, ("--since", "soon"), 2, "--since soon: not a time; write such as 30m, 2h, 7d"),
         (CONFIG, ("--expect", "abc"), 2, "--expect abc: not a hash; it has 64 digits"),

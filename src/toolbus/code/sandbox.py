@@ -22,7 +22,7 @@ from toolbus.core.records import JSON
 try:
     import pydantic_monty as monty
 except ImportError as error:
-    raise ExtraMissing("code mode", "code", "pydantic-monty is not installed") from error
+    raise ExtraMissing("scripts", "code", "pydantic-monty is not installed") from error
 
 T = TypeVar("T")
 NAME = "script.py"

@@ -58,7 +58,11 @@ def old_sdk(values: Resolved, stderr: Sequence[str]) -> str:
         options = [*_WITH[launcher].split(), "--with", _BEFORE_2]
         step = f"start it with {values.redacted(shlex.join([*options, *words[len(launcher.split()) :]]))}"
     elif program.startswith("python"):
-        step = f"run {values.redacted(shlex.quote(values.command or ''))} -m pip install '{_BEFORE_2}'"
+        # Not in the environment that it has now: toolbus itself may be there, and needs a later SDK.
+        python = values.redacted(shlex.quote(values.command or ""))
+        step = (
+            f"run {python} -m venv old-sdk, install '{_BEFORE_2}' there, and set command: old-sdk/bin/python"
+        )
     else:
         step = f"install '{_BEFORE_2}' in its environment"
     return f"it needs the MCP SDK before 2.0; {step}"

@@ -100,7 +100,8 @@ def name_of(shaper: Shaper) -> str:
 
 
 def _is_ours(shaper: Shaper) -> bool:
-    return getattr(shaper, "__module__", "").startswith("toolbus.shape.")
+    # None for functions that `exec` made.
+    return (getattr(shaper, "__module__", None) or "").startswith("toolbus.shape.")
 
 
 def _all_recorded(tools: list[ToolSpec], before: list[ToolSpec], shaper: str) -> list[ToolSpec]:

@@ -35,13 +35,13 @@ def run(settings: Settings, file: Path | None, query: Query, tail: int) -> int:
         events = read_events(path, query, tail or None)
     if screen.as_json:
         screen.json({"files": files, "events": [dict(event) for event in events]})
-        return 0
+        return FAILED if file is not None and not files else 0
     if not files:
         screen.note(_nothing(path, file))
     screen.rows([_row(event) for event in events], indent=0, max_lines=None)
     if tail and len(events) == tail:
         screen.note(f"the last {counted(tail, 'event')}; --tail 0 shows all")
-    return 0
+    return FAILED if file is not None and not files else 0
 
 
 def check(settings: Settings, file: Path | None, expect: Sequence[str]) -> int:

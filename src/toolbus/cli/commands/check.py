@@ -184,7 +184,10 @@ def _with_problems(
         replace(warning, severity="error") if any(note in warning.message for note in unlisted) else warning
         for warning in warnings
     ]
-    if failure and any("standard output" in warning.message for warning in warnings):
+    is_explained = isinstance(report.error, ConnectFailed) and bool(
+        report.error.exit_code and report.error.stderr
+    )
+    if failure and not is_explained and any("standard output" in warning.message for warning in warnings):
         fix = "check that it is an MCP server: it prints text to standard output, which is for messages only"
         failure = [replace(failure[0], fix=fix)]
     renamed = name_problems(report.tools, config, report.config)
