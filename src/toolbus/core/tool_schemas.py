@@ -37,7 +37,8 @@ _DEEPEST = 20
 
 def arguments_schema(schema: JSONObject, ignored: list[str]) -> JSONObject:
     """The schema for the arguments of a call; whatever had to be ignored is added to the list."""
-    if _is_ordinary(schema) and schema.get("type") == "object" and "enum" not in schema:
+    takes_objects = schema.get("type") == "object" and schema.keys().isdisjoint(("enum", "anyOf"))
+    if takes_objects and _is_ordinary(schema):
         return schema
     ignored += _faults(schema)
     if _takes_object(schema):
@@ -54,14 +55,14 @@ def _is_ordinary(schema: JSON, depth: int = 0) -> bool:
     for keyword, value in schema.items():
         match keyword:
             case "type":
-                valid = isinstance(value, str) and value in TYPES
+                valid = _is_type(value)
+            case "anyOf":  # what optional arguments have
+                valid = is_array(value) and all(_is_ordinary(part, depth + 1) for part in value)
             case "properties":
                 valid = is_object(value) and all(_is_ordinary(part, depth + 1) for part in value.values())
             case "required":
                 valid = is_array(value) and all(isinstance(name, str) for name in value)
-            case "items":
-                valid = _is_ordinary(value, depth + 1)
-            case "additionalProperties":
+            case "items" | "additionalProperties":
                 valid = isinstance(value, bool) or _is_ordinary(value, depth + 1)
             case "enum":
                 valid = is_array(value)
@@ -70,6 +71,11 @@ def _is_ordinary(schema: JSON, depth: int = 0) -> bool:
         if not valid:
             return False
     return True
+
+
+def _is_type(value: JSON) -> bool:
+    names = value if is_array(value) else [value]
+    return bool(names) and all(isinstance(name, str) and name in TYPES for name in names)
 
 
 def _faults(schema: JSONObject) -> list[str]:
