@@ -193,7 +193,7 @@ class Servers:
         self.assumed = {alias: one for alias, one in inventories.items() if not covers(alias)}
 
     def note_state(self, event: StateChanged) -> None:
-        """The outcome of a first attempt to connect ends what was assumed."""
+        """Drop the assumed inventory of a server once its first attempt to connect has ended."""
         is_over = event.state not in ("idle", "connecting")
         if is_over and self.assumed.pop(event.server, None) and self._inventory(event.server) == _NOTHING:
             self._changed()  # else what it offers was published
@@ -201,7 +201,7 @@ class Servers:
     # Lists that expire
 
     def _discovery(self, alias: str) -> "Discovery | None":
-        """Who lists what a server offers here: the own link, unless the inventory is that of the base."""
+        """The discovery of a server: of the own link, or of the base if its inventory is used."""
         server = self.by_alias.get(alias)
         if self.base is None or alias in self.borrowed:
             return None if server is None else server.discovery
@@ -214,7 +214,7 @@ class Servers:
         return {discovery: due for discovery, due in found.items() if due}
 
     def due_for_name(self, aliases: Iterable[str], *, are_up: bool) -> "dict[str, Discovery]":
-        """Those of the servers whose tools are listed again because a name is unknown."""
+        """The servers whose tools are listed again because a name is unknown."""
         every = {alias: each for alias in aliases if (each := self._discovery(alias)) is not None}
         return {alias: each for alias, each in every.items() if each.is_due_for_name(is_up=are_up)}
 

@@ -137,7 +137,7 @@ def _adapted(
 
 
 def _check_config(settings: Settings) -> None:
-    """Raise `ConfigError` if there is no config, before anything is imported that takes time."""
+    """Raise `ConfigError` if there is no config, before slow imports."""
     if settings.config or client_terminal() is not None or named_file() is not None:
         return
     folder = working_folder()
