@@ -2,17 +2,20 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from pydantic_ai.messages import ModelMessage
 
-from toolbus.agent.durable.codec import messages_json
 from toolbus.agent.durable.execution import PROMPT, Performer
+from toolbus.agent.durable.model import messages_json
+from toolbus.agent.durable.output import output_schema
 from toolbus.agent.durable.run import DurableRun
 from toolbus.agent.durable.runs import Runs
 from toolbus.agent.durable.settings import Durable
 from toolbus.agent.durable.worker import Worker
+
+T = TypeVar("T")
 
 
 class AgentRuns:
@@ -25,21 +28,23 @@ class AgentRuns:
         self.runs = Runs(settings, is_patient=True)
         """All runs of the store."""
 
-    def start(self, prompt: Any, *, key: str | None, history: Sequence[ModelMessage]) -> DurableRun:
+    def start(
+        self, prompt: Any, *, key: str | None, history: Sequence[ModelMessage], output: type[T]
+    ) -> DurableRun[T]:
         """Start a run, or join the one with that key; needs a running loop."""
         run = key or uuid4().hex[:12]
         message = PROMPT.dump_python(prompt, mode="json")
-        earlier = messages_json(history)
+        earlier, schema = messages_json(history), output_schema(output)
 
         async def begin() -> None:
             await self._joined()
-            await self.runs.start(message, key=run, history=earlier)
+            await self.runs.start(message, key=run, history=earlier, output=schema)
 
-        return DurableRun(run, self.runs, begin())
+        return DurableRun(run, self.runs, begin(), output)
 
-    def join(self, run: str) -> DurableRun:
+    def join(self, run: str, output: type[T]) -> DurableRun[T]:
         """A run that is in the store; this process may execute it."""
-        return DurableRun(run, self.runs, self._joined())
+        return DurableRun(run, self.runs, self._joined(), output)
 
     async def work(self, on_ready: Callable[[], None] | None = None) -> None:
         """Be a worker until cancelled."""

@@ -159,8 +159,8 @@ class Worker:
         self._active[task] = run
         steps = Steps(self._gate)
         try:
-            _, performer = self._performers[request["agent"]]
-            return await Execution(performer, run, steps).perform(request)
+            settings, performer = self._performers[request["agent"]]
+            return await Execution(performer, run, steps, settings.answer_within).perform(request)
         except BaseException:  # some libraries put what they raise into groups
             if steps.problem is None:
                 raise
