@@ -117,9 +117,9 @@ async def test_a_run_of_another_version_is_left_to_its_own_workers(
     async with Agent(ScriptedModel(["Done."]), durable=settings(tmp_path)) as agent:
         assert await ended(agent.start("Go.", key="own")) == "Done."
         info = await agent.runs.get("newer")
-        assert (info.status, info.version, info.is_foreign) == ("queued", "toolbus-journal-2", True)
+        assert (info.status, info.journal, info.is_foreign) == ("queued", "toolbus-journal-2", True)
         own = await agent.runs.get("own")
-        assert (own.version, own.is_foreign) == (JOURNAL_VERSION, False)
+        assert (own.journal, own.is_foreign) == (JOURNAL_VERSION, False)
     await newer.close()
 
 
