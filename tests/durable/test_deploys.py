@@ -1,6 +1,7 @@
 """Rolling deploys: workers of several versions of a program share an agent, in processes of their own."""
 
 import asyncio
+import json
 import random
 import signal
 from collections import Counter
@@ -9,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from tests import warm
+from tests.cli import running
 from tests.durable.deploys import Stage, staged
 from tests.durable.stage import run_when, settings
 from tests.patience import PATIENCE
 from toolbus.agent.durable import Runs
 from toolbus.agent.durable.programs import Member, best, better, label_of, lacking
+from toolbus.core.version import version
 
 pytestmark = pytest.mark.anyio
 KEYS = [f"run-{number}" for number in range(4)]
@@ -220,3 +223,42 @@ def test_each_hand_over_leaves_fewer_tools_missing() -> None:
         assert len(lacking(best(members, needed).tools, needed)) <= len(lacking(now.tools, needed))
         if any(not lacking(member.tools, needed) for member in members):
             assert not lacking(now.tools, needed), "one had all of them"
+
+
+async def test_the_command_line_shows_the_versions_and_tools_of_all_workers(
+    store: str, tmp_path: Path
+) -> None:
+    async def toolbus(*words: str) -> tuple[str, str]:
+        done = await asyncio.to_thread(running.toolbus, *words, "--store", store, folder=tmp_path)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, done.stderr
+
+    async with staged(store, tmp_path) as stage:
+        await stage.program("v1", {"tools": ["order", "hold"], "start": {"k": "hold"}})
+        await stage.program("v2", {"tools": ["order", "hold", "ship"]}, {"agent": "mail", "tools": ["send"]})
+        await stage.reached("hold")
+        _, noted = await toolbus("runs", "start", "order", "--key", "p", "--agent", "mail", "--version", "3")
+        assert noted.startswith("no worker takes runs of 'mail' of version '3' now; start one: ")
+        assert "toolbus worker --agent mail --version 3 --store " in noted
+        document = json.loads((await toolbus("runs", "--json"))[0])
+        assert document["workers"] == 2
+        newer, older = document["worker_details"]
+        assert older["agents"] == [
+            {"agent": "agent", "version": None, "tools": ["hold", "order"], "not_in_all": []}
+        ]
+        assert newer["agents"] == [
+            {"agent": "agent", "version": None, "tools": ["hold", "order", "ship"], "not_in_all": ["ship"]},
+            {"agent": "mail", "version": None, "tools": ["send"], "not_in_all": []},
+        ]
+        assert (newer["toolbus"], newer["runs"] + older["runs"]) == (version(), ["k"])
+        printed, noted = await toolbus("runs")
+        lines = [line.split() for line in printed.splitlines()]
+        assert [newer["id"], "agent", version(), str(len(newer["runs"]))] == next(
+            line[:4] for line in lines if line[:2] == [newer["id"], "agent"]
+        )
+        assert "3, not on every worker: ship" in printed
+        assert ["p", "queued", "mail@3"] in [line[:3] for line in lines]
+        assert "no worker takes runs of 'mail' of version '3' now" in noted
+        shown, _ = await toolbus("runs", "show", "p")
+        assert "3: only workers of this version execute it" in shown
+        stage.let_go("hold")

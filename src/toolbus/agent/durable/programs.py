@@ -57,6 +57,7 @@ class Programs:
         self._store = store
         self._leases = Leases(store.engine)
         self._tools: dict[str, Set[str]] = {}
+        self._unused: set[str] = set()
 
     def publish(self, tools: Iterable[Set[str]]) -> None:
         """Tell other processes what the labels of these tools stand for."""
@@ -114,14 +115,15 @@ class Programs:
             relabel(client, queue, label, best(members, self._store.called(run)).label, run)
 
     def forget(self, rows: Iterable[WorkerRow]) -> None:
-        """Delete the tools of labels that neither a worker nor an open run has."""
+        """Delete the tools of labels that no worker and no open run had, neither now nor the last time."""
         used = {label for row in rows for label in row.labels.values()}
         used |= {label for _, label in open_labels(self._store.client, UNFINISHED)}
         with self._store.engine.begin() as connection:
-            for label in set(connection.scalars(sa.text("SELECT label FROM toolbus_programs"))) - used:
-                connection.execute(
-                    sa.text("DELETE FROM toolbus_programs WHERE label = :label"), {"label": label}
-                )
+            unused = set(connection.scalars(sa.text("SELECT label FROM toolbus_programs"))) - used
+            for label in unused & self._unused:  # a worker that joins adds its tools before its row
+                delete = sa.text("DELETE FROM toolbus_programs WHERE label = :label")
+                connection.execute(delete, {"label": label})
+        self._unused = unused
 
 
 def best(members: Iterable[Member], needed: Set[str]) -> Member:
