@@ -1,14 +1,15 @@
 """One execution of a durable run: the agent's loop with a journal, from the beginning or replayed."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.exceptions import AgentRunError, FallbackExceptionGroup, UsageLimitExceeded
-from pydantic_ai.messages import UserContent
+from pydantic_ai.messages import ModelResponse, UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.toolsets import ToolsetTool
 
@@ -35,13 +36,16 @@ from toolbus.agent.durable.steps import Steps
 from toolbus.agent.limits import LimitReached, Limits, limit_error, usage_limits
 from toolbus.agent.models import model_error
 from toolbus.agent.tool_search import tool_search
-from toolbus.agent.tools import Toolbox, by_name_only
+from toolbus.agent.tools import RunTools, Toolbox, by_name_only
 from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
 from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.elicitation import Pending
+from toolbus.core.errors import RunDiverged
 from toolbus.core.records import JSON, marks_read_only
 
+Elsewhere: TypeAlias = Callable[[Sequence[str]], Awaitable[Exception | None]]
+"""Why a run that calls these tools cannot go on here; None if no other worker is better suited."""
 PROMPT: TypeAdapter[str | list[UserContent] | None] = TypeAdapter(str | list[UserContent] | None)
 """The message that a run begins with."""
 _CHECKERS = 5
@@ -65,13 +69,19 @@ class Execution:
     """One execution of one run; the callbacks of its tools."""
 
     def __init__(
-        self, performer: Performer, run: str, steps: Steps, answer_within: float | None = None
+        self,
+        performer: Performer,
+        run: str,
+        steps: Steps,
+        elsewhere: Elsewhere,
+        answer_within: float | None = None,
     ) -> None:
         """`answer_within` seconds a person has to answer; None for any time."""
         self.id = run
         """The `run` of the caller of its calls."""
         self._performer = performer
         self._steps = steps
+        self._elsewhere = elsewhere
         self._held = HeldTools()
         self._clock = Clock()
         self._journal = RunJournal(run, steps, self._held, self._clock, self._checkers, answer_within)
@@ -85,6 +95,8 @@ class Execution:
         await self._begin()
         tools = own.toolbox.for_run(self)
         output = Output.of(request)
+        check = partial(self._check, tools)
+        model = JournaledModel(own.model, self._journal, tools.servers, self._seconds, check)
         try:
             with own.agent.parallel_tool_call_execution_mode("parallel_ordered_events"):
                 async with self._clock.limit(limits.seconds):
@@ -92,7 +104,7 @@ class Execution:
                         PROMPT.validate_python(request["prompt"]),
                         output_type=output.type,
                         message_history=read_messages(request["history"]),
-                        model=JournaledModel(own.model, self._journal, tools.servers, self._seconds),
+                        model=model,
                         instructions=await own.instructions() or None,
                         usage_limits=usage_limits(limits),
                         toolsets=[tools],
@@ -110,6 +122,17 @@ class Execution:
             "calls": usage.tool_calls,
             "tokens": usage.total_tokens,
         }
+
+    async def _check(self, tools: RunTools, response: ModelResponse, known: Set[str]) -> None:
+        """Leave the run to another worker if that has the tools of a response, and this one lacks them."""
+        missing = tools.lacking(response.tool_calls, known)
+        if not missing:
+            return
+        problem = await self._elsewhere(missing)
+        if problem is None and self._journal.has_made(response.tool_calls):
+            problem = RunDiverged(self.id, missing)
+        if problem is not None:
+            raise self._steps.abort(problem)
 
     async def _begin(self) -> None:
         """Start with the tools that the run was offered, and with what earlier executions recorded."""

@@ -9,11 +9,13 @@ import hashlib
 import json
 import logging
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, TypeAlias
+
+from pydantic_ai.messages import ToolCallPart
 
 from toolbus.agent.durable import seam
 from toolbus.agent.durable.clock import Clock
@@ -128,6 +130,12 @@ class RunJournal:
         self._numbers.clear()
         if len(calls) > 1:
             self._numbers = {call: seam.reserve_numbers(_NUMBERS) for call in calls}
+
+    def has_made(self, calls: Iterable[ToolCallPart]) -> bool:
+        """Whether an earlier execution made one of several calls of this turn."""
+        made = {*self.steps.recorded, *self._notes.intents}
+        begun = [self._numbers[call.tool_call_id] for call in calls if call.tool_call_id in self._numbers]
+        return any(first < number <= first + _NUMBERS for first in begun for number in made)
 
     @contextmanager
     def call(self, call: str) -> Generator[None]:

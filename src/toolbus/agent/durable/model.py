@@ -1,8 +1,8 @@
 """The model of a durable run: each request is a step, whose response is recorded."""
 
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Set
 from contextlib import asynccontextmanager
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from pydantic_ai import RunContext
 from pydantic_ai.messages import (
@@ -22,18 +22,27 @@ from toolbus.agent.durable.timeline import event_json
 from toolbus.agent.events import ToolReturned
 from toolbus.core.records import JSON
 
+Check: TypeAlias = Callable[[ModelResponse, Set[str]], Awaitable[None]]
+"""Checks a recorded response before its calls are made; gets the names of the tools that it may call."""
+
 
 class JournaledModel(WrapperModel):
     """Records responses. A request in flight at a crash is made again: it changes nothing but the bill."""
 
     def __init__(
-        self, wrapped: Model, journal: RunJournal, servers: Mapping[str, str], seconds: Mapping[str, float]
+        self,
+        wrapped: Model,
+        journal: RunJournal,
+        servers: Mapping[str, str],
+        seconds: Mapping[str, float],
+        check: Check,
     ) -> None:
         """`servers` are those of the tools, by name; `seconds` how long calls took, by their ids."""
         super().__init__(wrapped)
         self._journal = journal
         self._servers = servers
         self._seconds = seconds
+        self._check = check
 
     async def request(
         self,
@@ -61,6 +70,7 @@ class JournaledModel(WrapperModel):
         (message,) = read_messages([record["response"]])
         response = cast(ModelResponse, message)
         self._journal.number_calls([call.tool_call_id for call in _calls(response)])
+        await self._check(response, model_request_parameters.tool_defs.keys())
         return response
 
     @asynccontextmanager
