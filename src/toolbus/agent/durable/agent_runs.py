@@ -32,7 +32,7 @@ class AgentRuns:
         self._joining: asyncio.Task[Worker] | None = None
         self._waiting: asyncio.Task[None] | None = None
         self._is_closed = False
-        self.runs = Runs(settings, is_patient=True, label=self._label)
+        self.runs = _OwnRuns(settings, is_patient=True)
         """All runs of the store."""
 
     def begin(self) -> None:
@@ -103,10 +103,6 @@ class AgentRuns:
                 self._joining = None  # the next one may succeed
             raise
 
-    async def _label(self) -> str:
-        assert Worker.here is not None, "it has joined before it starts a run"
-        return await Worker.here.label(self.settings.queue)
-
     async def close(self) -> None:
         """Leave: calls in flight end first, then others continue the runs."""
         self._is_closed = True
@@ -121,3 +117,18 @@ class AgentRuns:
                 await Worker.here.leave(self.settings.queue)
             self._joining = None
         await self.runs.close()
+
+
+class _OwnRuns(Runs):
+    """The runs of a store, in a process that executes some of them."""
+
+    async def _label(self) -> str:
+        assert Worker.here is not None, "it has joined before it starts a run"
+        return await Worker.here.label(self._settings.queue)
+
+    async def _pause(self, run: str) -> None:
+        task = None if Worker.here is None else Worker.here.task_of(run)
+        if task is None:
+            await super()._pause(run)
+        else:
+            await asyncio.wait({task}, timeout=self._settings.poll)

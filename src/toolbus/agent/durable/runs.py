@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
 from dataclasses import replace
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from dbos import WorkflowStatus
@@ -30,21 +30,16 @@ from toolbus.core.operation import Resumed
 
 logger = logging.getLogger("toolbus")
 T = TypeVar("T")
-Label: TypeAlias = Callable[[], Awaitable[str]]
 _PAUSE = 1.0
 
 
 class Runs:
     """The durable runs of one store; those that it starts are of one agent."""
 
-    def __init__(self, settings: Durable, *, is_patient: bool = False, label: Label | None = None) -> None:
-        """Connect to nothing yet; `is_patient` if it waits for a store that cannot be reached.
-
-        `label` is that of the runs it starts; else it is that of the newest live worker.
-        """
+    def __init__(self, settings: Durable, *, is_patient: bool = False) -> None:
+        """Connect to nothing yet; `is_patient` if it waits for a store that cannot be reached."""
         self._settings = settings
         self._is_patient = is_patient
-        self._label = label or self._newest
         self.store = RunStore(settings.url)
         self._is_open = False
         self._is_away = False
@@ -90,7 +85,8 @@ class Runs:
             )
         return run
 
-    async def _newest(self) -> str:
+    async def _label(self) -> str:
+        """The label of the runs that it starts: of the newest live worker."""
         return await self._do(lambda: self._best(self._settings.queue, set()))
 
     def _best(self, queue: str, needed: Set[str]) -> str:
@@ -171,14 +167,14 @@ class Runs:
                     yield event
             if not is_open:
                 return
-            await asyncio.sleep(self._settings.poll)
+            await self._pause(run)
 
     async def wait(self, run: str) -> RunInfo:
         """Wait until a run has ended."""
         while True:
             if not await self._is_open_run(run):
                 return await self.get(run)
-            await asyncio.sleep(self._settings.poll)
+            await self._pause(run)
 
     # Change
 
@@ -248,6 +244,10 @@ class Runs:
         await asyncio.to_thread(self.store.close)
 
     # The store
+
+    async def _pause(self, run: str) -> None:
+        """Wait until it is time to look at a run again."""
+        await asyncio.sleep(self._settings.poll)
 
     async def _is_open_run(self, run: str) -> bool:
         """Whether a run has not ended; `RunNotFound` if there is none of that id."""

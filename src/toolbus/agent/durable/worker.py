@@ -240,6 +240,10 @@ class Worker:
 
     # Runs
 
+    def task_of(self, run: str) -> asyncio.Task[Any] | None:
+        """What executes a run here, if this worker has it."""
+        return next((task for task, active in self._active.items() if active == run), None)
+
     async def execute(self, request: Mapping[str, Any]) -> dict[str, Any]:
         """Execute the run of the current workflow."""
         run, task = DBOS.workflow_id, asyncio.current_task()
