@@ -89,9 +89,9 @@ async def test_a_waiting_run_and_one_with_a_call_in_flight_go_on_from_a_backup(
     code, out, err = toolbus(tmp_path, "store", "restore", "b.db", **new)
     assert (code, err) == (0, ""), err
     assert out.startswith("restored 2 runs: ")
-    assert document(tmp_path, "runs", **new)["workers"] == 0, "those of the old database are not here"
-    workers = [Process(tmp_path, "worker", f"{name}:agent", **new) for name in ("asking", "calling")]
     runs = Runs(settings(tmp_path, store=places["new"]))
+    assert await runs.workers() == [], "those of the old database are not here"
+    workers = [Process(tmp_path, "worker", f"{name}:agent", **new) for name in ("asking", "calling")]
     try:
         assert toolbus(tmp_path, *answer_to("q2"), **new)[0] == 0
         ended = [await run_when(runs, run, lambda info: not info.is_open) for run in ("letters", "flight")]

@@ -25,6 +25,7 @@ from toolbus.agent.durable.store import UNFINISHED, WORKFLOW, RunStore
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import NotWaiting, RunNotFound, RunStoreError, ToolbusError
 from toolbus.core.operation import Resumed
+from toolbus.telemetry.runs import caller_trace
 
 T = TypeVar("T")
 _PAUSE = 1.0
@@ -50,6 +51,8 @@ class Runs:
         await self._open()
         agent, run = self._settings.agent, key or uuid4().hex[:12]
         request = {"agent": agent, "prompt": prompt, "history": list(history)}
+        if (trace := caller_trace(run)) is not None:
+            request["trace"] = trace
 
         def enqueue() -> None:
             self.store.client.enqueue(

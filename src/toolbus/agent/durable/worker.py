@@ -23,6 +23,7 @@ from toolbus.agent.durable.steps import Gate, Steps
 from toolbus.agent.durable.store import WORKFLOW, JSONSerializer, RunStore
 from toolbus.core.errors import RunDiverged, RunStoreError
 from toolbus.core.version import version
+from toolbus.telemetry.runs import traced_run
 
 logger = logging.getLogger("toolbus")
 _ORPHANS = 12
@@ -160,7 +161,10 @@ class Worker:
         steps = Steps(self._gate)
         try:
             _, performer = self._performers[request["agent"]]
-            return await Execution(performer, run, steps).perform(request)
+            buses = performer.toolbox.all_buses
+            is_shown = not buses or any(view.config.telemetry is not None for view in buses)
+            with traced_run(run, request["agent"], request.get("trace"), is_shown=is_shown):
+                return await Execution(performer, run, steps).perform(request)
         except BaseException:  # some libraries put what they raise into groups
             if steps.problem is None:
                 raise
