@@ -145,3 +145,12 @@ def test_a_mistake_is_one_line_with_the_next_step(tmp_path: Path) -> None:
         1,
         True,
     )
+
+
+def test_runs_are_restored_into_a_folder_that_a_group_can_write(tmp_path: Path) -> None:
+    toolbus(tmp_path, "runs", "start", "ann", "--key", "letters")
+    tmp_path.chmod(0o775)  # as with umask 002; the file itself is private
+    assert toolbus(tmp_path, "store", "backup", "b.db")[0] == 0
+    code, _, err = toolbus(tmp_path, "store", "restore", "b.db", "--runs", "new.db")
+    assert (code, err) == (0, "")
+    assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600

@@ -104,7 +104,7 @@ class FileTables:
 def opened_file(path: Path, place: str, *, writes: bool, creates: bool = False) -> Generator[FileTables]:
     """The tables of a SQLite file; StoreError if it is not one."""
     with _file_errors(place):
-        if creates:
+        if creates and not path.exists():
             PrivateFolder(path.parent).make_folders(path.name)
             make_private(path)  # before SQLite does it: its other files get the mode of this one
         uri = f"{path.absolute().as_uri()}?mode=rw"
