@@ -31,7 +31,7 @@ def chosen_store(store: str | None) -> str:
     return chosen if "://" in chosen else str(working_folder() / chosen)
 
 
-def durable_settings(store: str | None, agent: str, option: str = "--store") -> "Durable":
+def durable_settings(store: str | None, agent: str) -> "Durable":
     """The settings of these options; `Usage` if one is invalid."""
     from toolbus.agent.durable import Durable
 
@@ -39,7 +39,8 @@ def durable_settings(store: str | None, agent: str, option: str = "--store") -> 
         settings = Durable(store=chosen_store(store), agent=agent)
         settings.url  # noqa: B018  raises if it is invalid
     except ValueError as error:
-        raise Usage(re.sub("^durable", option if store else f"${VARIABLE}", str(error))) from None
+        option = "--store" if store else f"${VARIABLE}"
+        raise Usage(re.sub("^durable", option, str(error))) from None
     return settings
 
 

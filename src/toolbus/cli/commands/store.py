@@ -132,7 +132,10 @@ def _runs_part(screen: Screen, runs: str | None, *, is_new: bool) -> Part | None
     load_durable(screen, "a backup of durable runs")
     from toolbus.agent.durable.store import RunStore
 
-    settings = durable_settings(runs, "agent", "--runs")
+    try:
+        settings = durable_settings(runs, "agent")
+    except Usage as error:
+        raise Usage(str(error).replace("--store", "--runs", 1)) from None
     if not is_new and settings.file is not None and not settings.file.exists():
         raise Usage(
             f"there is no store of runs at {str(settings.file)!r}; name it with --runs or ${VARIABLE}"
