@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from pydantic import BaseModel
+from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.messages import ModelRequest
 
 from tests.agent.stage import changes, final, heard, provided, scripted, talking, told
@@ -399,3 +400,33 @@ async def test_limits_of_a_send_are_its_own() -> None:
 
     agent = Agent(ScriptedModel([ToolCall("again"), "Done."]), tools=[again], limits=Limits(turns=1))
     assert await final(agent.send("Go.", limits=Limits(turns=2))) == "Done."
+
+
+async def test_one_script_serves_two_agents_at_once() -> None:
+    met = asyncio.Barrier(2)
+
+    async def meet(who: str) -> str:
+        await met.wait()
+        return who
+
+    model = ScriptedModel(
+        [
+            ToolCall("meet", {"who": "first"}),
+            lambda results: results[-1],
+            lambda results: f"again {results[-1]}",
+        ]
+    )
+    agents = [Agent(model, tools=[meet]) for _ in range(2)]
+    async with asyncio.timeout(PATIENCE):
+        assert await asyncio.gather(*(agent.send("Go.").final for agent in agents)) == ["first", "first"]
+        assert [await agent.send("Go on.").final for agent in agents] == ["again first", "again first"]
+    assert len(model.requests) == 6
+    with pytest.raises(AssertionError, match="the script has 3 turns"):
+        await final(agents[0].send("And now?"))
+
+
+async def test_runs_of_pydantic_ai_have_their_own_places_in_a_script() -> None:
+    model = ScriptedModel(["One.", "Two."])
+    said = [await PydanticAgent(model).run(prompt) for prompt in ("A", "B")]
+    assert [one.output for one in said] == ["One.", "One."]
+    assert (await PydanticAgent(model).run("C", message_history=said[0].all_messages())).output == "Two."

@@ -298,7 +298,10 @@ event, the last one with `"event": "RunEnded"` and the run; `resume` prints `"do
 it: [durable runs](durable.md).
 """,
     "store": """\
-JSON: `{"changed", "total", "left", "unreadable"}`
+JSON: `rekey` prints `{"changed", "total", "left", "unreadable"}`, `backup` and `restore`
+`{"file", "store": {"place", "values"}, "runs": {"place", "runs"}}`, each part only if it was copied;
+`restore` also has `key_problem`: why the key at hand does not open the store, or null. More about it:
+[backup](replicas.md#backup).
 """,
     "audit": """\
 JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"intact", "chains":
@@ -370,7 +373,7 @@ EXAMPLES = {
 SUBCOMMANDS = {
     "key": ("add", "list", "revoke"),
     "runs": ("show", "watch", "resume", "cancel", "delete", "start"),
-    "store": ("rekey",),
+    "store": ("rekey", "backup", "restore"),
 }
 OF_INN = ("resume", "resources", "read", "prompts", "prompt")
 """The commands whose examples have a server of their own."""

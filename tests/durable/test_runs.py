@@ -10,7 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tests.durable.stage import Ledger, ended, is_waiting, run_when, settings
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.servers.asking import asking
 from toolbus import Toolbus
 from toolbus.agent import Agent
@@ -47,6 +47,20 @@ async def test_the_same_key_is_the_same_run(tmp_path: Path) -> None:
     assert os.stat(settings(tmp_path).store).st_mode & 0o777 == 0o600, "nobody else reads it"
     assert ledger.lines == ["a"]
     assert len(model.requests) == 2
+
+
+async def test_one_script_serves_several_runs_of_a_worker(tmp_path: Path) -> None:
+    ledger = Ledger()
+    calls = [ToolCall("ledger_hold", {"line": "a"}), ToolCall("ledger_write", {"line": "b"})]
+    model = ScriptedModel([*calls, lambda results: " ".join(results)])
+    servers = {"ledger": {"server": ledger.server()}}
+    async with Agent(model, mcp_servers=servers, durable=settings(tmp_path)) as agent:
+        runs = [agent.start("Go.", key=key) for key in ("k", "l", "m")]
+        await until(lambda: ledger.lines == ["a"] * 3)  # all are in the middle
+        ledger.may_end.set()
+        assert [await ended(run) for run in runs] == ["held a wrote b"] * 3
+        assert await ended(agent.start("Once more.")) == "held a wrote b"
+    assert sorted(ledger.lines) == ["a"] * 4 + ["b"] * 4
 
 
 async def test_whoever_joins_later_gets_all_events_from_the_beginning(tmp_path: Path) -> None:

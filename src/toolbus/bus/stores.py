@@ -1,7 +1,6 @@
 """The store of a config, and what is kept in it instead of in files of the user."""
 
 from functools import partial
-from pathlib import Path
 
 from toolbus.config import BusConfig, GetSecret, Secrets
 from toolbus.config.secrets.lookup import Missing
@@ -20,10 +19,7 @@ _COMMAND_PATIENCE = 3.0
 
 def store_of(config: BusConfig, get_secret: GetSecret | None = None) -> Store | None:
     """The store of a config, which is opened when it is first used; None if it has none."""
-    if config.store is None:
-        return None
-    secrets = Secrets(get_secret, config.folder, config.reviewed)
-    return Store(partial(_located, config.store, secrets, config.folder))
+    return None if config.store is None else Store(partial(store_url, config, config.store, get_secret))
 
 
 def store_for_command(config: BusConfig) -> Store | None:
@@ -49,9 +45,11 @@ def answers_of(config: BusConfig) -> StoredAnswers | SharedAnswers | None:
     return None if config.file is None else StoredAnswers(config.file)
 
 
-async def _located(setting: StoreSetting, secrets: Secrets, folder: Path | None) -> StoreUrl:
+async def store_url(
+    config: BusConfig, setting: StoreSetting, get_secret: GetSecret | None = None
+) -> StoreUrl:
     """The URL with its references looked up; ConfigError if one has no value, or it is not a URL."""
-    url = ""
+    secrets, url = Secrets(get_secret, config.folder, config.reviewed), ""
     for part in parsed(setting.url, key="store.url"):
         if isinstance(part, Reference):
             found = await secrets.find(part)
@@ -61,6 +59,6 @@ async def _located(setting: StoreSetting, secrets: Secrets, folder: Path | None)
         else:
             url += part
     try:
-        return parse_store_url(url, folder)
+        return parse_store_url(url, config.folder)
     except ValueError as error:
         raise ConfigError(str(error), key="store.url") from None

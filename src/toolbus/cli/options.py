@@ -124,7 +124,7 @@ def _adapted(
             _pass_on(own, values, context)
             return None
         if needs_config:
-            _check_config(settings)
+            check_config(settings)
         # No positional arguments: typer passes everything by name.
         return command(settings, **values)  # pyright: ignore[reportCallIssue]
 
@@ -136,7 +136,7 @@ def _adapted(
     return run
 
 
-def _check_config(settings: Settings) -> None:
+def check_config(settings: Settings) -> None:
     """Raise `ConfigError` if there is no config, before slow imports."""
     if settings.config or client_terminal() is not None or named_file() is not None:
         return

@@ -27,6 +27,7 @@ from toolbus.agent.durable.timeline import events_of
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import NotWaiting, RunNotFound, RunStoreError, ToolbusError
 from toolbus.core.operation import Resumed
+from toolbus.telemetry.runs import caller_trace
 
 logger = logging.getLogger("toolbus")
 T = TypeVar("T")
@@ -61,9 +62,9 @@ class Runs:
         """
         await self._open()
         agent, version, run = self._settings.agent, self._settings.version, key or uuid4().hex[:12]
-        request = {"agent": agent, "prompt": prompt, "history": list(history)}
-        request |= {} if output is None else {"output": dict(output)}
-        request |= {} if version is None else {"version": version}
+        request: dict[str, Any] = {"agent": agent, "prompt": prompt, "history": list(history)}
+        more = {"output": output, "version": version, "trace": caller_trace(run)}
+        request |= {name: value for name, value in more.items() if value is not None}
         label = await self._label()
 
         def enqueue() -> None:

@@ -33,6 +33,7 @@ from toolbus.agent.durable.steps import Gate, Steps
 from toolbus.agent.durable.store import WORKFLOW, JSONSerializer, RunStore
 from toolbus.core.errors import RunDiverged, RunStoreError, ToolbusError
 from toolbus.core.version import version
+from toolbus.telemetry.runs import traced_run
 
 logger = logging.getLogger("toolbus")
 _DIVERGED = (RunDiverged, dbos_errors.DBOSUnexpectedStepError)
@@ -255,7 +256,11 @@ class Worker:
         try:
             settings, performer = self._performers[queue]
             elsewhere = partial(self._elsewhere, run, queue)
-            return await Execution(performer, run, steps, elsewhere, settings.answer_within).perform(request)
+            execution = Execution(performer, run, steps, elsewhere, settings.answer_within)
+            buses = performer.toolbox.all_buses
+            is_shown = not buses or any(view.config.telemetry is not None for view in buses)
+            with traced_run(run, request["agent"], request.get("trace"), is_shown=is_shown):
+                return await execution.perform(request)
         except BaseException:  # some libraries put what they raise into groups
             if steps.problem is None:
                 raise
