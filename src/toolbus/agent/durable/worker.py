@@ -217,10 +217,12 @@ class Worker:
 
     async def label(self, queue: str) -> str:
         """The label of a run that this process starts: of any live worker that has all its tools."""
+        assert self._launched is not None, "it has joined"
+        await asyncio.shield(self._launched)  # it may begin anew, as another agent has left
         own = self._performers[queue][1].toolbox.offered
         members = await asyncio.to_thread(self._programs.members, self._watched, queue)
         suited = any_suited(members, own)
-        return self._labels[queue] if suited is None else suited.label
+        return self._labels.get(queue, JOURNAL_VERSION) if suited is None else suited.label
 
     async def _elsewhere(self, run: str, queue: str, missing: Sequence[str]) -> "_NeededElsewhere | None":
         """Whether a live worker is better suited to a run that calls tools which are missing here."""
