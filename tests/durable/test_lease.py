@@ -5,6 +5,8 @@ import sqlite3
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from tests.durable.stage import settings
 from toolbus.agent.durable.lease import Leases, Watch, WorkerRow, host, started
 from toolbus.agent.durable.store import RunStore
@@ -69,3 +71,8 @@ def test_a_store_of_an_earlier_version_gets_what_it_lacks(tmp_path: Path) -> Non
     assert [(row.worker, row.joined) for row in rows] == [("b", 2), ("a", 1), ("again", 1), ("old", 0)]
     assert not rows[-1].takes("toolbus.agent"), "nobody knows its tools"
     store.close()
+
+
+@pytest.mark.parametrize("written", ["", "[]", "7", "[" * 10_000, "\x00"])
+def test_a_row_that_toolbus_did_not_write_is_no_worker_of_any_queue(written: str) -> None:
+    assert replace(ROW, programs=written).labels == {}
