@@ -102,8 +102,9 @@ async def test_a_recorded_tool_that_no_live_worker_has_ends_the_run_and_is_named
         assert info.output == "ship by v1 | outcome unknown | order by v1 again"
 
 
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 async def test_queued_runs_of_a_program_that_is_gone_are_executed_by_another(
-    store: str, tmp_path: Path
+    store: str, tmp_path: Path, end: int
 ) -> None:
     started = {"first": "hold", **dict.fromkeys(KEYS, "order")}
     async with staged(store, tmp_path) as stage:
@@ -111,22 +112,25 @@ async def test_queued_runs_of_a_program_that_is_gone_are_executed_by_another(
         await stage.reached("hold")
         await stage.program("v2", {"tools": ["order", "hold", "ship"], "at_once": 1})
         assert [(await stage.runs.get(key)).status for key in KEYS] == ["queued"] * len(KEYS)
-        await stage.ends("v1", signal.SIGKILL)
+        await stage.ends("v1", end)
         stage.let_go("hold")
         assert (await stage.end_of("first")).output == "outcome unknown"
         assert [(await stage.end_of(key)).output for key in KEYS] == ["order by v2"] * len(KEYS)
 
 
-async def test_mcp_tools_count_like_functions(store: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("expose", ["all", "search"])
+async def test_mcp_tools_count_like_functions(store: str, tmp_path: Path, expose: str) -> None:
+    via = "call_tool:" if expose == "search" else ""
+
     def shop(*tools: str) -> dict[str, object]:
         args = ["-m", "tests.durable.deploys.server", *tools]
         return {"shop": {"command": warm.python(), "args": args}}
 
     async with staged(store, tmp_path) as stage:
-        await stage.program("v2", {"tools": ["order"], "servers": shop("look", "pay")})
-        await stage.program("v1", {"tools": ["order"], "servers": shop("look")})
+        await stage.program("v2", {"tools": ["order"], "servers": shop("look", "pay"), "expose": expose})
+        await stage.program("v1", {"tools": ["order"], "servers": shop("look"), "expose": expose})
         await _know(stage, "shop_look")
-        await stage.runs.start("order shop_look shop_pay", key="k")
+        await stage.runs.start(f"order {via}shop_look {via}shop_pay", key="k")
         info = await stage.end_of("k")
         assert info.output == "order by v1 | look by a server | pay by a server", stage.log("v1")
         rows = {row.worker: row.tools["toolbus.agent"] for row in await stage.runs.workers()}
