@@ -13,7 +13,7 @@ from tests import warm
 from tests.cli import running
 from tests.durable.deploys import Stage, staged
 from tests.durable.stage import run_when, settings
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from toolbus.agent.durable import Runs
 from toolbus.agent.durable.programs import Member, best, better, label_of, lacking
 from toolbus.core.version import version
@@ -70,16 +70,17 @@ async def test_a_run_of_a_worker_that_ended_goes_to_one_that_has_the_tools_it_ca
     store: str, tmp_path: Path, end: int
 ) -> None:
     async with staged(store, tmp_path) as stage:
-        await stage.program("v2", {"tools": ["order", "ship", "hold"], "start": {"k": "ship hold order"}})
-        await stage.reached("hold")
+        started = dict.fromkeys(KEYS, "ship hold order")
+        await stage.program("v2", {"tools": ["order", "ship", "hold"], "start": started})
+        await until(lambda: stage.calls["hold v2"] == len(KEYS))
         await stage.program("v3", {"tools": ["order", "ship", "hold", "extra"]})
         await stage.program("v1", {"tools": ["order", "hold"]})  # the newest
         await stage.ends("v2", end)
         stage.let_go("hold")
-        info = await stage.end_of("k")
-        assert info.output == "ship by v2 | outcome unknown | order by v3", info.error
-        assert info.attempts == 2, "no other worker had it in between"
-        assert stage.calls == Counter(["ship v2", "hold v2", "order v3"])
+        ended = [await stage.end_of(key) for key in KEYS]
+        assert {info.output for info in ended} == {"ship by v2 | outcome unknown | order by v3"}
+        assert {info.attempts for info in ended} == {2}, "no other worker had one in between"
+        assert stage.calls == Counter(["ship v2", "hold v2", "order v3"] * len(KEYS))
 
 
 async def test_a_recorded_tool_that_no_live_worker_has_ends_the_run_and_is_named(
@@ -101,8 +102,9 @@ async def test_a_recorded_tool_that_no_live_worker_has_ends_the_run_and_is_named
         assert info.output == "ship by v1 | outcome unknown | order by v1 again"
 
 
+@pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGTERM])
 async def test_queued_runs_of_a_program_that_is_gone_are_executed_by_another(
-    store: str, tmp_path: Path
+    store: str, tmp_path: Path, end: int
 ) -> None:
     started = {"first": "hold", **dict.fromkeys(KEYS, "order")}
     async with staged(store, tmp_path) as stage:
@@ -110,22 +112,25 @@ async def test_queued_runs_of_a_program_that_is_gone_are_executed_by_another(
         await stage.reached("hold")
         await stage.program("v2", {"tools": ["order", "hold", "ship"], "at_once": 1})
         assert [(await stage.runs.get(key)).status for key in KEYS] == ["queued"] * len(KEYS)
-        await stage.ends("v1", signal.SIGKILL)
+        await stage.ends("v1", end)
         stage.let_go("hold")
         assert (await stage.end_of("first")).output == "outcome unknown"
         assert [(await stage.end_of(key)).output for key in KEYS] == ["order by v2"] * len(KEYS)
 
 
-async def test_mcp_tools_count_like_functions(store: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("expose", ["all", "search"])
+async def test_mcp_tools_count_like_functions(store: str, tmp_path: Path, expose: str) -> None:
+    via = "call_tool:" if expose == "search" else ""
+
     def shop(*tools: str) -> dict[str, object]:
         args = ["-m", "tests.durable.deploys.server", *tools]
         return {"shop": {"command": warm.python(), "args": args}}
 
     async with staged(store, tmp_path) as stage:
-        await stage.program("v2", {"tools": ["order"], "servers": shop("look", "pay")})
-        await stage.program("v1", {"tools": ["order"], "servers": shop("look")})
+        await stage.program("v2", {"tools": ["order"], "servers": shop("look", "pay"), "expose": expose})
+        await stage.program("v1", {"tools": ["order"], "servers": shop("look"), "expose": expose})
         await _know(stage, "shop_look")
-        await stage.runs.start("order shop_look shop_pay", key="k")
+        await stage.runs.start(f"order {via}shop_look {via}shop_pay", key="k")
         info = await stage.end_of("k")
         assert info.output == "order by v1 | look by a server | pay by a server", stage.log("v1")
         rows = {row.worker: row.tools["toolbus.agent"] for row in await stage.runs.workers()}
@@ -158,16 +163,17 @@ async def test_a_version_pins_runs_to_its_workers(store: str, tmp_path: Path) ->
     pinned = Runs(settings(tmp_path, store=store, version="2"))
     async with staged(store, tmp_path) as stage:
         await stage.program("v1", {"tools": ["order"], "version": "1"}, {"tools": ["order"]})
-        await pinned.start("order", key="pinned")
+        await pinned.start("renamed", key="pinned")
         await stage.runs.start("order", key="free")
         assert (await stage.end_of("free")).output == "order by v1"
         info = await pinned.get("pinned")
         assert (info.status, info.agent, info.version, info.named) == ("queued", "agent", "2", "agent@2")
-        await stage.program("v2", {"tools": ["renamed", "order"], "version": "2"})
-        assert (await stage.end_of("pinned")).output == "order by v2"
+        await stage.program("v2", {"tools": ["renamed"], "version": "2"})  # with none of the earlier tools
+        assert (await stage.end_of("pinned")).output == "renamed by v2"
         for key in KEYS:
-            await pinned.start("order renamed", key=key)
-        assert {(await stage.end_of(key)).output for key in KEYS} == {"order by v2 | renamed by v2"}
+            await pinned.start("renamed order", key=key)
+        outputs = {(await stage.end_of(key)).output for key in KEYS}
+        assert outputs == {"renamed by v2 | Unknown tool name"}, "other versions are no help"
     await pinned.close()
 
 

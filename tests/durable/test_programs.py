@@ -8,7 +8,7 @@ import pytest
 from tests.durable.stage import ended, settings
 from tests.patience import PATIENCE
 from toolbus.agent import Agent
-from toolbus.agent.durable import RunFailed, RunStoreError
+from toolbus.agent.durable import RunFailed, Runs, RunStoreError
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio
@@ -68,6 +68,23 @@ async def test_another_program_of_the_same_name_does_not_take_its_runs(tmp_path:
     async with Agent(ScriptedModel(["Mine."]), durable=own) as agent:
         assert await ended(agent.start("Go.", key="last")) == "Mine.", "nobody uses the name any more"
     assert payments.made == [5]
+
+
+async def test_an_agent_whose_name_is_taken_does_not_stop_another_one(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    await interrupted(tmp_path, Payments())
+    elsewhere = Runs(settings(tmp_path, agent="other"))
+    await elsewhere.start("Go.", key="o")
+    refused, named = settings(tmp_path), settings(tmp_path, agent="other")
+    async with (
+        Agent(ScriptedModel([]), tools=[count], durable=refused),
+        Agent(ScriptedModel(["Mine."]), tools=[count], durable=named),
+        asyncio.timeout(PATIENCE),
+    ):
+        assert (await elsewhere.wait("o")).output == "Mine.", "both only wait"
+    await elsewhere.close()
+    assert "this program executes no durable runs: the store of runs" in caplog.text
 
 
 async def test_a_program_that_lacks_a_recorded_tool_leaves_the_run_to_the_earlier_one(tmp_path: Path) -> None:

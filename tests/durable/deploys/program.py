@@ -1,7 +1,8 @@
 """A program with durable agents, for tests of deploys: `python -m tests.durable.deploys.program SPEC`.
 
-Its model calls the tools that the prompt names, one after another, and then returns what they returned. Its
-functions note who called them; one whose name begins with `hold` waits until the test lets it go on.
+Its model calls the tools that the prompt names, one after another (`call_tool:TOOL` through `call_tool`), and
+then returns what they returned. Its functions note who called them; one whose name begins with `hold` waits
+until the test lets it go on.
 """
 
 import asyncio
@@ -30,7 +31,9 @@ def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     names = prompt.split()
     if len(done) == len(names):
         return ModelResponse([TextPart(" | ".join(str(part.content).partition(":")[0] for part in done))])
-    return ModelResponse([ToolCallPart(names[len(done)], {}, tool_call_id=f"call_{len(done)}")])
+    tool, *named = names[len(done)].split(":")
+    arguments: dict[str, Any] = {"name": named[0], "arguments": {}} if named else {}
+    return ModelResponse([ToolCallPart(tool, arguments, tool_call_id=f"call_{len(done)}")])
 
 
 def function(name: str, program: str, folder: Path) -> Tool[Any]:
@@ -54,8 +57,8 @@ def agent(spec: dict[str, Any], own: dict[str, Any], folder: Path) -> Agent:
     more |= {"beat": 0.25, "missed": 1000, "poll": 0.05, "drain": 0.1}  # the process table tells who is dead
     durable = Durable(store=spec["store"], agent=own.get("agent", "agent"), **more)
     tools = [function(name, spec["program"], folder) for name in own["tools"]]
-    servers = own.get("servers")
-    return Agent(FunctionModel(answer), tools=tools, mcp_servers=servers, durable=durable)
+    shown = {"expose": own["expose"]} if "expose" in own else {}
+    return Agent(FunctionModel(answer), tools=tools, mcp_servers=own.get("servers"), durable=durable, **shown)
 
 
 async def run(spec: dict[str, Any]) -> None:

@@ -87,10 +87,13 @@ class AgentRuns:
                     logger.warning("this program executes no durable runs until the store is back: %s", error)
                 is_away = True
                 await asyncio.sleep(self.settings.beat)
-                continue
-            if is_away:
-                logger.warning("the store of runs %s is back", self.runs.store.place)
-            return
+            except Exception:  # nobody waits for this task
+                logger.exception("this program executes no durable runs")
+                return
+            else:
+                if is_away:
+                    logger.warning("the store of runs %s is back", self.runs.store.place)
+                return
 
     async def _joined(self) -> Worker:
         if self._joining is None:

@@ -45,8 +45,11 @@ class WorkerRow:
 
     @cached_property
     def labels(self) -> Mapping[str, str]:
-        """The label of its tools by queue."""
-        return json.loads(self.programs)
+        """The label of its tools by queue; empty if toolbus did not write it."""
+        try:
+            return {str(queue): str(label) for queue, label in json.loads(self.programs).items()}
+        except (AttributeError, ValueError, RecursionError):
+            return {}
 
     @property
     def is_alive(self) -> bool:

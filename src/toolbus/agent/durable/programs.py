@@ -79,9 +79,10 @@ class Programs:
                 stored = connection.scalar(
                     sa.text("SELECT tools FROM toolbus_programs WHERE label = :label"), {"label": label}
                 )
-            if stored is None:
+            try:
+                self._tools[label] = frozenset(map(str, json.loads(stored or "")))
+            except (TypeError, ValueError, RecursionError):  # it has none, or toolbus did not write it
                 return frozenset()
-            self._tools[label] = frozenset(json.loads(stored))
         return self._tools[label]
 
     def members(self, rows: Iterable[WorkerRow], queue: str) -> list[Member]:

@@ -117,10 +117,12 @@ def relabel(client: DBOSClient, queue: str, old: str, new: str, run: str | None 
 
 def hand_over(client: DBOSClient, run: str, worker: str, label: str) -> bool:
     """Give a run of this worker back to its queue under another label, unless it has lost the run."""
+    now = client._sys_db._now_ms_sql()  # pyright: ignore[reportPrivateUsage]
+    given_back = {"status": "ENQUEUED", "owner_xid": None, "started_at_epoch_ms": None, "updated_at": now}
     change = (
         sa.update(SystemSchema.workflow_status)
         .where(_RUN.workflow_uuid == run, _RUN.status == "PENDING", _RUN.executor_id == worker)
-        .values(status="ENQUEUED", owner_xid=None, started_at_epoch_ms=None, application_version=label)
+        .values(**given_back, application_version=label)
     )
     with _engine(client).begin() as connection:
         return connection.execute(change).rowcount > 0

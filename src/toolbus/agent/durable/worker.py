@@ -94,20 +94,26 @@ class Worker:
         assert here._launched is not None, "it was just created"
         try:
             await asyncio.shield(here._launched)
-        except BaseException:
-            if here._launched.done():
+        except BaseException as error:
+            if here._launched.done() and cls.here is here:
                 cls.here = None
+            if isinstance(error, RunStoreError) and here._settings.queue != settings.queue:
+                return await cls.join(settings, performer)  # another agent could not; this one may
             raise
-        if settings.queue not in here._queues:
-            try:
-                await here._add_agent(settings, performer)
-                await asyncio.to_thread(here._announce, here._offered())
-            except DBAPIError as error:
-                raise here.store.error(error) from None
-            seam.add_queue(settings.queue)
-        if settings.queue not in here._starting:
-            here._starting[settings.queue] = asyncio.create_task(here._start_servers(performer))
+        await here._take(settings, performer)
         return here
+
+    async def _take(self, settings: Durable, performer: Performer) -> None:
+        """Take the runs of an agent as well, and start its servers."""
+        if settings.queue not in self._queues:
+            try:
+                await self._add_agent(settings, performer)
+                await asyncio.to_thread(self._announce, self._offered())
+            except DBAPIError as error:
+                raise self.store.error(error) from None
+            seam.add_queue(settings.queue)
+        if settings.queue not in self._starting:
+            self._starting[settings.queue] = asyncio.create_task(self._start_servers(performer))
 
     async def _add_agent(self, settings: Durable, performer: Performer) -> None:
         """Add the queue of an agent to the store."""
@@ -219,25 +225,30 @@ class Worker:
 
     async def label(self, queue: str) -> str:
         """The label of a run that this process starts: of any live worker that has all its tools."""
+        assert self._launched is not None, "it has joined"
+        await asyncio.shield(self._launched)  # it may begin anew, as another agent has left
         own = self._performers[queue][1].toolbox.offered
         members = await asyncio.to_thread(self._programs.members, self._watched, queue)
         suited = any_suited(members, own)
-        return self._labels[queue] if suited is None else suited.label
+        return self._labels.get(queue, JOURNAL_VERSION) if suited is None else suited.label
 
-    async def _elsewhere(self, run: str, queue: str, missing: Sequence[str]) -> "_NeededElsewhere | None":
-        """Whether a live worker is better suited to a run that calls tools which are missing here."""
+    async def _elsewhere(self, run: str, queue: str, missing: Sequence[str]) -> Exception | None:
+        """Why a run that calls tools which are missing here cannot go on; None if it has to."""
         offered = self._offered()
-        if label_of(offered[queue]) != self._labels[queue]:
-            await asyncio.to_thread(self._announce, offered)  # or it would take the run again
 
         def find() -> _NeededElsewhere | None:
+            if label_of(offered[queue]) != self._labels[queue]:
+                self._announce(offered)  # or it would take the run again
             needed = self.store.called(run) | set(missing)
             members = self._programs.members(self._leases.all(), queue)
             others = [member for member in members if member.worker != self.id]
             found = better(others, offered[queue], set(missing), needed)
             return None if found is None else _NeededElsewhere(found, missing)
 
-        return await asyncio.to_thread(find)
+        try:
+            return await asyncio.to_thread(find)
+        except DBAPIError as error:
+            return error
 
     # Runs
 
