@@ -243,7 +243,9 @@ async def test_an_error_that_does_not_pass_is_raised_at_once(tmp_path: Path, loo
             database.execute("ALTER TABLE elsewhere RENAME TO workflow_status")
 
 
-async def test_a_wrong_password_is_not_waited_for(postgres_url: str, tmp_path: Path) -> None:
+async def test_a_database_or_role_that_does_not_exist_is_not_waited_for(
+    postgres_url: str, tmp_path: Path
+) -> None:
     for changed in (postgres_url.replace("/test_", "/none_"), postgres_url.replace("postgres:@", "nobody:@")):
         runs = Runs(settings(tmp_path, store=changed), is_patient=True)
         with pytest.raises(RunStoreError, match="does not exist"):
