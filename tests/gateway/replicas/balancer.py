@@ -40,7 +40,7 @@ async def balancer(folder: Path, ports: Sequence[int]) -> AsyncGenerator[str]:
     log = (folder / "haproxy.log").open("wb")
     with log:
         process = await asyncio.create_subprocess_exec(
-            HAPROXY, "-db", "-f", str(config), stdout=log, stderr=log
+            HAPROXY, "-db", "-f", str(config), stdout=log, stderr=log, start_new_session=True
         )
 
     async def listens() -> bool:
