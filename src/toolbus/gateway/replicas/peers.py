@@ -34,6 +34,9 @@ _BEAT = 2.0
 _MISSED = 3
 """Heartbeats after which a replica is asked whether it is alive."""
 _GRACE = 1.0
+_KEPT = 3600.0
+"""Seconds for which a row without a beat is kept; long, because the store may be away for a while."""
+_KEPT_DEAD = 60.0
 _PURGE_EVERY = 30
 """Beats after which what has expired is deleted from the store."""
 _CONNECT_SECONDS = 3.0
@@ -74,16 +77,11 @@ class Peer:
 class Peers:
     """This replica among the others, from `start` to `close`."""
 
-    def __init__(
-        self, store: Store, workers: Workers | None = None, *, beat: float = _BEAT, lease: float = 30.0
-    ) -> None:
-        """It announces itself every `beat` seconds; its row is deleted if it did not for `lease` seconds.
-
-        `workers` are those that it is one of.
-        """
+    def __init__(self, store: Store, workers: Workers | None = None, *, beat: float = _BEAT) -> None:
+        """It announces itself every `beat` seconds; `workers` are those that it is one of."""
         self._store = store
         self._workers = workers
-        self._beat, self._lease = beat, lease
+        self._beat = beat
         # On a thread and a connection of its own: neither a busy loop nor a busy store keeps it from beating.
         self._beats = store.beside(_BEAT)
         self._beating: Future[None] | None = None
@@ -131,7 +129,7 @@ class Peers:
         if self._workers is not None:
             own = replace(own, gateway=self._workers.gateway, worker=self._workers.number)
         self._own = own
-        await self._store.put(KIND, self.id, _value(own), self._lease)
+        await self._store.put(KIND, self.id, _value(own), _KEPT)
         await self._look()
         if own.gateway and (before := (await self.workers()).get(own.worker)) is not None:
             self.lost(before.id)  # this process was started in its place
@@ -250,9 +248,9 @@ class Peers:
                 before, mark = rows.get(self.id, (b"", 0))
                 if (last := _read(before)) is not None and not last.dead:
                     # Unless others write that it is dead at this moment.
-                    was_dead = not await self._beats.replace(KIND, self.id, mark, _value(own), self._lease)
+                    was_dead = not await self._beats.replace(KIND, self.id, mark, _value(own), _KEPT)
                 if was_dead:
-                    await self._beats.put(KIND, self.id, _value(own), self._lease)
+                    await self._beats.put(KIND, self.id, _value(own), _KEPT)
                 self._own = replace(own, leaving=self._own.leaving)  # which may have changed meanwhile
             finally:
                 self._checked = began
@@ -313,7 +311,7 @@ class Peers:
                 return
             if not now.dead:
                 dead = _value(replace(now, dead=True))
-                if not await self._beats.replace(KIND, peer.id, mark, dead, self._lease):
+                if not await self._beats.replace(KIND, peer.id, mark, dead, _KEPT_DEAD):
                     return
                 logger.warning(_DEAD, peer.id, peer.host)
             self._known = {name: one for name, one in self._known.items() if name != peer.id}
