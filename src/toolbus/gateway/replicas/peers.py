@@ -94,6 +94,8 @@ class Peers:
         self._known: Mapping[str, Peer] = {}
         self._stood_still: dict[str, tuple[int, int]] = {}
         """The last beat of each replica, and for how many of our own it is the last."""
+        self._dead: dict[str, int] = {}
+        """The last beat of those that were declared dead."""
         self._doubted: dict[str, asyncio.Task[None]] = {}
         """Those that are asked whether they are alive."""
         self._unreachable: dict[str, int | None] = {}
@@ -285,8 +287,14 @@ class Peers:
             self._trying = asyncio.create_task(self._try_peers(), name="toolbus replicas")
 
     def _take(self, found: Mapping[str, Peer], was_dead: bool = False) -> None:
-        dead = [peer for peer in found.values() if peer.dead]
-        self._known = {name: peer for name, peer in found.items() if not peer.dead}
+        self._dead = {name: beat for name, beat in self._dead.items() if name in found}
+        self._dead.update({peer.id: peer.beat for peer in found.values() if peer.dead})
+        # What was read just before a replica was declared dead does not bring it back.
+        self._known = {
+            name: peer
+            for name, peer in found.items()
+            if not peer.dead and peer.beat > self._dead.get(name, -1)
+        }
         for replica, beat in tuple(self._unreachable.items()):
             if replica not in self._known:
                 del self._unreachable[replica]
@@ -294,8 +302,8 @@ class Peers:
                 self._unreachable[replica] = self._known[replica].beat
         self._tried &= self._known.keys()
         self._reported &= self._known.keys()
-        for peer in dead:
-            self.on_death(peer.id)
+        for replica in self._dead.keys() - self._known.keys():
+            self.on_death(replica)
         if was_dead:
             logger.warning(_RETURNED)
             self.on_return()
@@ -314,6 +322,7 @@ class Peers:
                 if not await self._beats.replace(KIND, peer.id, mark, dead, _KEPT_DEAD):
                     return
                 logger.warning(_DEAD, peer.id, peer.host)
+            self._dead[peer.id] = peer.beat
             self._known = {name: one for name, one in self._known.items() if name != peer.id}
             self.on_death(peer.id)
         except StoreError as error:
