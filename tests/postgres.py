@@ -88,23 +88,35 @@ def own_address() -> str:
 
 
 @asynccontextmanager
-async def over_tcp(url: str, address: str) -> AsyncGenerator[str]:
-    """The URL of the same database at an address of this machine, instead of its Unix socket."""
+async def over_tcp(url: str, address: str, passes: asyncio.Event | None = None) -> AsyncGenerator[str]:
+    """The URL of the same database at an address of this machine, instead of its Unix socket.
+
+    Unless `passes` is set, connections are accepted and nothing is passed on, as by a machine that hangs.
+    """
     parts = conninfo_to_dict(url)
     path = f"{parts['host']}/.s.PGSQL.{parts.get('port', 5432)}"
+    opened = passes or asyncio.Event()
+    if passes is None:
+        opened.set()
     pipes: set[asyncio.Task[None]] = set()
     writers: list[asyncio.StreamWriter] = []
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):
+                await opened.wait()
                 writer.write(data)
                 await writer.drain()
         writer.close()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await asyncio.open_unix_connection(path)
-        writers.extend((writer, there[1]))
+        writers.append(writer)
+        try:
+            there = await asyncio.open_unix_connection(path)
+        except OSError:  # it was stopped
+            writer.close()
+            return
+        writers.append(there[1])
         pipes.update(asyncio.create_task(one) for one in (pipe(reader, there[1]), pipe(there[0], writer)))
 
     server = await asyncio.start_server(connected, address, 0)

@@ -54,6 +54,7 @@ async def run(settings: Settings, target: str | None, options: WorkerOptions) ->
                 agent = agent_of_program(target)
             await stack.enter_async_context(agent)
             assert agent.durable is not None, "it was checked"
+            stop.limit = agent.durable.drain
             ready = partial(_print_ready, screen, agent.durable, agent.runs.store.place)
             working = asyncio.create_task(agent.work(ready))
             stopped = asyncio.create_task(stop.event.wait())

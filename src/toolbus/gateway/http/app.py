@@ -46,6 +46,7 @@ from toolbus.gateway.protocol import INTERNAL_ERROR
 from toolbus.gateway.protocol_error import BUSY
 from toolbus.gateway.replicas.relay import MISDIRECTED
 from toolbus.gateway.workers import Workers
+from toolbus.state.store.store import Allowance
 
 logger = logging.getLogger("toolbus")
 
@@ -65,6 +66,8 @@ _TRIES = 4
 
 class App:
     """Answers the HTTP requests to a gateway; `serve_http` runs it."""
+
+    probes: frozenset[str] = frozenset(("/healthz", "/readyz"))
 
     def __init__(
         self,
@@ -161,6 +164,13 @@ class App:
         for session in self.gateway.sessions:
             if session.principal.view in names:
                 self.gateway.sessions.close(session.id)
+
+    def doubt(self) -> None:
+        """The other replicas took this one for dead, and may have taken over what it has."""
+        gateway = self.gateway
+        assert gateway.replicas is not None, "there are others"
+        gateway.doubt()
+        gateway.replicas.find_moved(gateway.sessions, self._legacy.end_stream, gateway.check_tasks())
 
     # MCP
 
@@ -304,16 +314,18 @@ class App:
         replicas = self.gateway.replicas
         if replicas is None:
             return await work()
+        waits = Allowance(replicas.store.patience if http.patience is None else http.patience)
         try:
-            for _ in range(_TRIES):
-                try:
-                    return await work()
-                except Elsewhere as elsewhere:
-                    if http.relayed:
-                        return await http.respond(MISDIRECTED)
-                    if await replicas.passed_on(http, body, elsewhere.replica, request_id):
-                        return None
-                    http.avoid = (*http.avoid, elsewhere.replica)
+            with waits.used():
+                for _ in range(_TRIES):
+                    try:
+                        return await work()
+                    except Elsewhere as elsewhere:
+                        if http.relayed:
+                            return await http.respond(MISDIRECTED)
+                        if await replicas.passed_on(http, body, elsewhere.replica, request_id):
+                            return None
+                        http.avoid = (*http.avoid, elsewhere.replica)
         except StoreError as error:
             logger.warning("a request was not answered: %s", error)
             return await _refuse_for_now(http, request_id, _NO_STORE)

@@ -76,6 +76,8 @@ class Application(Protocol):
 
     limits: Limits
     refusals: Refusals
+    probes: frozenset[str]
+    """The pages that are for balancers."""
     connections: Callable[[], int]
     """How many connections are open; set by the server."""
 
@@ -107,7 +109,7 @@ class HttpServer:
     def __init__(self, app: Application, *, trusted_proxies: Iterable[str] = ()) -> None:
         self._app = app
         proxies = tuple(ip_network(one, strict=False) for one in trusted_proxies)
-        self._hub = Hub(app.serve, app.limits, app.refusals, proxies)
+        self._hub = Hub(app.serve, app.limits, app.refusals, proxies, probes=app.probes)
         self._acceptor: Acceptor | None = None
         self._ticking: asyncio.Task[None] | None = None
         app.connections = lambda: len(self._hub.connections)
@@ -117,6 +119,7 @@ class HttpServer:
     ) -> None:
         """Accept connections; `workers` share the socket with this process."""
         self._set_date()
+        self._hub.ticked = asyncio.get_running_loop().time()
         sock.listen(_BACKLOG)
         self._acceptor = Acceptor(sock, tls, self._hub, workers)
         self._ticking = asyncio.create_task(self._tick())
@@ -161,6 +164,7 @@ class HttpServer:
             self._set_date()
             self._app.tick()
             now = loop.time()
+            self._hub.tick(now)
             for connection in tuple(self._hub.connections):
                 connection.sweep(now)
 

@@ -6,6 +6,7 @@ from hashlib import sha256
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.request import HttpRequest, answer
+from toolbus.gateway.replicas.arrivals import PROBE
 from toolbus.gateway.replicas.relay import HEADER, MISDIRECTED
 from toolbus.gateway.replicas.replicas import Replicas
 
@@ -15,6 +16,8 @@ _MOST = 4096
 
 class ReplicaFront:
     """Answers requests that other replicas took, as the app would answer its own."""
+
+    probes: frozenset[str] = frozenset()
 
     def __init__(self, app: App, replicas: Replicas) -> None:
         self._app = app
@@ -44,11 +47,14 @@ class ReplicaFront:
         found = self._replicas.arrivals.opened(http.headers.get(HEADER, ""))
         if found is None:  # of nobody, for the replica that had this address before, or sent again
             return await http.respond(MISDIRECTED if HEADER in http.headers else 404)
+        if found.principal is None and found.facts.path == PROBE:
+            return await http.respond(200)
         body = await http.body()
         if sha256(body).hexdigest() != found.body:
             return await http.respond(400)
         http.add_body(body)
         http.facts, http.headers, http.query = found.facts, dict(found.facts.headers), found.query
+        http.patience = found.patience
         return await self._app.serve_relayed(http, found.principal)
 
     async def idle(self) -> None:

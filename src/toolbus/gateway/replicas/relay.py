@@ -7,6 +7,8 @@ carried out: its client is told so, and it is never sent again.
 import asyncio
 import logging
 import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from toolbus.connect.http.certificate import unverified
 from toolbus.connect.http.connection import Connection
@@ -23,6 +25,7 @@ logger = logging.getLogger("toolbus")
 HEADER = "x-toolbus-relay"
 MISDIRECTED = 421
 _CONNECT_SECONDS = 3.0
+_SIGN_SECONDS = 2.0
 _SILENCE = 60.0
 """Seconds without a sign of life after which a replica has gone: on a stream there is one more often."""
 _MOST_BYTES = 256 * 1024 * 1024
@@ -56,6 +59,8 @@ class Relay:
         self._pools: dict[tuple[str, str], Pool] = {}
         """By URL and certificate."""
         self._tls: ssl.SSLContext | None = None
+        self._waiting: dict[str, set[Connection]] = {}
+        """The connections with a request that a replica has not answered to the end, by replica."""
 
     async def pass_on(
         self,
@@ -71,10 +76,56 @@ class Relay:
         `request_id` is that of the message in it, for an error. One for a page goes with its credentials.
         """
         try:
-            response = await self._sent(http, body, peer, is_page=is_page)
+            connection = await self._connection(peer)
         except HttpFailure as error:
-            if not error.sent:
-                raise NotThere(has_ended=True) from error
+            raise NotThere(has_ended=True) from error
+        with self._waiting_for(peer, connection):
+            await self._pass_on(http, body, peer, connection, request_id, is_page=is_page)
+
+    @contextmanager
+    def _waiting_for(self, peer: Peer, connection: Connection) -> Generator[None]:
+        """A block in which `give_up` ends the connection."""
+        waiting = self._waiting.setdefault(peer.id, set())
+        waiting.add(connection)
+        try:
+            yield
+        finally:
+            waiting.discard(connection)
+            if not waiting:
+                self._waiting.pop(peer.id, None)
+
+    def give_up(self, replica: str) -> None:
+        """A replica is dead: nobody waits for its answers any longer."""
+        for connection in tuple(self._waiting.get(replica, ())):
+            connection.abort()
+
+    async def responds(self, peer: Peer) -> bool:
+        """Whether a replica itself, not another one that has its address now, gives a sign of life."""
+        try:
+            async with asyncio.timeout(_SIGN_SECONDS):
+                connection = await self._connection(peer)
+                try:
+                    response = await connection.request(_head(self._departures.sealed_probe(peer.id), 0))
+                except BaseException:
+                    connection.abort()
+                    raise
+        except (HttpFailure, TimeoutError):
+            return False
+        return response.status != MISDIRECTED
+
+    async def _pass_on(
+        self,
+        http: HttpRequest,
+        body: bytes,
+        peer: Peer,
+        connection: Connection,
+        request_id: str | int | None,
+        *,
+        is_page: bool,
+    ) -> None:
+        try:
+            response = await self._sent(http, body, peer, connection, is_page=is_page)
+        except HttpFailure:
             return await _respond_unknown(http, request_id)
         if response.status == MISDIRECTED:
             raise NotThere(has_ended=False)
@@ -91,7 +142,9 @@ class Relay:
     async def fetch_page(self, http: HttpRequest, peer: Peer) -> bytes | None:
         """The page of another replica that a request is for; None if there is none, or it cannot be had."""
         try:
-            response = await self._sent(http, b"", peer, is_page=True)
+            connection = await self._connection(peer)
+            with self._waiting_for(peer, connection):
+                response = await self._sent(http, b"", peer, connection, is_page=True)
         except HttpFailure:
             return None
         try:
@@ -104,16 +157,13 @@ class Relay:
         for pool in self._pools.values():
             await pool.close()
 
-    async def _sent(self, http: HttpRequest, body: bytes, peer: Peer, *, is_page: bool) -> Response:
+    async def _sent(
+        self, http: HttpRequest, body: bytes, peer: Peer, connection: Connection, *, is_page: bool
+    ) -> Response:
         dropped = _NOT_PASSED if is_page else _NOT_PASSED | _ADMITTED_BY
         headers = {name: value for name, value in http.headers.items() if name not in dropped}
-        connection = await self._connection(peer)
         sealed = self._departures.sealed(peer.id, http, headers, body, is_page=is_page)
-        # Nothing but the seal says what the request is.
-        head = (
-            f"POST / HTTP/1.1\r\nhost: replica\r\n{HEADER}: {sealed}\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
-        received = connection.request(head.encode("ascii") + body)
+        received = connection.request(_head(sealed, len(body)) + body)
         try:
             async with asyncio.timeout(_SILENCE):
                 return await received
@@ -144,6 +194,12 @@ class Relay:
             if isinstance(error.__cause__, ssl.SSLError):
                 logger.warning("replica %s at %s is not trusted: %s", peer.id, peer.url, error)
             raise
+
+
+def _head(sealed: str, size: int) -> bytes:
+    """The head of a request: nothing but the seal says what it is."""
+    head = f"POST / HTTP/1.1\r\nhost: replica\r\n{HEADER}: {sealed}\r\ncontent-length: {size}\r\n\r\n"
+    return head.encode("ascii")
 
 
 async def _copy(
