@@ -3,7 +3,7 @@
 import asyncio
 import shutil
 import socket
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -11,6 +11,7 @@ from tests.gateway.replicas.cluster import until
 from tests.patience import PATIENCE
 
 HAPROXY = shutil.which("haproxy") or shutil.which("haproxy", path="/usr/sbin")
+DEPLOYED = Path(__file__).resolve().parents[3] / "deploy" / "haproxy.cfg"
 MISSING = "HAProxy is not installed; on Debian: apt-get install haproxy"
 CONFIG = """
 global
@@ -44,18 +45,35 @@ def free_port() -> int:
         return port
 
 
+def quick(port: int, ports: Sequence[int]) -> str:
+    """A config that notices within a second what has become of a replica."""
+    servers = "\n".join(f"    server r{one} 127.0.0.1:{one} check" for one in ports)
+    return CONFIG.format(port=port, servers=servers)
+
+
+def deployed(port: int, ports: Sequence[int]) -> str:
+    """The config in deploy/, with the ports of this machine instead of its names."""
+    text = DEPLOYED.read_text().replace("bind :8080", f"bind 127.0.0.1:{port}")
+    for number, one in enumerate(ports, 1):
+        text = text.replace(f"gateway{number}:7400", f"127.0.0.1:{one}")
+    assert ":8080" not in text
+    assert ":7400" not in text
+    return text
+
+
 @asynccontextmanager
-async def balancer(folder: Path, ports: Sequence[int]) -> AsyncGenerator[str]:
+async def balancer(
+    folder: Path, ports: Sequence[int], config_of: Callable[[int, Sequence[int]], str] = quick
+) -> AsyncGenerator[str]:
     """HAProxy in front of these ports; gives the URL of the MCP endpoint."""
     assert HAPROXY is not None, MISSING
     port = free_port()
-    servers = "\n".join(f"    server r{one} 127.0.0.1:{one} check" for one in ports)
     config = folder / "haproxy.cfg"
-    config.write_text(CONFIG.format(port=port, servers=servers))
+    config.write_text(config_of(port, ports))
     log = (folder / "haproxy.log").open("wb")
     with log:
         process = await asyncio.create_subprocess_exec(
-            HAPROXY, "-db", "-f", str(config), stdout=log, stderr=log
+            HAPROXY, "-db", "-f", str(config), stdout=log, stderr=log, start_new_session=True
         )
 
     async def listens() -> bool:
