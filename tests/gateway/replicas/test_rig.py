@@ -109,7 +109,7 @@ def test_failures_are_counted_by_kind_and_silence_by_the_longest() -> None:
 @pytest.mark.skipif(HAPROXY is None, reason=MISSING)
 async def test_a_short_freeze_repeats_nothing_and_loses_no_session() -> None:
     """Real gateways, HAProxy and Postgres, and clients in processes of their own."""
-    report = await play("freeze", clients=6, seconds=4, launch=warm.start)
+    report = await play("freeze", clients=6, seconds=2, launch=warm.start)
     assert (report.repeated, report.missing_effects, report.lost_sessions) == (0, 0, 0)
     assert report.sessions >= 3
     assert report.calls > 6

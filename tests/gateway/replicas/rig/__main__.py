@@ -6,7 +6,8 @@ import json
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -18,29 +19,31 @@ from tests.gateway.replicas.rig.scenarios import SCENARIOS, play
 MOST_CLIENTS = 500
 
 
-def lines(title: str, report: Report) -> Iterator[str]:
-    """A report as a table."""
-    yield f"{title}, in {report.seconds:.0f} s"
-    failed = report.failed.total()
-    rows = [
-        ("calls", f"{report.calls:,}"),
-        ("sessions of legacy clients", f"{report.sessions:,}"),
-        ("failed requests", f"{failed:,}"),
-        *((f"  {kind}", f"{count:,}") for kind, count in report.failed.most_common()),
-        ("repeated effects", str(report.repeated)),
-        ("effects whose client got no answer", str(report.unanswered_effects)),
-        ("answers without an effect", str(report.missing_effects)),
-        ("lost sessions", str(report.lost_sessions)),
-        ("streams opened again", str(report.reopened_streams)),
-        ("longest silence of a client", f"{report.silence:.1f} s"),
-        ("longest time without a success", f"{report.without_success:.1f} s"),
-        *([("longest end after SIGTERM", f"{report.slowest_stop:.1f} s")] * bool(report.slowest_stop)),
-    ]
-    for words, value in rows:
-        yield f"  {words:<76} {value:>10}"
-    for words in report.broken:
-        yield f"  BROKEN: {words}"
-    yield ""
+def table(found: Mapping[str, Report]) -> Iterator[str]:
+    """The reports, side by side, and what did not hold."""
+    kinds = sum((report.failed for report in found.values()), Counter[str]())
+    rows: dict[str, list[str]] = {
+        "": list(found),
+        "calls": [f"{one.calls:,}" for one in found.values()],
+        "sessions of legacy clients": [f"{one.sessions:,}" for one in found.values()],
+        "failed requests": [f"{one.failed.total():,}" for one in found.values()],
+        **{
+            f"  {kind}": [f"{one.failed[kind]:,}" for one in found.values()]
+            for kind, _ in kinds.most_common()
+        },
+        "repeated effects": [f"{one.repeated}" for one in found.values()],
+        "effects whose client got an error": [f"{one.unanswered_effects}" for one in found.values()],
+        "answers without an effect": [f"{one.missing_effects}" for one in found.values()],
+        "lost sessions": [f"{one.lost_sessions}" for one in found.values()],
+        "longest silence of a client": [f"{one.silence:.1f} s" for one in found.values()],
+        "longest time without a success": [f"{one.without_success:.1f} s" for one in found.values()],
+        "slowest end after SIGTERM": [f"{one.slowest_stop:.1f} s" for one in found.values()],
+    }
+    width = max(map(len, rows))
+    for words, values in rows.items():
+        yield f"{words:<{width}}" + "".join(f"{value:>9}" for value in values)
+    for name, report in found.items():
+        yield from (f"{name}: {words}" for words in report.broken)
 
 
 async def all_of(given: argparse.Namespace) -> int:
@@ -55,10 +58,11 @@ async def all_of(given: argparse.Namespace) -> int:
         scenario = SCENARIOS[name]
         lasting = scenario.seconds if given.seconds is None else given.seconds
         title = f"{name}: {scenario.title.format(seconds=lasting)}, {given.clients} clients"
-        if not given.json:
-            print("\n".join(lines(title, report)), flush=True)
+        print(f"{title}: took {report.seconds:.0f} s", file=sys.stderr, flush=True)
     if given.json:
         print(json.dumps({name: asdict(report) for name, report in found.items()}, indent=2))
+    else:
+        print("\n".join(table(found)))
     return int(any(report.broken for report in found.values()))
 
 

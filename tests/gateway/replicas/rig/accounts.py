@@ -82,6 +82,8 @@ def kind_of(record: JSON) -> str:
             return found.expand(kind)
     if record["status"] == LOST:
         return LOST_SESSION
+    if record["status"] == 502 and not text:  # no message of the client could be answered with an error
+        return IN_FLIGHT
     words = re.sub(r"\b[0-9a-f]{8,}\b|\d+", "N", text)
     return f"{record['status']} {words[:70]}".strip()
 

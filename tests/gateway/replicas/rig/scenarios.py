@@ -8,7 +8,6 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator
@@ -17,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from tests.cli.running import toolbus
 from tests.gateway.replicas.balancer import balancer, deployed
 from tests.gateway.replicas.cluster import Cluster, Replica, Start, cold_start, until
 from tests.gateway.replicas.rig.accounts import Expected, Report, Window, account, records
@@ -45,6 +45,8 @@ class Stage:
     """The parts of a scenario, and when something was wrong with them."""
 
     cluster: Cluster
+    key: str
+    """That of the clients."""
     seconds: float
     """How long an outage lasts."""
     postgres: Server | None = None
@@ -188,13 +190,12 @@ async def play(
             "port": int(url.split(":")[2].removesuffix("/mcp")),
             "folder": str(stage.cluster.folder),
             "clients": clients,
-            "key": await asyncio.to_thread(_key, stage.cluster),
+            "key": stage.key,
             "tools": ["write", *OLD, *NEW] if name == "deploy" else ["write"],
             "pause": [0.2, 0.8],
             "lasting": [0.0, 0.3],
             "timeout": TIMEOUT,
         }
-        await asyncio.sleep(3)  # until the balancer and all gateways know that key and each other
         async with _calling(plan, stage):
             await until(lambda: _have_called(stage.cluster.folder) == clients)
             await asyncio.sleep(BEFORE)
@@ -228,12 +229,13 @@ async def _staged(stack: AsyncExitStack, scenario: Scenario, seconds: float, lau
     settings: dict[str, Any] = {"serve": {"auth": {"keys": True}}}
     made = Cluster(folder, url, NOTICE, launch, **settings)
     made.config = made.written_config("first.yaml", OLD if scenario.run is deploy else ())
+    key = await asyncio.to_thread(_key, made, is_cold=launch is cold_start)
     stack.push_async_callback(made.close)
     for _ in range(REPLICAS):
         await made.start()
     for replica in made.replicas:
         await replica.ready()
-    return Stage(made, seconds, postgres, filled)
+    return Stage(made, key, seconds, postgres, filled)
 
 
 async def _replaced(made: Cluster, replica: Replica) -> None:
@@ -242,12 +244,10 @@ async def _replaced(made: Cluster, replica: Replica) -> None:
     await fresh.ready()
 
 
-def _key(made: Cluster) -> str:
-    words = ["key", "add", "rig", "--config", str(made.config)]
-    program = str(Path(sys.executable).with_name("toolbus"))
-    done = subprocess.run(
-        [program, *words], env=made.environment(), capture_output=True, text=True, check=True
-    )
+def _key(made: Cluster, *, is_cold: bool) -> str:
+    words = ("key", "add", "rig", "--config", str(made.config))
+    done = toolbus(*words, folder=made.folder, env=made.environment(), cold=is_cold)
+    assert done.returncode == 0, done.stderr
     return done.stdout.strip()
 
 
