@@ -109,16 +109,23 @@ def own_address() -> str:
 
 
 @asynccontextmanager
-async def over_tcp(url: str, address: str) -> AsyncGenerator[str]:
-    """The URL of the same database at an address of this machine, instead of its Unix socket."""
+async def over_tcp(url: str, address: str, passes: asyncio.Event | None = None) -> AsyncGenerator[str]:
+    """The URL of the same database at an address of this machine, instead of its Unix socket.
+
+    Unless `passes` is set, connections are accepted and nothing is passed on, as by a machine that hangs.
+    """
     parts = conninfo_to_dict(url)
     path = f"{parts['host']}/.s.PGSQL.{parts.get('port', 5432)}"
+    opened = passes or asyncio.Event()
+    if passes is None:
+        opened.set()
     pipes: set[asyncio.Task[None]] = set()
     writers: list[asyncio.StreamWriter] = []
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
             while data := await reader.read(65536):
+                await opened.wait()
                 writer.write(data)
                 await writer.drain()
         writer.close()

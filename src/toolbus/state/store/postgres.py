@@ -1,11 +1,12 @@
 """A store in Postgres: for the replicas of several machines. A few connections, opened when needed."""
 
 import asyncio
+import os
 import socket
-from collections.abc import AsyncGenerator, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolbus.core.errors import ExtraMissing
 from toolbus.state.store.database import Done, NoTables, Unavailable, Unusable, Values
@@ -14,6 +15,7 @@ from toolbus.state.store.sql import Dialect
 if TYPE_CHECKING:
     from psycopg import AsyncConnection
 
+T = TypeVar("T")
 _MOST = 4
 """Connections of a process."""
 _CONNECT_SECONDS = 5
@@ -38,19 +40,24 @@ class PostgresDatabase:
         self._room = asyncio.Semaphore(_MOST)
 
     async def run(self, statement: str, values: Values) -> Done:
-        async with self._connection() as connection:
+        async def work(connection: "AsyncConnection[Any]") -> Done:
             cursor = await connection.execute(_text(statement), values)
             rows = [] if cursor.description is None else await cursor.fetchall()
             return Done(rows, cursor.rowcount)
 
+        return await self._used(work)
+
     async def create(self, statements: Sequence[str], values: Values) -> None:
-        async with self._connection() as connection, connection.transaction():
-            await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
-            for statement in statements:
-                await connection.execute(_text(statement), values)
+        async def work(connection: "AsyncConnection[Any]") -> None:
+            async with connection.transaction():
+                await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
+                for statement in statements:
+                    await connection.execute(_text(statement), values)
+
+        await self._used(work)
 
     async def local_address(self) -> str | None:
-        async with self._connection() as connection:
+        async def work(connection: "AsyncConnection[Any]") -> str | None:
             used = socket.socket(fileno=connection.pgconn.socket)
             try:
                 is_network = used.family in (socket.AF_INET, socket.AF_INET6)
@@ -58,20 +65,21 @@ class PostgresDatabase:
             finally:
                 used.detach()  # it is libpq's
 
+        return await self._used(work)
+
     async def close(self) -> None:
         while self._idle:
             await self._idle.pop().close()
 
-    @asynccontextmanager
-    async def _connection(self) -> "AsyncGenerator[AsyncConnection[Any]]":
-        """A connection for one piece of work; it is kept only if that went well."""
+    async def _used(self, work: "Callable[[AsyncConnection[Any]], Awaitable[T]]") -> T:
+        """Do one piece of work with a connection, which is kept only if that went well."""
         errors = self._psycopg.errors
         async with self._room:
             connection: AsyncConnection[Any] | None = None
             try:
                 async with asyncio.timeout(_STATEMENT_SECONDS):
                     connection = self._idle.pop() if self._idle else await self._connect()
-                    yield connection
+                    done = await _interruptible(connection, work(connection))
                 self._idle.append(connection)
                 connection = None
             except TimeoutError:
@@ -85,6 +93,7 @@ class PostgresDatabase:
             finally:
                 if connection is not None:
                     await connection.close()
+            return done
 
     async def _connect(self) -> "AsyncConnection[Any]":
         if not _is_readable(self._url):
@@ -105,6 +114,24 @@ class PostgresDatabase:
         if isinstance(error, refused) or "authentication failed" in text or "does not exist" in text:
             return Unusable(text)
         return Unavailable(text)
+
+
+async def _interruptible(connection: "AsyncConnection[Any]", work: Awaitable[T]) -> T:
+    """Wait for work; if that is cancelled, hang up.
+
+    The driver itself would ask the server to cancel the statement, and wait for ten seconds for one that
+    does not respond.
+    """
+    working = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(working)
+    except asyncio.CancelledError:
+        with suppress(OSError), socket.socket(fileno=os.dup(connection.pgconn.socket)) as used:
+            used.shutdown(socket.SHUT_RDWR)
+        await asyncio.wait({working})
+        with suppress(Exception):  # of the connection that was cut
+            working.result()
+        raise
 
 
 def _is_readable(url: str) -> bool:

@@ -11,8 +11,8 @@ from toolbus.state.store.database import Done, NoTables, Unavailable, Unusable, 
 from toolbus.state.store.sql import Dialect
 
 T = TypeVar("T")
-_BUSY_SECONDS = 5.0
-"""How long to wait for others that write."""
+_BUSY_SECONDS = 0.25
+"""How long to wait for others that write; longer, the store tries it again, and its thread is not stuck."""
 _DIALECT = Dialect(now="((julianday('now') - 2440587.5) * 86400.0)", bytes="BLOB", is_pyformat=False)
 
 
@@ -57,9 +57,13 @@ class SqliteDatabase:
             PrivateFolder(self._path.parent).make_folders(self._path.name)
             make_private(self._path)  # before SQLite does it: its own files get the mode of this one
             made = sqlite3.connect(self._path, timeout=_BUSY_SECONDS, isolation_level=None)
-            made.execute("PRAGMA journal_mode = WAL")
-            # What was used once must not come back after a power failure.
-            made.execute("PRAGMA synchronous = FULL")
+            try:
+                made.execute("PRAGMA journal_mode = WAL")
+                # What was used once must not come back after a power failure.
+                made.execute("PRAGMA synchronous = FULL")
+            except BaseException:  # others are writing
+                made.close()
+                raise
             self._connection = made
         return self._connection
 

@@ -3,14 +3,19 @@
 A database that does not respond is tried again for a while, and then there is a clear error; the log says at
 once that it is gone, and that it is back. Every statement may be repeated: one whose response was lost has
 the same effect as one that was never interrupted.
+
+Work that uses several values, such as a request of a client, waits no longer for all of them than for one:
+see `Allowance`.
 """
 
 import asyncio
 import logging
 import secrets
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from toolbus.core.errors import StoreError
@@ -32,10 +37,31 @@ _lost: set[str] = set()
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _NOTED_AFTER = 0.5
 """Seconds without a response until a warning is logged; it is normal that an idle connection was closed."""
+_MARGIN = 1.0
+"""Seconds beyond its patience after which a store is given up whose thread is stuck in the database."""
 _PAGE = 500
 """Rows that are read at once."""
 _PROOF = ("schema", "proof")
 _CHECK = "check that the database is running and can be reached"
+
+
+class Allowance:
+    """The seconds that some work may wait for stores, in all; they pass only while it does."""
+
+    __slots__ = ("left",)
+    current: ContextVar["Allowance | None"] = ContextVar("toolbus store allowance", default=None)
+
+    def __init__(self, seconds: float) -> None:
+        self.left = seconds
+
+    @contextmanager
+    def used(self) -> Generator[None]:
+        """Use it in a block, and in tasks that are started there."""
+        token = Allowance.current.set(self)
+        try:
+            yield
+        finally:
+            Allowance.current.reset(token)
 
 
 class Row(NamedTuple):
@@ -81,9 +107,15 @@ class Store:
     async def __aexit__(self, *raised: object) -> None:
         await self.close()
 
+    def beside(self, patience: float) -> "Store":
+        """The same store, open or not, on a thread and connections of its own, with another patience."""
+        made = Store(self._url, self._cipher, self._version)
+        made.patience = patience
+        return made
+
     async def open(self) -> None:
         """Connect, and check that it can be used; StoreError if not. A second time it does nothing."""
-        await self._thread.run(self._opened())
+        await self._within(self._opened)
 
     async def close(self) -> None:
         """Release the connections; it is opened again if it is used again."""
@@ -104,7 +136,7 @@ class Store:
 
     async def local_address(self) -> str | None:
         """The address of this machine that the database sees; None if there is no network between them."""
-        return await self._thread.run(self._local_address())
+        return await self._within(self._local_address)
 
     # Values
 
@@ -144,10 +176,14 @@ class Store:
 
     async def items(self, kind: str) -> dict[str, bytes]:
         """All values of a kind by name; one that cannot be decrypted is left out, and reported."""
-        found: dict[str, bytes] = {}
-        for name, value in (await self._run(sql.ITEMS, kind=kind)).rows:
+        return {name: value for name, (value, _) in (await self.marked_items(kind)).items()}
+
+    async def marked_items(self, kind: str) -> dict[str, tuple[bytes, int]]:
+        """The same, each with the mark of this version of it."""
+        found: dict[str, tuple[bytes, int]] = {}
+        for name, value, mark in (await self._run(sql.ITEMS, kind=kind)).rows:
             try:
-                found[name] = self._decrypted(kind, name, value)
+                found[name] = self._decrypted(kind, name, value), mark
             except StoreError as error:
                 logger.warning("%s", error)
         return found
@@ -194,38 +230,55 @@ class Store:
     async def _write(
         self, statement: str, kind: str, name: str, value: bytes, seconds: float | None, **more: Any
     ) -> Done:
-        await self.open()
-        encrypted, mark = self.cipher.encrypted(kind, name, value), secrets.randbits(62)
-        return await self._run(
-            statement, kind=kind, name=name, value=encrypted, mark=mark, seconds=seconds, **more
-        )
+        values = {"kind": kind, "name": name, "mark": secrets.randbits(62), "seconds": seconds, **more}
+        return await self._within(lambda until: self._run_here(statement, values, until, value))
 
     async def _run(self, statement: str, **values: Any) -> Done:
-        return await self._thread.run(self._run_here(statement, values))
+        return await self._within(lambda until: self._run_here(statement, values, until))
+
+    async def _within(self, work: Callable[[float], Coroutine[Any, Any, T]]) -> T:
+        """Have the thread of the store do some work until its patience, or that of the caller, ends."""
+        began, allowance = time.monotonic(), Allowance.current.get()
+        seconds = self.patience if allowance is None else max(0.0, min(self.patience, allowance.left))
+        try:
+            async with asyncio.timeout(seconds + _MARGIN):
+                return await self._thread.run(work(began + seconds))
+        except (TimeoutError, Unavailable) as error:
+            problem = f"it has not responded for {seconds:.3g} s ({str(error) or 'its thread is busy'})"
+            raise StoreError(self.place, problem, _CHECK) from error
+        finally:
+            if allowance is not None:
+                allowance.left -= time.monotonic() - began
 
     # On its own thread
 
-    async def _run_here(self, statement: str, values: dict[str, Any]) -> Done:
-        await self._opened()
-        return await self._tried(lambda database: database.run(statement, values))
+    async def _run_here(
+        self, statement: str, values: dict[str, Any], until: float, value: bytes | None = None
+    ) -> Done:
+        """Run a statement; with `value`, which is to be encrypted, among its values."""
+        await self._opened(until)
+        if value is not None:
+            values = {**values, "value": self.cipher.encrypted(values["kind"], values["name"], value)}
+        return await self._tried(lambda database: database.run(statement, values), until)
 
-    async def _local_address(self) -> str | None:
-        await self._opened()
-        return await self._tried(lambda database: database.local_address())
+    async def _local_address(self, until: float) -> str | None:
+        await self._opened(until)
+        return await self._tried(lambda database: database.local_address(), until)
 
-    async def _tried(self, work: Callable[[Database], Awaitable[T]]) -> T:
-        """Use the database, again and again while it does not respond."""
-        began, pause = time.monotonic(), _FIRST_PAUSE
+    async def _tried(self, work: Callable[[Database], Awaitable[T]], until: float) -> T:
+        """Use the database, again and again while it does not respond; `Unavailable` if it never does."""
+        began, pause, reason = time.monotonic(), _FIRST_PAUSE, "no response"
         while True:
             if self._database is None:
                 raise StoreError(self.place, "it was closed", "open it again")
             try:
-                done = await work(self._database)
-            except Unavailable as error:
-                self._note_loss(error, time.monotonic() - began)
-                if time.monotonic() + pause > began + self.patience:
-                    problem = f"it has not responded for {self.patience:g} s ({error})"
-                    raise StoreError(self.place, problem, _CHECK) from error
+                async with asyncio.timeout_at(until):
+                    done = await work(self._database)
+            except (Unavailable, TimeoutError) as error:
+                reason = str(error) or reason
+                self._note_loss(reason, time.monotonic() - began)
+                if time.monotonic() + pause > until:
+                    raise Unavailable(reason) from error
             except Unusable as error:
                 raise StoreError(self.place, str(error), "check its URL and its rights") from error
             else:
@@ -234,20 +287,27 @@ class Store:
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _note_loss(self, error: Unavailable, seconds: float) -> None:
+    def _note_loss(self, reason: str, seconds: float) -> None:
         if seconds >= _NOTED_AFTER and self.place not in _lost:
             _lost.add(self.place)
-            logger.warning("the store %s does not respond (%s); it is tried again", self.place, error)
+            logger.warning("the store %s does not respond (%s); it is tried again", self.place, reason)
 
     def _note_return(self) -> None:
         if self.place in _lost:
             _lost.discard(self.place)
             logger.warning("the store %s responds again", self.place)
 
-    async def _opened(self) -> None:
+    async def _opened(self, until: float) -> None:
         if self._opening is None or (self._opening.done() and _has_failed(self._opening)):
-            self._opening = asyncio.create_task(self._open(), name="toolbus store")
-        await asyncio.shield(self._opening)
+            # For all who wait for it: it has the patience of the store, whatever is left of theirs.
+            work = self._open(time.monotonic() + self.patience)
+            self._opening = asyncio.create_task(work, name="toolbus store")
+            self._opening.add_done_callback(_has_failed)  # nobody may wait for it any more
+        try:
+            async with asyncio.timeout_at(until):
+                await asyncio.shield(self._opening)
+        except TimeoutError:
+            raise Unavailable("no response") from None
 
     async def _close(self) -> None:
         if self._opening is not None and not self._opening.done():
@@ -258,7 +318,7 @@ class Store:
             database, self._database = self._database, None
             await database.close()
 
-    async def _open(self) -> None:
+    async def _open(self, until: float) -> None:
         if not isinstance(self._url, StoreUrl):
             self._url = await self._url()
         url = self._url
@@ -267,20 +327,20 @@ class Store:
         if self._database is None:
             self._database = (SqliteDatabase if url.database == "sqlite" else PostgresDatabase)(url.target)
         try:
-            await self._check(self._cipher)
+            await self._check(self._cipher, until)
         except BaseException:
             await self._database.close()
             raise
 
-    async def _check(self, cipher: Cipher) -> None:
+    async def _check(self, cipher: Cipher, until: float) -> None:
         """Create what is missing, and see that it is ours: the version, and the key."""
         proof = cipher.encrypted(*_PROOF, b"")
         schema = {"version": self._version, "oldest": sql.OLDEST, "proof": proof}
         try:
-            found = await self._tried(lambda database: database.run(sql.SCHEMA, {}))
+            found = await self._tried(lambda database: database.run(sql.SCHEMA, {}), until)
         except NoTables:
-            await self._tried(lambda database: database.create(sql.TABLES, schema))
-            found = await self._tried(lambda database: database.run(sql.SCHEMA, {}))
+            await self._tried(lambda database: database.create(sql.TABLES, schema), until)
+            found = await self._tried(lambda database: database.run(sql.SCHEMA, {}), until)
         version, oldest, stored_proof, now = found.rows[0]
         if oldest > self._version:
             problem = (
@@ -292,7 +352,7 @@ class Store:
         except Undecipherable:
             raise self._other_key("it") from None
         if version < self._version:
-            await self._tried(lambda database: database.run(sql.UPGRADE, schema))
+            await self._tried(lambda database: database.run(sql.UPGRADE, schema), until)
         self._ahead = float(now) - time.monotonic()
 
     def _decrypted(self, kind: str, name: str, value: bytes) -> bytes:
