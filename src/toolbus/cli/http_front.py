@@ -224,7 +224,7 @@ class HttpFront:
         stack.push_async_callback(server.close)
         await server.start(listener, self._tls)
         peers = replica.replicas.peers
-        peers.on_return = lambda: replica.replicas.check_sessions(app.gateway.sessions)
+        peers.on_return = app.doubt
         peers.servers = tuple(sorted(self._config.servers))
         await peers.start(url, "" if self._tls is None else certificate_of(self._tls))
         if not replica.replicas.end_together:  # else nobody needs to know

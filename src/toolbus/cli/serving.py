@@ -89,6 +89,7 @@ async def _serve(
 
     seal, spent = (None, None) if front is None else (front.seal, front.spent)
     with stop_signals(only_begin=worker is not None) as stop, _following(worker, stop):
+        stop.limit = serve.drain + (0.0 if over_stdio or config.store is None else config.store.notice)
         try:
             async with Gateway(
                 bus,

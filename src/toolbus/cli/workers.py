@@ -36,8 +36,8 @@ _PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 """Seconds before a worker that died is started again; longer each time, if it dies before it is ready."""
 _USEFUL = 4
 """Workers for each core; with more, a gateway needs memory and processes for nothing."""
-_MARGIN = 30.0
-"""Seconds that a worker may take to end, beyond those for calls in flight; then it is killed."""
+_MARGIN, _AT_ONCE = 15.0, 3.0
+"""Seconds that a worker may take to end, beyond those for calls in flight, or at once; then it is killed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -276,7 +276,7 @@ class _Parent:
     def _stop(self, order: bytes) -> None:
         self._signals = max(self._signals, 1)
         self._inherited.socket.close()  # else clients could connect, and nobody would serve them
-        self._kill_at = time.monotonic() + _MARGIN + (self._ending if order == _STOP else 0.0)
+        self._kill_at = time.monotonic() + (_AT_ONCE if order == _END_AT_ONCE else self._ending + _MARGIN)
         for child in self._all:
             child.order(order)
 

@@ -245,6 +245,16 @@ class Gateway:
         self._listening.restore(session, facts.subscriptions)
         return session
 
+    def doubt(self) -> None:
+        """Others may have taken over what is here: find that out before it is used."""
+        for session in self.sessions:
+            session.is_doubtful = True
+        self._tasks.doubt()
+
+    async def check_tasks(self) -> None:
+        """End the tasks that others have ended."""
+        await self._tasks.check()
+
     async def wait_for_parked(self) -> None:
         """Wait until no call goes on without a request of its client."""
         await self._parked.wait_for_none()

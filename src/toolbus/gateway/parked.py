@@ -6,7 +6,7 @@ another request. So the call goes on in a task, and the client gets a sealed nam
 
 import asyncio
 import secrets
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
@@ -63,6 +63,8 @@ class ParkedCall:
         self.ttl_ms = 0
         """For how long it is kept as a task."""
         self.was_cancelled = False
+        self.is_doubtful = False
+        """Whether others may have ended it, believing that this replica had ended."""
         self._capabilities = capabilities
         self._store = store
         self._asked = 0
@@ -232,6 +234,9 @@ class ParkedCalls:
     def __len__(self) -> int:
         return len(self._calls)
 
+    def __iter__(self) -> Iterator[ParkedCall]:
+        return iter(tuple(self._calls.values()))
+
     def get(self, name: str, owner: str) -> ParkedCall | None:
         """The call with that id, if it is this principal's."""
         found = self._calls.get(name)
@@ -239,6 +244,8 @@ class ParkedCalls:
 
     async def find(self, name: str, owner: str) -> ParkedCall | None:
         """The same; `Elsewhere` if another replica has it."""
+        if self._replicas is not None:
+            await self._replicas.peers.make_sure()
         found = self.get(name, owner)
         if found is None and self._replicas is not None:
             await self._replicas.find_call(name)

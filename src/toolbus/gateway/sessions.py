@@ -62,6 +62,10 @@ class Session:
         self._cancelled: set[str | int] = set()
         self._on_close: list[Callable[[], None]] = []
         self.closed = False
+        self.is_doubtful = False
+        """Whether another replica may have it now: that is to be found out before its next request."""
+        self.has_moved = False
+        """Whether another replica does; the requests that are in flight here still end here."""
 
     def touch(self) -> None:
         """Count as used now."""

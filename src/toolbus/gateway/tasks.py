@@ -25,6 +25,7 @@ _PURPOSE = "taskId"
 _UNLIMITED = 30 * 24 * 3600.0
 """Seconds for which the id of a task works that its server keeps without limit."""
 _LEEWAY = 3600.0
+_CLOSING = 3.0
 POLL_MS = 1000
 
 
@@ -77,16 +78,37 @@ class Tasks:
 
     async def _write(self, call: ParkedCall) -> None:
         assert self._shared is not None, "it was stored before"
+        own = _stored(call)
         try:
-            await self._shared.put(_stored(call))
+            if await self._shared.end(own) is not own:  # others believed that this replica had ended
+                self._parked.drop(call)
         except StoreError as error:
             logger.warning("the result of a task is only known here: %s", error)
 
+    def doubt(self) -> None:
+        """Others may have ended tasks of ours."""
+        for call in self._parked:
+            call.is_doubtful = True
+
+    async def check(self) -> None:
+        """End those that others have."""
+        for call in self._parked:
+            if call.is_task and call.is_doubtful:
+                await self._check(call)
+
+    async def _check(self, call: ParkedCall) -> None:
+        if self._shared is not None and (stored := await self._shared.get(call.id, call.owner)) is not None:
+            if stored.was_cancelled:
+                call.cancel()
+            if stored.was_cancelled or stored.ended is not None:
+                self._parked.drop(call)
+        call.is_doubtful = False
+
     async def close(self) -> None:
-        """Wait until the results of tasks are stored; those that still run have none."""
+        """Wait until the results of tasks are stored, or not much longer; those that still run have none."""
         self._has_closed = True
         if self._writing:
-            await asyncio.wait(tuple(self._writing))
+            await asyncio.wait(tuple(self._writing), timeout=_CLOSING)
 
     def started(self, request: Request, call: ParkedCall) -> JSONObject:
         """What a client gets for a call of ours that it follows as a task."""
@@ -101,9 +123,12 @@ class Tasks:
         """
         given, name = request.text("taskId"), request.exchange.principal.owner
         if (call := await self._parked.find(given, name)) is not None and call.is_task:
-            return call
+            if call.is_doubtful:
+                await self._check(call)
+            if self._parked.get(given, name) is call:
+                return call
         if self._shared is not None and (stored := await self._shared.get(given, name)) is not None:
-            return stored
+            return await self._shared.given_up(stored)
         payload = self._seal.opened(_PURPOSE, name, given) if request.is_modern else None
         if payload is None:
             raise ProtocolError(INVALID_PARAMS, "Task not found")

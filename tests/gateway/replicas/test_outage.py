@@ -1,6 +1,7 @@
 """The store does not respond for ten seconds: calls that do not need it go on, others wait, none is lost."""
 
 import asyncio
+import time
 from collections.abc import Generator
 from functools import partial
 from pathlib import Path
@@ -10,10 +11,11 @@ import pytest
 
 from tests.cli.running import toolbus
 from tests.gateway.replicas.cluster import ELICITS, STORE_KEY, TASKS, Client, client, cluster, text_of, until
-from tests.postgres import Server, postgres_server
+from tests.postgres import Server, over_tcp, postgres_server
 
 pytestmark = pytest.mark.anyio
 SECONDS = 10.0
+PATIENCE_OF_STORE = 20.0
 
 
 async def _knows(one: Client, url: str) -> bool:
@@ -77,4 +79,33 @@ async def test_the_store_is_gone_for_ten_seconds(postgres: Server) -> None:
                 await until(partial(_says, replica.log, "responds again"))
             await two.until_written("job")
             assert text_of(await other.legacy_call(first.url, "write", token="after")) == "after"
+            assert not any(_says(replica.log, "missed its heartbeats") for replica in two.replicas)
         assert set(two.written.values()) == {1}
+
+
+async def test_a_request_waits_once_for_a_store_that_hangs(postgres: Server) -> None:
+    """However many values it needs, and however many replicas it passes."""
+    passes = asyncio.Event()
+    passes.set()
+    async with over_tcp(postgres.database(), "127.0.0.1", passes) as store, cluster(2, store) as two:
+        first, second = two.replicas
+        async with client() as one, client() as known, client() as other:
+            for each in (one, known):
+                await each.open(first.url)
+            await known.legacy_call(second.url, "write", token="before")  # which learns where the session is
+            started = (await other.call(first.url, "job", TASKS, token="job"))["result"]
+            await two.until_written("job")
+            passes.clear()
+            began = time.monotonic()
+            uri = {"uri": "journal://all"}
+            refused = await asyncio.gather(
+                one.legacy_call(second.url, "write", token="never"),
+                known.legacy(second.url, "tasks/get", {"taskId": "unknown"}),
+                other.call(second.url, "job", TASKS, token="never"),
+                other.modern(second.url, "tasks/get", {"taskId": f"0{started['taskId'][1:]}"}, TASKS),
+            )
+            subscribed = await known.legacy(second.url, "resources/subscribe", uri)
+            assert time.monotonic() - began < 2 * (PATIENCE_OF_STORE + 3), "one wait each, of two in a row"
+            assert all("error" in one or one["result"]["isError"] for one in refused)
+            assert subscribed["result"] == {}, "it is done, and only the other replicas do not know it"
+        assert two.written == {"before": 1, "job": 1}

@@ -289,9 +289,12 @@ async def test_what_a_full_disk_has_no_room_for_waits_until_there_is_some(
         await until(lambda: bool(caplog.messages))
         assert "does not respond (database or disk is full); it is tried again" in caplog.text
         assert await store.get("key", "ann") == b"1"
+        assert "responds again" not in caplog.text, "it can be read, and not be written to"
         assert not writing.done()
         pages[0] = 1_000_000
         await writing
+        gone, back = caplog.messages
+        assert (gone.split()[-1], back) == ("again", f"the store {store.place} responds again")
         assert await store.get("key", "large") == b"x" * 100_000
 
 

@@ -75,7 +75,7 @@ class BackgroundBus:
         listening = self._place.listen()
         self._socket = self._place.socket_number()
         with stop_signals() as stop:
-            self._stop = stop.event
+            self._stop, stop.limit = stop.event, DRAIN_SECONDS
             try:
                 accepting = asyncio.create_task(self.clients.accept(listening))
                 try:

@@ -53,6 +53,7 @@ async def run(settings: Settings, target: str | None, options: WorkerOptions) ->
                 agent = agent_of_program(target)
             await stack.enter_async_context(agent)
             name = "" if agent.durable is None else agent.durable.agent
+            stop.limit = 0.0 if agent.durable is None else agent.durable.drain
             ready = partial(_print_ready, screen, name, agent.runs.store.place)
             working = asyncio.create_task(agent.work(ready))
             stopped = asyncio.create_task(stop.event.wait())

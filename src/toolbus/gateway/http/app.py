@@ -46,6 +46,7 @@ from toolbus.gateway.protocol import INTERNAL_ERROR
 from toolbus.gateway.protocol_error import BUSY
 from toolbus.gateway.replicas.relay import MISDIRECTED
 from toolbus.gateway.workers import Workers
+from toolbus.state.store.store import Allowance
 
 logger = logging.getLogger("toolbus")
 
@@ -161,6 +162,11 @@ class App:
         for session in self.gateway.sessions:
             if session.principal.view in names:
                 self.gateway.sessions.close(session.id)
+
+    def doubt(self) -> None:
+        """The other replicas took this one for dead, and may have taken over what it has."""
+        assert self.gateway.replicas is not None, "there are others"
+        self.gateway.replicas.doubt(self.gateway, self._legacy.end_stream)
 
     # MCP
 
@@ -304,16 +310,18 @@ class App:
         replicas = self.gateway.replicas
         if replicas is None:
             return await work()
+        waits = Allowance(replicas.store.patience if http.patience is None else http.patience)
         try:
-            for _ in range(_TRIES):
-                try:
-                    return await work()
-                except Elsewhere as elsewhere:
-                    if http.relayed:
-                        return await http.respond(MISDIRECTED)
-                    if await replicas.passed_on(http, body, elsewhere.replica, request_id):
-                        return None
-                    http.avoid = (*http.avoid, elsewhere.replica)
+            with waits.used():
+                for _ in range(_TRIES):
+                    try:
+                        return await work()
+                    except Elsewhere as elsewhere:
+                        if http.relayed:
+                            return await http.respond(MISDIRECTED)
+                        if await replicas.passed_on(http, body, elsewhere.replica, request_id):
+                            return None
+                        http.avoid = (*http.avoid, elsewhere.replica)
         except StoreError as error:
             logger.warning("a request was not answered: %s", error)
             return await _refuse_for_now(http, request_id, _NO_STORE)

@@ -59,6 +59,11 @@ class LegacyFront:
         for streams in self._streams.values():
             streams.standalone.end()
 
+    def end_stream(self, session: str) -> None:
+        """End the stream for notifications of a session."""
+        if (streams := self._streams.get(session)) is not None:
+            streams.standalone.end()
+
     async def initialize(self, http: HttpRequest, request_id: str | int, params: JSONObject | None) -> None:
         """Open a session."""
         if SESSION in http.headers:
@@ -88,16 +93,19 @@ class LegacyFront:
             await self._look_elsewhere(http, message)
             if method is None and not self._replicas.is_asked_here(message.get("id")):
                 return await _refuse(http, 502, _NOT_DELIVERED)
-        session = await self._session(http)
+        is_request = method is not None and "id" in message
+        session = await self._session(http, is_request=is_request)
         if session is None:
             return None
         if method is None:
             session.answered(message)
             await http.respond(202)
-        elif "id" in message:
+        elif is_request:
             await self._request(http, session, message["id"], method, message.get("params"))
         else:
             was_here = self._gateway.notified(session, method, message.get("params"))
+            if not was_here and session.is_doubtful:
+                await self._session(http)
             if not was_here and self._replicas is not None and not http.relayed:
                 before = self._replicas.sessions.before(session)
                 if before and before not in http.avoid:
@@ -195,12 +203,18 @@ class LegacyFront:
             return None
         shared = self._replicas.sessions
         async with shared.taking(name):
-            session = self._gateway.sessions.get(name, http.principal)
-            if session is not None and name in self._streams:
-                return session  # taken over for another request
+            here = self._gateway.sessions.get(name, http.principal) if name in self._streams else None
+            if here is not None and not here.is_doubtful:
+                return here  # taken over for another request
             facts = await shared.take(name, http.principal, http.avoid)
             if facts is None:
                 return None
+            if here is not None and not here.has_moved:
+                here.is_doubtful = False
+                return here
+            if here is not None:  # it moved, and has come back
+                shared.forget(here)
+                self._gateway.sessions.close(name)
             session = self._gateway.restore(name, facts)
             self._open_streams(session)
             shared.restored(session, facts)
@@ -209,14 +223,19 @@ class LegacyFront:
     def _forget(self, session: str) -> None:
         self._streams.pop(session).close()
 
-    async def _session(self, http: HttpRequest) -> Session | None:
-        """The session of a request; None if it was refused."""
+    async def _session(self, http: HttpRequest, *, is_request: bool = True) -> Session | None:
+        """The session of a message; None if it was refused.
+
+        One that is not a request may be about a request that is in flight here, wherever the session is.
+        """
         name = http.headers.get(SESSION)
         if name is None:
             await _refuse(http, 400, "the session id is missing")
             return None
+        if self._replicas is not None:
+            await self._replicas.peers.make_sure()
         session = self._gateway.sessions.get(name, http.principal)
-        if session is None or name not in self._streams:
+        if session is None or name not in self._streams or (is_request and session.is_doubtful):
             session = await self._taken_over(name, http)
         if session is None or session.principal.view != http.principal.view:
             await _refuse(http, 404, "there is no such session")

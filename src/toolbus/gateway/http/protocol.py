@@ -6,6 +6,7 @@ request costs no timer.
 
 import asyncio
 import logging
+import time
 import urllib.parse
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
@@ -28,6 +29,9 @@ _MOST_UNREAD = 64 * 1024
 """Bytes of a body that are kept before somebody takes it."""
 _MOST_WAITING = 16
 """Requests of one connection that wait for the one before them; no known client of MCP sends any."""
+_LATE = 3.0
+"""Seconds without a tick after which the process was suspended."""
+_MOMENT = 0.1
 _FRAMING = (b"content-length", b"transfer-encoding")
 
 
@@ -47,6 +51,8 @@ class Hub:
     """Connections by address, from the moment they are accepted."""
     date_line: bytes = b""
     """The header with the date."""
+    ticked: float = field(default_factory=time.monotonic)
+    """When the clock of the server last ticked, which it does every second."""
     on_change: Callable[[], None] | None = None
     """Called when a connection has ended."""
     is_closed: bool = False
@@ -356,8 +362,10 @@ class Connection(asyncio.Protocol):
 
     def _start(self, request: HttpRequest) -> None:
         self._served = request
-        tasks = self._hub.tasks
-        self._task = task = self._loop.create_task(self._hub.serve(request))
+        tasks, serving = self._hub.tasks, self._hub.serve(request)
+        if self._now() - self._hub.ticked > _LATE:
+            serving = _after_a_moment(serving)
+        self._task = task = self._loop.create_task(serving)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -431,3 +439,16 @@ class Connection(asyncio.Protocol):
         self._transport.write_eof()
         self.resume_reading()
         self._deadline = self._now() + _LINGER
+
+
+async def _after_a_moment(serving: Coroutine[Any, Any, None]) -> None:
+    """Serve a request that may have come long ago, unless its client turns out to have left meanwhile.
+
+    That client, or a replica that passed the request on, gave it up while this process was suspended.
+    """
+    try:
+        await asyncio.sleep(_MOMENT)
+    except BaseException:
+        serving.close()
+        raise
+    await serving

@@ -119,6 +119,7 @@ class HttpRequest:
         "is_abandoned",
         "is_endless",
         "keeps_alive",
+        "patience",
         "principal",
         "query",
         "relayed",
@@ -155,6 +156,8 @@ class HttpRequest:
         self.cors: Headers = ()
         self.relayed = False
         """Whether another replica passed it on."""
+        self.patience: float | None = None
+        """How long it may still wait for the store, if another replica began to."""
         self.avoid: tuple[str, ...] = ()
         """The replicas that do not have what it is about, although they should."""
         self.expects_continue = False

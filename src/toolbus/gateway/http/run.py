@@ -117,6 +117,7 @@ class HttpServer:
     ) -> None:
         """Accept connections; `workers` share the socket with this process."""
         self._set_date()
+        self._hub.ticked = asyncio.get_running_loop().time()
         sock.listen(_BACKLOG)
         self._acceptor = Acceptor(sock, tls, self._hub, workers)
         self._ticking = asyncio.create_task(self._tick())
@@ -160,7 +161,7 @@ class HttpServer:
             await asyncio.sleep(_TICK)
             self._set_date()
             self._app.tick()
-            now = loop.time()
+            now = self._hub.ticked = loop.time()
             for connection in tuple(self._hub.connections):
                 connection.sweep(now)
 

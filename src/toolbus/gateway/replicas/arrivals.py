@@ -15,6 +15,7 @@ from toolbus.gateway.access.admission import RequestFacts
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.principal import Principal
 from toolbus.state.seal import Seal
+from toolbus.state.store.store import Allowance
 
 _PURPOSE = "relayed request"
 _SECONDS = 60.0
@@ -36,6 +37,8 @@ class Passed:
     query: bytes
     body: str
     """The digest of its body."""
+    patience: float | None
+    """How long it may still wait for the store; None if a replica of an older version passed it on."""
 
 
 class Departures:
@@ -63,6 +66,7 @@ class Departures:
             "body": sha256(body).hexdigest(),
             "address": facts.address,
             "scheme": facts.scheme,
+            "patience": None if (waits := Allowance.current.get()) is None else waits.left,
         }
         return self._seal.seal(_PURPOSE, to, payload, _SECONDS)
 
@@ -97,6 +101,7 @@ class Arrivals:
             ),
             query=payload["query"].encode("latin-1"),
             body=payload["body"],
+            patience=payload.get("patience"),
         )
 
     def _sender(self, replica: str) -> "_Numbers":

@@ -49,6 +49,7 @@ class ReplicaFront:
             return await http.respond(400)
         http.add_body(body)
         http.facts, http.headers, http.query = found.facts, dict(found.facts.headers), found.query
+        http.patience = found.patience
         return await self._app.serve_relayed(http, found.principal)
 
     async def idle(self) -> None:

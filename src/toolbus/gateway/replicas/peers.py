@@ -1,7 +1,13 @@
-"""The replicas that share a store: each announces where the others reach it, again and again.
+"""The replicas that share a store: each counts its heartbeats in a row there, and all watch each other.
 
-One that does not any more is gone after some seconds. So is one that cannot be connected to; if it announces
-itself nevertheless, a warning reports that its address is wrong.
+No clock is compared. A replica is dead if its count stood still while the watcher itself beat several times,
+and if it does not respond to the watcher either; the row tells all others. So nobody is declared dead by a
+wrong clock, by a store that did not respond for a while, by a watcher that was suspended, or for being busy.
+A replica that was suspended, such as by SIGSTOP, finds in its own row that it was declared dead, and joins
+again.
+
+A replica that cannot be connected to has ended; if it beats nevertheless, a warning reports that its address
+is wrong.
 """
 
 import asyncio
@@ -10,7 +16,9 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
@@ -22,15 +30,19 @@ from toolbus.state.store.store import Store
 logger = logging.getLogger("toolbus")
 
 KIND = "replica"
+_BEAT = 2.0
+_MISSED = 3
+"""Heartbeats after which a replica is asked whether it is alive."""
 _GRACE = 1.0
-_PURGE_EVERY = 20
+_PURGE_EVERY = 30
 """Beats after which what has expired is deleted from the store."""
 _CONNECT_SECONDS = 3.0
 _WRONG_ADDRESS = (
     "replica %s on %s is running, but cannot be reached at %s: what it alone has cannot be used here; set "
     "store.address there to an address that the other replicas can connect to"
 )
-_KNOWN = ("id", "url", "leaving", "host", "process", "gateway", "worker", "beat", "servers", "certificate")
+_DEAD = "replica %s on %s does not respond, and has missed its heartbeats; the others take over its sessions"
+_RETURNED = "the other replicas believed that this one had ended, and may have taken over its sessions"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,6 +63,10 @@ class Peer:
     worker: int = 0
     beat: int = 0
     """How often it has announced itself."""
+    every: float = 3.0
+    """Seconds between two beats."""
+    dead: bool = False
+    """Whether it was declared dead."""
     servers: tuple[str, ...] = ()
     """The servers of its config."""
 
@@ -59,30 +75,44 @@ class Peers:
     """This replica among the others, from `start` to `close`."""
 
     def __init__(
-        self, store: Store, workers: Workers | None = None, *, beat: float = 3.0, lease: float = 30.0
+        self, store: Store, workers: Workers | None = None, *, beat: float = _BEAT, lease: float = 30.0
     ) -> None:
-        """It announces itself every `beat` seconds, and is gone if it did not for `lease` seconds.
+        """It announces itself every `beat` seconds; its row is deleted if it did not for `lease` seconds.
 
         `workers` are those that it is one of.
         """
         self._store = store
         self._workers = workers
         self._beat, self._lease = beat, lease
+        # On a thread and a connection of its own: neither a busy loop nor a busy store keeps it from beating.
+        self._beats = store.beside(_BEAT)
+        self._beating: Future[None] | None = None
+        self._one_beat = asyncio.Lock()
+        self._checked = 0.0
+        """When the last attempt to beat began."""
+        self._making_sure: asyncio.Task[None] | None = None
         self.id = secrets.token_hex(6)
         self._own: Peer | None = None
         self._known: Mapping[str, Peer] = {}
+        self._stood_still: dict[str, tuple[int, int]] = {}
+        """The last beat of each replica, and for how many of our own it is the last."""
+        self._doubted: dict[str, asyncio.Task[None]] = {}
+        """Those that are asked whether they are alive."""
         self._unreachable: dict[str, int | None] = {}
         """Those that could not be connected to, and the last of their beats that may be older than that."""
         self._tried: set[str] = set()
         """Those that this replica has tried to connect to."""
         self._reported: set[str] = set()
         """Those whose wrong address is in the log."""
-        self._beating: asyncio.Task[None] | None = None
         self._trying: asyncio.Task[None] | None = None
         self.servers: tuple[str, ...] = ()
         """The servers of the config, which the others are told."""
         self.on_return: Callable[[], None] = lambda: None
-        """Called when the others may have taken this replica for dead."""
+        """Called when the others took this replica for dead."""
+        self.on_death: Callable[[str], None] = lambda replica: None
+        """Called when a replica is dead."""
+        self.responds: Callable[[Peer], Awaitable[bool]] = _never
+        """Asks a replica for a sign of life."""
 
     async def start(self, url: str, certificate: str = "") -> None:
         """Announce this replica, and see which others are there; StoreError if that is not possible.
@@ -90,38 +120,58 @@ class Peers:
         `certificate` is the digest of the one that it shows at the URL, under HTTPS.
         """
         own = Peer(
-            id=self.id, url=url, certificate=certificate, host=socket.gethostname(), process=os.getpid()
+            id=self.id,
+            url=url,
+            certificate=certificate,
+            host=socket.gethostname(),
+            process=os.getpid(),
+            every=self._beat,
+            servers=self.servers,
         )
         if self._workers is not None:
             own = replace(own, gateway=self._workers.gateway, worker=self._workers.number)
         self._own = own
-        await self._announce()
+        await self._store.put(KIND, self.id, _value(own), self._lease)
+        await self._look()
         if own.gateway and (before := (await self.workers()).get(own.worker)) is not None:
             self.lost(before.id)  # this process was started in its place
             await self._store.remove(KIND, before.id)
         await self._try_peers()
-        self._beating = asyncio.create_task(self._keep_announcing(), name="toolbus replica")
+        self._checked = time.monotonic()
+        self._beating = self._beats.begin(self._keep_beating(asyncio.get_running_loop()))
 
     async def leave(self) -> None:
         """Tell the others that this replica takes nothing new; returns when all of them know it."""
         if self._own is not None:
             self._own = replace(self._own, leaving=True)
-            with suppress(StoreError):
-                await self._announce()
+            with suppress(StoreError, TimeoutError):
+                async with asyncio.timeout(_BEAT):
+                    await self._beat_now()
             if any(peer.id != self.id for peer in self._known.values()):
-                await asyncio.sleep(self._beat + _GRACE)
+                await asyncio.sleep(max(peer.every for peer in self._known.values()) + _GRACE)
 
     async def close(self) -> None:
         """Announce it no longer."""
-        for task in (self._beating, self._trying):
-            if task is not None:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
+        if self._beating is not None:
+            self._beating.cancel()
+        tasks = [task for task in (self._trying, self._making_sure, *self._doubted.values()) if task]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
         if self._own is not None:
-            self._own = None
+            self._own, self._beats.patience = None, _GRACE
             with suppress(StoreError):  # it expires
-                await self._store.remove(KIND, self.id)
+                await self._beats.remove(KIND, self.id)
+        await self._beats.close()
+
+    async def make_sure(self) -> None:
+        """Find out whether the others took this replica for dead, if it may have been suspended."""
+        if self._own is None or time.monotonic() - self._checked < _MISSED * self._beat:
+            return
+        if self._making_sure is None or self._making_sure.done():
+            self._making_sure = asyncio.create_task(self._beat_now(), name="toolbus replica")
+        with suppress(StoreError):  # then nobody can take anything over
+            await asyncio.shield(self._making_sure)
 
     async def find(self, replica: str) -> Peer | None:
         """Another replica, if it is there; StoreError if that cannot be known."""
@@ -130,6 +180,8 @@ class Peers:
         if (known := self._known.get(replica)) is None:  # it may be new
             value = await self._store.get(KIND, replica)
             known = None if value is None else _read(value)
+            if known is not None and known.dead:
+                known = None
             if known is not None:
                 self._known = {**self._known, replica: known}  # the store may not respond the next time
         return known
@@ -137,6 +189,10 @@ class Peers:
     def known(self, replica: str) -> Peer | None:
         """The same without asking the store."""
         return None if replica in self._unreachable else self._known.get(replica)
+
+    def has(self, replica: str) -> bool:
+        """Whether a replica has neither left nor is dead, reachable or not; without asking the store."""
+        return replica in self._known
 
     @property
     def others(self) -> list[Peer]:
@@ -162,15 +218,77 @@ class Peers:
         """A replica cannot be connected to: it has ended, unless it announces itself again."""
         self._unreachable[replica] = None
 
-    async def _announce(self) -> None:
-        assert self._own is not None, "it was started"
-        self._own = replace(self._own, beat=self._own.beat + 1, servers=self.servers)
-        await self._store.put(KIND, self.id, json.dumps(asdict(self._own)).encode(), self._lease)
-        await self._look()
+    # Heartbeats, on the thread of their own store
+
+    async def _keep_beating(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Beat again and again; what is seen of the others goes to the loop of this replica."""
+        beats, is_silent = 0, False
+        while True:
+            await asyncio.sleep(self._beat)
+            beats += 1
+            try:
+                found, was_dead = await self._announce()
+                if beats % _PURGE_EVERY == 0:
+                    await self._beats.purge()
+            except StoreError as error:
+                if not is_silent:
+                    logger.warning("this replica is not announced to the others: %s", error)
+                is_silent = True
+                continue
+            is_silent = False
+            with suppress(RuntimeError):  # that loop has ended
+                loop.call_soon_threadsafe(self._take_regular, found, was_dead)
+
+    async def _announce(self) -> tuple[dict[str, Peer], bool]:
+        """Beat once; returns all replicas, and whether this one had been declared dead."""
+        async with self._one_beat:
+            assert self._own is not None, "it was started"
+            began, was_dead = time.monotonic(), True
+            try:
+                rows = await self._beats.marked_items(KIND)
+                own = replace(self._own, beat=self._own.beat + 1, servers=self.servers)
+                before, mark = rows.get(self.id, (b"", 0))
+                if (last := _read(before)) is not None and not last.dead:
+                    # Unless others write that it is dead at this moment.
+                    was_dead = not await self._beats.replace(KIND, self.id, mark, _value(own), self._lease)
+                if was_dead:
+                    await self._beats.put(KIND, self.id, _value(own), self._lease)
+                self._own = replace(own, leaving=self._own.leaving)  # which may have changed meanwhile
+            finally:
+                self._checked = began
+            found = {name: peer for name, (value, _) in rows.items() if (peer := _read(value)) is not None}
+            return {**found, self.id: own}, was_dead
+
+    # What is seen of the others, on the loop of this replica
+
+    async def _beat_now(self) -> None:
+        self._take(*await asyncio.wrap_future(self._beats.begin(self._announce())))
 
     async def _look(self) -> None:
-        found = {name: _read(value) for name, value in (await self._store.items(KIND)).items()}
-        self._known = {name: peer for name, peer in found.items() if peer is not None}
+        rows = await self._store.items(KIND)
+        self._take({name: peer for name, value in rows.items() if (peer := _read(value)) is not None})
+
+    def _take_regular(self, found: Mapping[str, Peer], was_dead: bool) -> None:
+        """Take what a beat has seen, a whole interval after the last one."""
+        if self._own is None:
+            return
+        self._take(found, was_dead)
+        self._stood_still = {
+            peer.id: (peer.beat, still[1] + 1 if still[0] == peer.beat else 0)
+            for peer in self._known.values()
+            if peer.id != self.id
+            for still in (self._stood_still.get(peer.id, (-1, 0)),)
+        }
+        for replica, (_, times) in self._stood_still.items():
+            peer = self._known[replica]
+            if times * self._beat >= _MISSED * peer.every and replica not in self._doubted:
+                self._doubted[replica] = asyncio.create_task(self._doubt(peer), name="toolbus replicas")
+        if self._trying is None or self._trying.done():
+            self._trying = asyncio.create_task(self._try_peers(), name="toolbus replicas")
+
+    def _take(self, found: Mapping[str, Peer], was_dead: bool = False) -> None:
+        dead = [peer for peer in found.values() if peer.dead]
+        self._known = {name: peer for name, peer in found.items() if not peer.dead}
         for replica, beat in tuple(self._unreachable.items()):
             if replica not in self._known:
                 del self._unreachable[replica]
@@ -178,6 +296,32 @@ class Peers:
                 self._unreachable[replica] = self._known[replica].beat
         self._tried &= self._known.keys()
         self._reported &= self._known.keys()
+        for peer in dead:
+            self.on_death(peer.id)
+        if was_dead:
+            logger.warning(_RETURNED)
+            self.on_return()
+
+    async def _doubt(self, peer: Peer) -> None:
+        """Declare a replica dead, unless it is alive after all."""
+        try:
+            if await self.responds(peer):
+                return
+            value, mark = await self._beats.marked(KIND, peer.id)
+            now = None if value is None else _read(value)
+            if now is None or now.beat != peer.beat:  # it has left, or beats again
+                return
+            if not now.dead:
+                dead = _value(replace(now, dead=True))
+                if not await self._beats.replace(KIND, peer.id, mark, dead, self._lease):
+                    return
+                logger.warning(_DEAD, peer.id, peer.host)
+            self._known = {name: one for name, one in self._known.items() if name != peer.id}
+            self.on_death(peer.id)
+        except StoreError as error:
+            logger.debug("%s", error)  # the next beat tries again
+        finally:
+            del self._doubted[peer.id]
 
     async def _try_peers(self) -> None:
         """Connect to replicas that are new, and to those that were lost and announce themselves again."""
@@ -206,35 +350,22 @@ class Peers:
             writer.close()
             self._unreachable.pop(peer.id, None)
 
-    async def _keep_announcing(self) -> None:
-        loop = asyncio.get_running_loop()
-        last, beats, is_silent = loop.time(), 0, False
-        while True:
-            await asyncio.sleep(self._beat)
-            beats += 1
-            try:
-                await self._announce()
-                if beats % _PURGE_EVERY == 0:
-                    await self._store.purge()
-            except StoreError as error:
-                if not is_silent:
-                    logger.warning("this replica is not announced to the others: %s", error)
-                is_silent = True
-                continue
-            is_silent = False
-            if self._trying is None or self._trying.done():
-                self._trying = asyncio.create_task(self._try_peers(), name="toolbus replicas")
-            now = loop.time()
-            if now - last > self._lease:
-                self.on_return()
-            last = now
+
+async def _never(peer: Peer) -> bool:
+    """No sign of life of anybody."""
+    return False
+
+
+def _value(peer: Peer) -> bytes:
+    """A replica as its row has it."""
+    return json.dumps(asdict(peer)).encode()
 
 
 def _read(value: bytes) -> Peer | None:
     """A replica; None if its announcement is not one that this version knows."""
     try:
         fields = json.loads(value)
-        peer = Peer(**{name: fields[name] for name in _KNOWN if name in fields})
+        peer = Peer(**{name: fields[name] for name in Peer.__dataclass_fields__ if name in fields})
         return replace(peer, servers=tuple(peer.servers))
     except (TypeError, ValueError):
         return None

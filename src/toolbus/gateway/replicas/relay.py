@@ -23,6 +23,7 @@ logger = logging.getLogger("toolbus")
 HEADER = "x-toolbus-relay"
 MISDIRECTED = 421
 _CONNECT_SECONDS = 3.0
+_SIGN_SECONDS = 2.0
 _SILENCE = 60.0
 """Seconds without a sign of life after which a replica has gone: on a stream there is one more often."""
 _MOST_BYTES = 256 * 1024 * 1024
@@ -56,6 +57,8 @@ class Relay:
         self._pools: dict[tuple[str, str], Pool] = {}
         """By URL and certificate."""
         self._tls: ssl.SSLContext | None = None
+        self._waiting: dict[str, set[Connection]] = {}
+        """The connections with a request that a replica has not answered to the end, by replica."""
 
     async def pass_on(
         self,
@@ -71,10 +74,50 @@ class Relay:
         `request_id` is that of the message in it, for an error. One for a page goes with its credentials.
         """
         try:
-            response = await self._sent(http, body, peer, is_page=is_page)
+            connection = await self._connection(peer)
         except HttpFailure as error:
-            if not error.sent:
-                raise NotThere(has_ended=True) from error
+            raise NotThere(has_ended=True) from error
+        waiting = self._waiting.setdefault(peer.id, set())
+        waiting.add(connection)
+        try:
+            await self._pass_on(http, body, peer, connection, request_id, is_page=is_page)
+        finally:
+            waiting.discard(connection)
+            if not waiting:
+                self._waiting.pop(peer.id, None)
+
+    def give_up(self, replica: str) -> None:
+        """A replica is dead: nobody waits for its answers any longer."""
+        for connection in tuple(self._waiting.get(replica, ())):
+            connection.abort()
+
+    async def responds(self, peer: Peer) -> bool:
+        """Whether a replica gives a sign of life within a moment; to this, it is a refusal."""
+        try:
+            async with asyncio.timeout(_SIGN_SECONDS):
+                connection = await self._connection(peer)
+                try:
+                    await connection.request(b"GET / HTTP/1.1\r\nhost: replica\r\n\r\n")
+                except BaseException:
+                    connection.abort()
+                    raise
+        except (HttpFailure, TimeoutError):
+            return False
+        return True
+
+    async def _pass_on(
+        self,
+        http: HttpRequest,
+        body: bytes,
+        peer: Peer,
+        connection: Connection,
+        request_id: str | int | None,
+        *,
+        is_page: bool,
+    ) -> None:
+        try:
+            response = await self._sent(http, body, peer, connection, is_page=is_page)
+        except HttpFailure:
             return await _respond_unknown(http, request_id)
         if response.status == MISDIRECTED:
             raise NotThere(has_ended=False)
@@ -91,7 +134,7 @@ class Relay:
     async def fetch_page(self, http: HttpRequest, peer: Peer) -> bytes | None:
         """The page of another replica that a request is for; None if there is none, or it cannot be had."""
         try:
-            response = await self._sent(http, b"", peer, is_page=True)
+            response = await self._sent(http, b"", peer, await self._connection(peer), is_page=True)
         except HttpFailure:
             return None
         try:
@@ -104,10 +147,11 @@ class Relay:
         for pool in self._pools.values():
             await pool.close()
 
-    async def _sent(self, http: HttpRequest, body: bytes, peer: Peer, *, is_page: bool) -> Response:
+    async def _sent(
+        self, http: HttpRequest, body: bytes, peer: Peer, connection: Connection, *, is_page: bool
+    ) -> Response:
         dropped = _NOT_PASSED if is_page else _NOT_PASSED | _ADMITTED_BY
         headers = {name: value for name, value in http.headers.items() if name not in dropped}
-        connection = await self._connection(peer)
         sealed = self._departures.sealed(peer.id, http, headers, body, is_page=is_page)
         # Nothing but the seal says what the request is.
         head = (

@@ -3,8 +3,8 @@
 import asyncio
 import logging
 import re
-from collections.abc import Coroutine, Iterable
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
 
 from toolbus.core.errors import StoreError
 from toolbus.gateway.elsewhere import Elsewhere
@@ -20,7 +20,11 @@ from toolbus.state.seal import Seal
 from toolbus.state.store.once import SharedSpent
 from toolbus.state.store.store import Store
 
+if TYPE_CHECKING:
+    from toolbus.gateway.gateway import Gateway
+
 logger = logging.getLogger("toolbus")
+_LOOK_SECONDS = 1.0
 _QUESTION = re.compile(r"toolbus-([0-9a-f]{12})-\d+")
 
 
@@ -45,9 +49,11 @@ class Replicas:
         self.spent = SharedSpent(store)
         self.peers = Peers(store, workers)
         self.sessions = SharedSessions(store, self.peers, session_seconds)
-        self.tasks = SharedTasks(store)
+        self.tasks = SharedTasks(store, self.peers)
         self.arrivals = Arrivals(seal, self.id)
         self.relay = Relay(Departures(seal, self.id))
+        self.peers.on_death = self.relay.give_up
+        self.peers.responds = self.relay.responds
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
@@ -111,16 +117,27 @@ class Replicas:
         """Let the others know that sessions are used."""
         self._begin(self.sessions.keep(list(sessions)))
 
-    def check_sessions(self, sessions: Sessions) -> None:
-        """End the sessions that others took while they believed that this replica had ended."""
+    def doubt(self, gateway: "Gateway", end_stream: Callable[[str], None]) -> None:
+        """Find out what others took over while they believed that this replica had ended.
 
-        async def check() -> None:
-            for session in await self.sessions.lost(list(sessions)):
-                if not session.is_busy:
+        Until then, each session and task is looked up before it is used. A session that is elsewhere ends
+        here when its last request does; `end_stream` has its client open the stream for notifications there.
+        """
+        gateway.doubt()
+        self._begin(self._check_sessions(gateway.sessions, end_stream))
+        self._begin(gateway.check_tasks())
+
+    async def _check_sessions(self, sessions: Sessions, end_stream: Callable[[str], None]) -> None:
+        moved = await self.sessions.moved([session for session in sessions if session.is_doubtful])
+        for session in moved:
+            session.has_moved = True
+            end_stream(session.id)
+        while moved := [session for session in moved if not session.closed]:
+            for session in moved:
+                if session.has_moved and not session.is_busy:
                     self.sessions.forget(session)
                     sessions.close(session.id)
-
-        self._begin(check())
+            await asyncio.sleep(_LOOK_SECONDS)
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         async def run() -> None:

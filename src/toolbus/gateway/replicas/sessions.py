@@ -71,8 +71,17 @@ class SharedSessions:
         self._watch(session)
 
     async def changed(self, session: Session) -> None:
-        """Store what a request of the session has changed."""
-        await self._store.put(KIND, _name(session.id), self._facts(session).json, self._seconds)
+        """Store what a request of the session has changed, unless another replica has it now."""
+        mark = await self._own_mark(session.id)
+        if mark is not None:
+            facts = self._facts(session).json
+            await self._store.replace(KIND, _name(session.id), mark, facts, self._seconds)
+
+    async def _own_mark(self, name: str) -> int | None:
+        """The mark of a session in the store; None if this replica does not have it any more."""
+        value, mark = await self._store.marked(KIND, _name(name))
+        facts = None if value is None else _read(value)
+        return mark if facts is not None and facts.owner == self._peers.id else None
 
     def taking(self, name: str) -> asyncio.Lock:
         """Held by whoever takes a session over, so that this replica does it once."""
@@ -128,15 +137,9 @@ class SharedSessions:
                 await self._store.keep(KIND, _name(session.id), self._seconds)
                 self._kept[session.id] = loop.time()
 
-    async def lost(self, sessions: Collection[Session]) -> list[Session]:
-        """Those sessions that another replica took, because it believed that this one had ended."""
-        taken: list[Session] = []
-        for session in sessions:
-            value = await self._store.get(KIND, _name(session.id))
-            facts = None if value is None else _read(value)
-            if facts is not None and facts.owner != self._peers.id:
-                taken.append(session)
-        return taken
+    async def moved(self, sessions: Collection[Session]) -> list[Session]:
+        """Those sessions that another replica took, or ended, because it believed that this one had ended."""
+        return [session for session in sessions if await self._own_mark(session.id) is None]
 
     def forget(self, session: Session) -> None:
         """The end of a session here does not end it elsewhere."""
@@ -155,7 +158,9 @@ class SharedSessions:
 
     async def _remove(self, name: str) -> None:
         try:
-            await self._store.remove(KIND, _name(name))
+            mark = await self._own_mark(name)
+            if mark is not None:
+                await self._store.replace(KIND, _name(name), mark, b"", seconds=0.0)
         except StoreError as error:  # it expires
             logger.debug("%s", error)
 

@@ -13,6 +13,7 @@ from typing import Any
 from toolbus.core.records import JSONObject
 from toolbus.gateway.protocol import INTERNAL_ERROR
 from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.replicas.peers import Peers
 from toolbus.state.store.store import Store
 
 KIND = "task"
@@ -60,15 +61,33 @@ class StoredTask:
 class SharedTasks:
     """The tasks in the store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, peers: Peers) -> None:
         self._store = store
+        self._peers = peers
 
     async def put(self, task: StoredTask) -> None:
-        """Store the state of a task, for as long as its client may ask for it."""
-        values = {**asdict(task), "created": task.created.isoformat(), "updated": task.updated.isoformat()}
-        del values["questions"]
-        left = task.ttl_ms / 1000 - (datetime.now(UTC) - task.created).total_seconds()
-        await self._store.put(KIND, task.id, json.dumps(values).encode(), max(left, 1.0))
+        """Store a task, for as long as its client may ask for it."""
+        await self._store.put(KIND, task.id, _value(task), _left(task))
+
+    async def end(self, task: StoredTask) -> StoredTask:
+        """Store how a task ended; returns it as others have ended it, if they did before."""
+        while True:
+            value, mark = await self._store.marked(KIND, task.id)
+            before = None if value is None else _read(value)
+            if before is None:  # it has expired
+                return task
+            if before.ended is not None or before.was_cancelled:
+                return before
+            if await self._store.replace(KIND, task.id, mark, _value(task), _left(task)):
+                return task
+
+    async def given_up(self, task: StoredTask) -> StoredTask:
+        """The task; one that runs in a replica which has ended has failed, for good."""
+        is_over = task.ended is not None or task.was_cancelled
+        if is_over or self._peers.has(task.id.partition(".")[0]):
+            return task
+        error = {"error": ProtocolError(INTERNAL_ERROR, UNKNOWN).json}
+        return await self.end(replace(task, ended=error, updated=datetime.now(UTC)))
 
     async def get(self, name: str, principal: str) -> StoredTask | None:
         """The task of that id, if it is this principal's."""
@@ -84,9 +103,18 @@ class SharedTasks:
 
     async def cancelled(self, task: StoredTask) -> StoredTask:
         """The task, cancelled: one whose replica has ended."""
-        done = replace(task, was_cancelled=True, updated=datetime.now(UTC))
-        await self.put(done)
-        return done
+        return await self.end(replace(task, was_cancelled=True, updated=datetime.now(UTC)))
+
+
+def _value(task: StoredTask) -> bytes:
+    values = {**asdict(task), "created": task.created.isoformat(), "updated": task.updated.isoformat()}
+    del values["questions"]
+    return json.dumps(values).encode()
+
+
+def _left(task: StoredTask) -> float:
+    """Seconds for which it is kept."""
+    return max(task.ttl_ms / 1000 - (datetime.now(UTC) - task.created).total_seconds(), 1.0)
 
 
 def _read(value: bytes) -> StoredTask | None:

@@ -31,8 +31,10 @@ T = TypeVar("T")
 UrlOf: TypeAlias = Callable[[], Awaitable[StoreUrl]]
 """Finds the URL when it is needed; it may contain secrets that have to be looked up."""
 logger = logging.getLogger("toolbus")
-_lost: set[str] = set()
-"""Stores that do not respond, by place: the log says it once for all of a process that use one."""
+_lost: dict[str, bool] = {}
+"""Stores that do not respond, by place: the log says it once for all of a process that use one.
+
+True if it was a write: if the disk is full, reading goes on."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 _NOTED_AFTER = 0.5
@@ -259,13 +261,16 @@ class Store:
         await self._opened(until)
         if value is not None:
             values = {**values, "value": self.cipher.encrypted(values["kind"], values["name"], value)}
-        return await self._tried(lambda database: database.run(statement, values), until)
+        writes = not statement.startswith("SELECT")
+        return await self._tried(lambda database: database.run(statement, values), until, writes=writes)
 
     async def _local_address(self, until: float) -> str | None:
         await self._opened(until)
         return await self._tried(lambda database: database.local_address(), until)
 
-    async def _tried(self, work: Callable[[Database], Awaitable[T]], until: float) -> T:
+    async def _tried(
+        self, work: Callable[[Database], Awaitable[T]], until: float, *, writes: bool = False
+    ) -> T:
         """Use the database, again and again while it does not respond; `Unavailable` if it never does."""
         began, pause, reason = time.monotonic(), _FIRST_PAUSE, "no response"
         while True:
@@ -276,25 +281,26 @@ class Store:
                     done = await work(self._database)
             except (Unavailable, TimeoutError) as error:
                 reason = str(error) or reason
-                self._note_loss(reason, time.monotonic() - began)
+                if time.monotonic() - began >= _NOTED_AFTER:
+                    self._note_loss(reason, writes=writes)
                 if time.monotonic() + pause > until:
                     raise Unavailable(reason) from error
             except Unusable as error:
                 raise StoreError(self.place, str(error), "check its URL and its rights") from error
             else:
-                self._note_return()
+                self._note_return(writes=writes)
                 return done
             await asyncio.sleep(pause)
             pause = min(2 * pause, _LONGEST_PAUSE)
 
-    def _note_loss(self, reason: str, seconds: float) -> None:
-        if seconds >= _NOTED_AFTER and self.place not in _lost:
-            _lost.add(self.place)
+    def _note_loss(self, reason: str, *, writes: bool) -> None:
+        if self.place not in _lost:
+            _lost[self.place] = writes
             logger.warning("the store %s does not respond (%s); it is tried again", self.place, reason)
 
-    def _note_return(self) -> None:
-        if self.place in _lost:
-            _lost.discard(self.place)
+    def _note_return(self, *, writes: bool) -> None:
+        if self.place in _lost and (writes or not _lost[self.place]):
+            del _lost[self.place]
             logger.warning("the store %s responds again", self.place)
 
     async def _opened(self, until: float) -> None:

@@ -68,5 +68,10 @@ def _run(started: "Future[asyncio.AbstractEventLoop]") -> None:
     loop.call_soon(started.set_result, loop)
     try:
         loop.run_forever()
+        left = asyncio.all_tasks(loop)
+        for task in left:  # or who waits for one of them would do so forever
+            task.cancel()
+        if left:
+            loop.run_until_complete(asyncio.wait(left, timeout=_JOIN_SECONDS))
     finally:
         loop.close()
