@@ -8,10 +8,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from tests.gateway.driving import JSON
-from tests.gateway.front import Events, Gates, front, gated, tool_call
+from tests.gateway.front import Events, Gates, front, gated, modern_bytes, tool_call
+from tests.gateway.test_http_legacy import Names
+from tests.patience import until
 from tests.servers.asking import asking
 from toolbus.core.records import ServerStatus
 from toolbus.gateway.access.admission import Refusal, RequestFacts
+from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.metrics import Metrics
 from toolbus.gateway.principal import Principal
 
@@ -206,3 +209,60 @@ async def test_a_duration_is_without_the_time_that_a_person_takes(asks: str) -> 
     start = 'toolbus_gateway_request_duration_seconds_sum{method="tools/call"} '
     (counted,) = [line.removeprefix(start) for line in page.text.splitlines() if line.startswith(start)]
     assert 0 <= float(counted) <= whole - thought
+
+
+async def test_probes_are_answered_however_many_calls_and_connections_there_are() -> None:
+    limits = Limits(connections=6, connections_per_address=4, requests=8)
+    async with front(limits) as served:
+        pending = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(4)]
+        for _, writer in pending:
+            writer.write(modern_bytes(served.port, "tools/call", {"name": "wait"}))
+        await until(lambda: served.app.in_flight == 4)
+        answered = 0
+        for page in ("readyz", "healthz") * 10:
+            response = await served.raw(f"GET /{page} HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n".encode())
+            assert response.startswith(b"HTTP/1.1 200 "), page
+            assert b"connection: close" in response
+            answered += 1
+        assert (answered, served.app.in_flight) == (20, 4), "the calls are still pending"
+        # A connection beyond the limits is for nothing else.
+        call = modern_bytes(served.port, "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+        for other in (call, b"GET /metrics HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", b""):
+            assert (await served.raw(other)).startswith(b"HTTP/1.1 503 ")
+        for _, writer in pending:
+            writer.close()
+
+
+class Order(Names):
+    """Notes in which order requests are looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[str] = []
+
+    async def admit(self, facts: RequestFacts) -> Principal | Refusal:
+        self.seen.append(facts.method)
+        return await super().admit(facts)
+
+
+async def test_a_probe_does_not_wait_for_its_turn_behind_calls() -> None:
+    order = Order()
+    async with front(access=order) as served:
+        connections = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(21)]
+        await until(lambda: served.app.connections() == 21)
+        await asyncio.sleep(0.1)  # until all of them are read from
+        for _, writer in connections[:20]:
+            writer.write(
+                modern_bytes(served.port, "tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
+            )
+        reader, writer = connections[20]
+        # Also on a connection that was used before.
+        for _ in range(2):
+            writer.write(b"GET /readyz HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert (await reader.readline()).startswith(b"HTTP/1.1 200 ")
+            head = await reader.readuntil(b"\r\n\r\n")
+            await reader.readexactly(int(head.split(b"content-length: ")[1].split(b"\r\n")[0]))
+        await until(lambda: len(order.seen) == 22)
+        assert order.seen[0] == "GET", "it came last, at the same moment"
+        for _, writer in connections:
+            writer.close()

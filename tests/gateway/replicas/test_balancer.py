@@ -5,7 +5,9 @@ A call in flight in the killed one fails, once, and no call is made twice. All o
 
 import asyncio
 import itertools
+import os
 import random
+import signal
 import time
 from collections.abc import Generator
 from dataclasses import dataclass, field
@@ -18,6 +20,7 @@ from tests.gateway.replicas.cluster import Client, Cluster, Replica, client, clu
 from tests.patience import PATIENCE, until
 from tests.postgres import Server, postgres_server
 
+LONGEST_SILENCE = 15.0
 pytestmark = [pytest.mark.anyio, pytest.mark.skipif(HAPROXY is None, reason=MISSING)]
 
 
@@ -134,11 +137,60 @@ def postgres() -> Generator[Server]:
 
 
 async def test_one_is_killed_and_one_is_restarted_under_load() -> None:
-    async with cluster(3, notice=3.0) as made:
+    async with cluster(3, notice=5.0) as made:
         await prove(made, clients=3, rounds=1, calls=60)
 
 
 @pytest.mark.full
 async def test_each_is_killed_and_restarted_in_turn_under_much_load(postgres: Server) -> None:
-    async with cluster(3, postgres.database(), notice=3.0) as made:
+    async with cluster(3, postgres.database(), notice=5.0) as made:
         await prove(made, clients=16, rounds=4, calls=500)
+
+
+async def test_gateways_that_are_busy_for_a_moment_are_not_taken_for_dead() -> None:
+    """None of them responds for longer than a check takes, as under too much load for the machine."""
+    async with cluster(3) as made, balancer(made.folder, [one.port for one in made.replicas]) as url:
+        load = Load(url)
+        running = [asyncio.create_task(load.run(legacy=legacy)) for _ in range(8) for legacy in (True, False)]
+        await asyncio.sleep(2.5)  # a server that HAProxy has never checked is down at its first failure
+        for _ in range(2):
+            await load.until_more(30)
+            for replica in made.replicas:
+                os.kill(replica.process.pid, signal.SIGSTOP)
+            await asyncio.sleep(3.8)
+            running += [asyncio.create_task(load.run(legacy=False)) for _ in range(4)]
+            await asyncio.sleep(0.2)  # in which new clients would be refused, if no gateway were there
+            for replica in made.replicas:
+                os.kill(replica.process.pid, signal.SIGCONT)
+        await load.until_more(30)
+        load.stopped.set()
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*running)
+        check(made, load, [])
+
+
+async def test_a_gateway_that_hangs_costs_no_client_more_than_fifteen_seconds() -> None:
+    """Nor its session; and a gateway that ends meanwhile answers what it has."""
+    async with (
+        cluster(3, notice=5.0) as made,
+        balancer(made.folder, [one.port for one in made.replicas]) as url,
+    ):
+        first, second, _ = made.replicas
+        load = Load(url)
+        running = [asyncio.create_task(load.run(legacy=legacy)) for _ in range(4) for legacy in (True, False)]
+        await load.until_more(60)
+        began = time.monotonic()
+        os.kill(first.process.pid, signal.SIGSTOP)
+        try:
+            fresh = await restart(made, second)
+            await until(lambda: time.monotonic() > began + 2 * LONGEST_SILENCE)
+        finally:
+            os.kill(first.process.pid, signal.SIGCONT)
+        woken = time.monotonic()
+        await load.until_more(60)
+        load.stopped.set()
+        async with asyncio.timeout(PATIENCE):
+            await asyncio.gather(*running)
+        assert max(call.ended - call.began for call in load.calls) < LONGEST_SILENCE
+        assert fresh.process.poll() is None
+        check(made, load, [(began, woken)])

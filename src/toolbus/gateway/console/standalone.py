@@ -11,6 +11,8 @@ from toolbus.gateway.metrics import Metrics
 class StandaloneConsole:
     """A console alone; for this machine."""
 
+    probes: frozenset[str] = frozenset()
+
     def __init__(self, console: ConsoleApp, limits: Limits | None = None) -> None:
         self._console = console
         self.limits = limits or Limits()

@@ -17,7 +17,7 @@ from functools import partial
 from math import ceil
 from typing import cast
 
-from toolbus.gateway.http.protocol import Connection, Hub
+from toolbus.gateway.http.protocol import RESERVE, Connection, Hub
 from toolbus.gateway.workers import Workers
 
 logger = logging.getLogger("toolbus")
@@ -152,7 +152,7 @@ class Acceptor:
             await self._readable(accepted)  # one that says nothing needs no buffers
         # As with requests in flight: an address has at most as many as it leaves to others.
         room = limits.handshakes - self._handshakes.total()
-        surplus = connection.surplus()
+        surplus = connection.surplus(RESERVE)
         if surplus is None and self._handshakes[address] >= room:
             surplus = "too many connections that are not encrypted yet"
         if surplus is not None:

@@ -67,6 +67,8 @@ _TRIES = 4
 class App:
     """Answers the HTTP requests to a gateway; `serve_http` runs it."""
 
+    probes: frozenset[str] = frozenset(("/healthz", "/readyz"))
+
     def __init__(
         self,
         gateway: Gateway,

@@ -29,6 +29,10 @@ _MOST_UNREAD = 64 * 1024
 """Bytes of a body that are kept before somebody takes it."""
 _MOST_WAITING = 16
 """Requests of one connection that wait for the one before them; no known client of MCP sends any."""
+RESERVE = 64
+"""Connections beyond the limits, for probes: a gateway that is busy is not one that has gone."""
+_PROBE_SECONDS = 1.0
+"""How long such a connection may take to turn out to be one."""
 _LATE = 3.0
 """Seconds without a tick after which the process was suspended."""
 _MOMENT = 0.1
@@ -49,6 +53,8 @@ class Hub:
     """Those that answer requests."""
     addresses: Counter[str] = field(default_factory=Counter[str])
     """Connections by address, from the moment they are accepted."""
+    probes: frozenset[str] = frozenset()
+    """The pages that tell a balancer whether to send requests here; without credentials, they never wait."""
     date_line: bytes = b""
     """The header with the date."""
     ticked: float = field(default_factory=time.monotonic)
@@ -97,6 +103,10 @@ class Connection(asyncio.Protocol):
         self._now = self._loop.time
         self._parser = self._new_parser()
         self.scheme = "http"
+        self._surplus: str | None = None
+        """Why it may be used for a probe only."""
+        self._probe: HttpRequest | None = None
+        """A probe whose end has not come yet."""
         self._served: HttpRequest | None = None
         """The request that is being answered, or was last."""
         self._task: asyncio.Task[None] | None = None
@@ -134,17 +144,21 @@ class Connection(asyncio.Protocol):
         self._transport, self.is_made = cast("asyncio.Transport", transport), True
         self.scheme = "https" if transport.get_extra_info("sslcontext") else "http"
         self._expect("head", self._limits.head_seconds)
+        self._surplus = self.surplus()
         if self._hub.is_closed:  # it was accepted just before
             self.abort()
-        elif (reason := self.surplus()) is not None:
+        elif (reason := self.surplus(RESERVE)) is not None:
             self._refuse(_Refused(503, "connections", reason))
+        elif self._surplus is not None:
+            self._expect("head", _PROBE_SECONDS)
 
-    def surplus(self) -> str | None:
-        """Why it is one connection too many; None if it is not."""
+    def surplus(self, reserve: int = 0) -> str | None:
+        """Why it is one connection too many, with a `reserve` beyond the limits; None if it is not."""
         hub, limits = self._hub, self._limits
-        if len(hub.connections) > limits.connections:
+        if len(hub.connections) > limits.connections + reserve:
             return "too many connections"
-        if hub.addresses[self.address] > limits.connections_per_address and not self._is_proxy():
+        most = limits.connections_per_address + reserve
+        if hub.addresses[self.address] > most and not self._is_proxy():
             return "too many connections of one address"
         return None
 
@@ -241,6 +255,8 @@ class Connection(asyncio.Protocol):
             return
         elif self._is_refused:
             self._transport.abort()
+        elif self._surplus is not None:
+            self._refuse(_Refused(503, "connections", self._surplus))
         elif self._phase == "idle" or (self._phase == "head" and not self._head_bytes):
             self._transport.close()
         else:
@@ -339,6 +355,10 @@ class Connection(asyncio.Protocol):
         request.expects_continue = self._expects_continue
         if b"?" in self._url:
             request.query = self._url.partition(b"?")[2]
+        if self._surplus is not None:
+            if request.facts.path not in self._hub.probes:
+                self._fail(_Refused(503, "connections", self._surplus))
+            request.keeps_alive = False
         self._coming = request
         if self._served is None or self._served.has_ended:
             self._start(request)
@@ -362,12 +382,22 @@ class Connection(asyncio.Protocol):
 
     def _start(self, request: HttpRequest) -> None:
         self._served = request
-        tasks, serving = self._hub.tasks, self._hub.serve(request)
-        if self._now() - self._hub.ticked > _LATE:
-            serving = _after_a_moment(serving)
+        if request.facts.path in self._hub.probes and _is_simple(request):
+            self._probe = request
+            return
+        tasks, is_late = self._hub.tasks, self._now() - self._hub.ticked > _LATE
+        serving = self._serve_late(request) if is_late else self._hub.serve(request)
         self._task = task = self._loop.create_task(serving)
         tasks.add(task)
         task.add_done_callback(tasks.discard)
+
+    async def _serve_late(self, request: HttpRequest) -> None:
+        """Serve a request that may have come long ago, unless its client turns out to have left meanwhile.
+
+        That client, or a replica that passed the request on, gave it up while this process was suspended.
+        """
+        await asyncio.sleep(_MOMENT)
+        await self._hub.serve(request)
 
     def on_body(self, body: bytes) -> None:
         self._has_advanced, self._head_bytes = True, 0
@@ -391,6 +421,17 @@ class Connection(asyncio.Protocol):
         else:
             self._phase, self._deadline = "response", None
             coming.end_body()
+            if coming is self._probe:
+                self._answer_probe(coming)
+
+    def _answer_probe(self, request: HttpRequest) -> None:
+        """Answer a probe here and now: a task would have its turn after those of all calls that have come."""
+        self._probe, serving = None, self._hub.serve(request)
+        try:
+            serving.send(None)
+        except StopIteration:
+            return
+        serving.close()  # a bug of ours: it wanted to wait; the connection is closed
 
     def response_ended(self, request: HttpRequest) -> None:
         """The response to a request was written: go on with the next one."""
@@ -441,14 +482,7 @@ class Connection(asyncio.Protocol):
         self._deadline = self._now() + _LINGER
 
 
-async def _after_a_moment(serving: Coroutine[Any, Any, None]) -> None:
-    """Serve a request that may have come long ago, unless its client turns out to have left meanwhile.
-
-    That client, or a replica that passed the request on, gave it up while this process was suspended.
-    """
-    try:
-        await asyncio.sleep(_MOMENT)
-    except BaseException:
-        serving.close()
-        raise
-    await serving
+def _is_simple(request: HttpRequest) -> bool:
+    """Whether it ends soon, and nobody has to be identified for it."""
+    is_coming = request.facts.method == "GET" and not request.is_whole
+    return is_coming and "authorization" not in request.headers

@@ -76,6 +76,8 @@ class Application(Protocol):
 
     limits: Limits
     refusals: Refusals
+    probes: frozenset[str]
+    """The pages that are for balancers."""
     connections: Callable[[], int]
     """How many connections are open; set by the server."""
 
@@ -107,7 +109,7 @@ class HttpServer:
     def __init__(self, app: Application, *, trusted_proxies: Iterable[str] = ()) -> None:
         self._app = app
         proxies = tuple(ip_network(one, strict=False) for one in trusted_proxies)
-        self._hub = Hub(app.serve, app.limits, app.refusals, proxies)
+        self._hub = Hub(app.serve, app.limits, app.refusals, proxies, probes=app.probes)
         self._acceptor: Acceptor | None = None
         self._ticking: asyncio.Task[None] | None = None
         app.connections = lambda: len(self._hub.connections)

@@ -16,6 +16,8 @@ _MOST = 4096
 class ReplicaFront:
     """Answers requests that other replicas took, as the app would answer its own."""
 
+    probes: frozenset[str] = frozenset()
+
     def __init__(self, app: App, replicas: Replicas) -> None:
         self._app = app
         self._replicas = replicas

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tests.cli.running import toolbus
-from tests.gateway.replicas.balancer import balancer, deployed
+from tests.gateway.replicas.balancer import balancer
 from tests.gateway.replicas.cluster import Cluster, Replica, Start, cold_start, until
 from tests.gateway.replicas.rig.accounts import Expected, Report, Window, account, records
 from tests.patience import PATIENCE
@@ -185,7 +185,7 @@ async def play(
     async with asyncio.timeout(3 * lasting + PATIENCE), AsyncExitStack() as stack:
         stage = await _staged(stack, scenario, lasting, launch)
         ports = [replica.port for replica in stage.cluster.replicas]
-        url = await stack.enter_async_context(balancer(stage.cluster.folder, ports, deployed))
+        url = await stack.enter_async_context(balancer(stage.cluster.folder, ports))
         plan = {
             "port": int(url.split(":")[2].removesuffix("/mcp")),
             "folder": str(stage.cluster.folder),
