@@ -37,11 +37,13 @@ def table(found: Mapping[str, Report]) -> Iterator[str]:
         "lost sessions": [f"{one.lost_sessions}" for one in found.values()],
         "longest silence of a client": [f"{one.silence:.1f} s" for one in found.values()],
         "longest time without a success": [f"{one.without_success:.1f} s" for one in found.values()],
-        "slowest end after SIGTERM": [f"{one.slowest_stop:.1f} s" for one in found.values()],
+        "slowest end after SIGTERM": [
+            f"{one.slowest_stop:.1f} s" if one.slowest_stop else "" for one in found.values()
+        ],
     }
     width = max(map(len, rows))
     for words, values in rows.items():
-        yield f"{words:<{width}}" + "".join(f"{value:>9}" for value in values)
+        yield f"{words:<{width}}" + "".join(f"{value:>9}" for value in values).rstrip()
     for name, report in found.items():
         yield from (f"{name}: {words}" for words in report.broken)
 
