@@ -131,8 +131,13 @@ async def over_tcp(url: str, address: str, passes: asyncio.Event | None = None) 
         writer.close()
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there = await asyncio.open_unix_connection(path)
-        writers.extend((writer, there[1]))
+        writers.append(writer)
+        try:
+            there = await asyncio.open_unix_connection(path)
+        except OSError:  # it was stopped
+            writer.close()
+            return
+        writers.append(there[1])
         pipes.update(asyncio.create_task(one) for one in (pipe(reader, there[1]), pipe(there[0], writer)))
 
     server = await asyncio.start_server(connected, address, 0)

@@ -194,25 +194,46 @@ class Agent:
 
     # Durable runs
 
-    def start(self, prompt: str | None = None, *, key: str | None = None) -> "DurableRun":
+    @overload
+    def start(self, prompt: str | None = None, *, key: str | None = None) -> "DurableRun[str]": ...
+
+    @overload
+    def start(
+        self, prompt: str | None = None, *, output: type[T], key: str | None = None
+    ) -> "DurableRun[T]": ...
+
+    def start(
+        self, prompt: str | None = None, *, output: type[Any] = str, key: str | None = None
+    ) -> "DurableRun[Any]":
         """Start a run that survives this process; with the key of an earlier run, join that run.
 
-        It begins with the conversation of the agent, and does not change it.
+        It begins with the conversation of the agent, and does not change it. With `output`, the result is an
+        object of that type.
         """
         if self._closed:
             raise BusClosed("the agent")
         durable = self._checked_durable()
         outgoing = self._conversation.take(prompt)
-        return durable.start(outgoing.message, key=key, history=self.history)
+        return durable.start(outgoing.message, key=key, history=self.history, output=output)
 
-    def join(self, run: str) -> "DurableRun":
-        """A durable run of any process, by its id."""
-        return self._checked_durable().join(run)
+    @overload
+    def join(self, run: str) -> "DurableRun[str]": ...
+
+    @overload
+    def join(self, run: str, *, output: type[T]) -> "DurableRun[T]": ...
+
+    def join(self, run: str, *, output: type[Any] = str) -> "DurableRun[Any]":
+        """A durable run of any process, by its id; `output` is the type that it was started with."""
+        return self._checked_durable().join(run, output)
 
     @property
     def runs(self) -> "Runs":
         """The durable runs of the store, of all processes."""
-        return self._checked_durable().runs
+        durable = self._checked_durable()
+        with suppress(RuntimeError):  # outside of a loop, nobody executes anything
+            asyncio.get_running_loop()
+            durable.begin()
+        return durable.runs
 
     @property
     def durable(self) -> "Durable | None":
@@ -220,9 +241,9 @@ class Agent:
         return None if self._durable is None else self._durable.settings
 
     async def work(self, on_ready: Callable[[], None] | None = None) -> None:
-        """Execute durable runs of all processes until cancelled; `start` does so, too.
+        """Execute durable runs until cancelled, and do nothing else: for a program that is just a worker.
 
-        `on_ready` is called once runs are taken.
+        Raises `RunStoreError` if the store cannot be used. `on_ready` is called once runs are taken.
         """
         await self._checked_durable().work(on_ready)
 
@@ -339,6 +360,8 @@ class Agent:
                 stack.push_async_callback(self._durable.close)
 
     async def __aenter__(self) -> Self:
+        if self._durable is not None:
+            self._durable.begin()
         return self
 
     async def __aexit__(

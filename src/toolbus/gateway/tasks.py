@@ -18,6 +18,7 @@ from toolbus.gateway.replicas.tasks import SharedTasks, StoredTask
 from toolbus.gateway.request import Request, Target
 from toolbus.gateway.results import protocol_error
 from toolbus.state.seal import Seal
+from toolbus.state.store.store import Allowance
 
 logger = logging.getLogger("toolbus")
 
@@ -78,6 +79,7 @@ class Tasks:
 
     async def _write(self, call: ParkedCall) -> None:
         assert self._shared is not None, "it was stored before"
+        Allowance.leave()
         own = _stored(call)
         try:
             if await self._shared.end(own) is not own:  # others believed that this replica had ended

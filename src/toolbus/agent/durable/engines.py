@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from toolbus.core.errors import RunStoreError
 from toolbus.state.files import Exposed, Foreign, make_private
@@ -16,11 +16,26 @@ APPLICATION = "toolbus"
 _CONNECTIONS = 20
 _BUSY = 30_000
 """Milliseconds that SQLite waits for another writer."""
+_PASSING_STATES = ("08", "53", "57")
+"""The classes of Postgres' codes for lost connections, missing resources, and a server that restarts."""
+_REFUSALS = ("authentication failed", "does not exist", "pg_hba.conf", "no password supplied")
+"""Refused connections, which have no code: waiting does not help."""
 
 
 def new_engine(url: str) -> sa.Engine:
     """An engine for a SQLite file or a Postgres server; connects to nothing yet."""
     return _sqlite(url) if url.startswith("sqlite") else _postgres(url)
+
+
+def may_pass(error: DBAPIError) -> bool:
+    """Whether an error passes by itself: the store is out of reach, locked, or full."""
+    if isinstance(error.orig, sqlite3.Error):
+        return "is locked" in str(error.orig)
+    state: str | None = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return error.connection_invalidated or state[:2] in _PASSING_STATES
+    is_refused = any(words in str(error.orig) for words in _REFUSALS)
+    return not is_refused and isinstance(error.orig, psycopg.OperationalError)
 
 
 def _postgres(url: str) -> sa.Engine:

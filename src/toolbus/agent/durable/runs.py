@@ -1,14 +1,15 @@
 """The runs of a store: start, list, watch, answer and cancel them, from any process with its URL."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
 from dbos import WorkflowStatus
 from sqlalchemy.exc import DBAPIError
 
-from toolbus.agent.durable.event_json import read_event
 from toolbus.agent.durable.events import DurableEvent
 from toolbus.agent.durable.info import (
     UNREADABLE,
@@ -18,38 +19,57 @@ from toolbus.agent.durable.info import (
     unreadable_info,
 )
 from toolbus.agent.durable.lease import Leases, WorkerRow
-from toolbus.agent.durable.questions import ACCEPTED, Asked, answers_json
-from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable
-from toolbus.agent.durable.steps import EVENTS, QUESTION
+from toolbus.agent.durable.programs import Programs, best
+from toolbus.agent.durable.questions import ACCEPTED, answers_json
+from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named
 from toolbus.agent.durable.store import UNFINISHED, WORKFLOW, RunStore
+from toolbus.agent.durable.timeline import events_of
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import NotWaiting, RunNotFound, RunStoreError, ToolbusError
 from toolbus.core.operation import Resumed
 
+logger = logging.getLogger("toolbus")
 T = TypeVar("T")
+Label: TypeAlias = Callable[[], Awaitable[str]]
 _PAUSE = 1.0
 
 
 class Runs:
     """The durable runs of one store; those that it starts are of one agent."""
 
-    def __init__(self, settings: Durable, *, is_patient: bool = False) -> None:
-        """Connect to nothing yet; `is_patient` if it waits for a store that cannot be reached."""
+    def __init__(self, settings: Durable, *, is_patient: bool = False, label: Label | None = None) -> None:
+        """Connect to nothing yet; `is_patient` if it waits for a store that cannot be reached.
+
+        `label` is that of the runs it starts; else it is that of the newest live worker.
+        """
         self._settings = settings
         self._is_patient = is_patient
+        self._label = label or self._newest
         self.store = RunStore(settings.url)
         self._is_open = False
+        self._is_away = False
 
     # Start
 
-    async def start(self, prompt: Any, *, key: str | None = None, history: Sequence[Any] = ()) -> str:
+    async def start(
+        self,
+        prompt: Any,
+        *,
+        key: str | None = None,
+        history: Sequence[Any] = (),
+        output: Mapping[str, Any] | None = None,
+    ) -> str:
         """Add a run for the workers, and return its id; with the key of an existing run, that run.
 
-        `prompt` and `history` are JSON, in the form of Pydantic AI.
+        `prompt` and `history` are JSON, in the form of Pydantic AI; `output` is the JSON Schema of what the
+        run is to return, None for a text.
         """
         await self._open()
-        agent, run = self._settings.agent, key or uuid4().hex[:12]
+        agent, version, run = self._settings.agent, self._settings.version, key or uuid4().hex[:12]
         request = {"agent": agent, "prompt": prompt, "history": list(history)}
+        request |= {} if output is None else {"output": dict(output)}
+        request |= {} if version is None else {"version": version}
+        label = await self._label()
 
         def enqueue() -> None:
             self.store.client.enqueue(
@@ -57,16 +77,27 @@ class Runs:
                     "workflow_name": WORKFLOW,
                     "queue_name": self._settings.queue,
                     "workflow_id": run,
-                    "app_version": JOURNAL_VERSION,
+                    "app_version": label,
                 },
                 request,
             )
 
         await self._do(enqueue)
         existing = await self.get(run) if key is not None else None
-        if existing is not None and existing.agent != agent:
-            raise ToolbusError(f"run {run!r} belongs to the agent {existing.agent!r}; choose another key")
+        if existing is not None and existing.queue != self._settings.queue:
+            raise ToolbusError(
+                f"run {run!r} belongs to the agent {named(existing.queue)!r}; choose another key"
+            )
         return run
+
+    async def _newest(self) -> str:
+        return await self._do(lambda: self._best(self._settings.queue, set()))
+
+    def _best(self, queue: str, needed: Set[str]) -> str:
+        """The label of the live workers that suit a run best; if there are none, the first to join does."""
+        programs = Programs(self.store)
+        members = programs.members(Leases(self.store.engine).all(), queue)
+        return best(members, needed).label if members else JOURNAL_VERSION
 
     # Look
 
@@ -97,44 +128,56 @@ class Runs:
 
         def load() -> list[Step]:
             try:
-                return Step.all(self.store.client.list_workflow_steps(run))
+                return self.store.steps(run)
             except UNREADABLE:
                 raise self._unreadable(run) from None
 
         return await self._do(load)
 
     async def workers(self) -> list[WorkerRow]:
-        """The workers of the store."""
-        return await self._do(Leases(self.store.engine).all)
+        """The workers of the store, the newest first, with their tools and runs."""
+
+        def load() -> list[WorkerRow]:
+            rows, owners, programs = (
+                Leases(self.store.engine).all(),
+                self.store.owners(),
+                Programs(self.store),
+            )
+            return [
+                replace(
+                    row,
+                    tools={queue: programs.tools(label) for queue, label in row.labels.items()},
+                    runs=[run for run, worker in owners.items() if worker == row.worker],
+                )
+                for row in rows
+            ]
+
+        return await self._do(load)
 
     async def events(self, run: str) -> AsyncGenerator[DurableEvent]:
         """All events of a run from the beginning, until it ends; whoever joins later misses nothing."""
-        await self.get(run)
-        seen = 0
+        known: set[int] = set()
         while True:
-            batches = self.store.client.read_stream_async(
-                run, EVENTS, offset=seen, polling_interval_sec=self._settings.poll
-            )
-            try:
-                async for batch in batches:
-                    seen += 1
-                    for stored in batch:
-                        if (event := read_event(stored)) is not None:
-                            yield event
+            is_open = await self._is_open_run(run)  # before the steps, or the last ones could be missed
+            rows, asked = await self._do(lambda: self.store.new_steps(run, known))
+            for row in rows:
+                try:
+                    events = events_of(row, asked)
+                except UNREADABLE:
+                    raise self._unreadable(run) from None
+                if events is not None or not is_open:
+                    known.add(row["function_id"])
+                for event in events or ():
+                    yield event
+            if not is_open:
                 return
-            except DBAPIError as error:
-                await self._wait_for_store(error)
-            except UNREADABLE:
-                raise self._unreadable(run) from None
-            finally:
-                await batches.aclose()
+            await asyncio.sleep(self._settings.poll)
 
     async def wait(self, run: str) -> RunInfo:
         """Wait until a run has ended."""
         while True:
-            info = await self.get(run)
-            if not info.is_open:
-                return info
+            if not await self._is_open_run(run):
+                return await self.get(run)
             await asyncio.sleep(self._settings.poll)
 
     # Change
@@ -185,11 +228,11 @@ class Runs:
             steps = self.store.client.list_workflow_steps(run)
             failed = next((one["function_id"] for one in steps if one["error"] is not None), None)
             after = steps[-1]["function_id"] + 1 if steps else 1
+            label = f"{info.journal}+{info.program}"
+            if not info.is_foreign:
+                label = self._best(info.queue, self.store.called(run))
             self.store.client.rewind_workflow(
-                run,
-                start_step=failed or after,
-                queue_name=f"toolbus.{info.agent}",
-                application_version=info.version,
+                run, start_step=failed or after, queue_name=info.queue, application_version=label
             )
 
         await self._do(rewind)
@@ -198,7 +241,7 @@ class Runs:
         """Delete a run that has ended, with all that is recorded of it; its key can be used again."""
         if (info := await self.get(run)).is_open:
             raise NotWaiting(f"run {run!r} is {info.status}; cancel it first: toolbus runs cancel {run}")
-        await self._do(lambda: self.store.client.delete_workflow(run))
+        await self._do(lambda: self.store.delete(run))
 
     async def close(self) -> None:
         """Close the connections to the store."""
@@ -206,22 +249,50 @@ class Runs:
 
     # The store
 
+    async def _is_open_run(self, run: str) -> bool:
+        """Whether a run has not ended; `RunNotFound` if there is none of that id."""
+
+        def look() -> bool:
+            status = self.store.status(run)
+            if status is None:
+                raise RunNotFound(run, self.store.place)
+            return status in UNFINISHED
+
+        return await self._do(look)
+
     async def _open(self) -> None:
         if not self._is_open:
-            await asyncio.to_thread(self.store.open)
+            await self._do(self.store.open)
             self._is_open = True
 
     async def _do(self, work: Callable[[], T]) -> T:
+        """Work with the store; waits for one that cannot be reached if it is patient."""
         while True:
             try:
-                return await asyncio.to_thread(work)
-            except DBAPIError as error:
+                result = await asyncio.to_thread(work)
+            except (DBAPIError, RunStoreError) as error:
                 await self._wait_for_store(error)
+            else:
+                self._reached()
+                return result
 
-    async def _wait_for_store(self, error: DBAPIError) -> None:
-        if not self._is_patient:
-            raise self.store.error(error) from None
+    async def _wait_for_store(self, error: DBAPIError | RunStoreError) -> None:
+        """Wait a moment before the next attempt; raises `RunStoreError` if there must not be one."""
+        problem = error if isinstance(error, RunStoreError) else self.store.error(error)
+        if isinstance(error, DBAPIError) and not problem.may_pass and not self._is_open:
+            await self._open()  # it may lack tables, or columns of them
+            return
+        if not self._is_patient or not problem.may_pass:
+            raise problem from None
+        if not self._is_away:
+            logger.warning("%s; waiting for it", problem)
+        self._is_away = True
         await asyncio.sleep(_PAUSE)
+
+    def _reached(self) -> None:
+        if self._is_away:
+            logger.warning("the store of runs %s is back", self.store.place)
+        self._is_away = False
 
     def _unreadable(self, run: str) -> RunStoreError:
         step = f"delete the run: toolbus runs delete {run}"
@@ -230,9 +301,7 @@ class Runs:
     def _info(self, row: WorkflowStatus) -> RunInfo:
         run, is_open = row.workflow_id, row.status in UNFINISHED
         try:
-            shown = self.store.client.get_event(run, QUESTION, timeout_seconds=0) if is_open else None
-            asked = None if shown is None else Asked.from_json(shown)
-            answered = asked is not None and self.store.answered(run, asked.id) is not None
+            asked, answered = self.store.question(run) if is_open else (None, False)
             return run_info(row, asked, answered=answered)
         except UNREADABLE:
             return unreadable_info(row)  # the other runs can be read

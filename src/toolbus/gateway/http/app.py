@@ -167,8 +167,10 @@ class App:
 
     def doubt(self) -> None:
         """The other replicas took this one for dead, and may have taken over what it has."""
-        assert self.gateway.replicas is not None, "there are others"
-        self.gateway.replicas.doubt(self.gateway, self._legacy.end_stream)
+        gateway = self.gateway
+        assert gateway.replicas is not None, "there are others"
+        gateway.doubt()
+        gateway.replicas.find_moved(gateway.sessions, self._legacy.end_stream, gateway.check_tasks())
 
     # MCP
 

@@ -34,7 +34,7 @@ RESERVE = 64
 _PROBE_SECONDS = 1.0
 """How long such a connection may take to turn out to be one."""
 _LATE = 3.0
-"""Seconds without a tick after which the process was suspended."""
+"""Seconds without a tick after which the process was suspended; then also for those who wait to connect."""
 _MOMENT = 0.1
 _FRAMING = (b"content-length", b"transfer-encoding")
 
@@ -59,10 +59,22 @@ class Hub:
     """The header with the date."""
     ticked: float = field(default_factory=time.monotonic)
     """When the clock of the server last ticked, which it does every second."""
+    woken: float = float("-inf")
+    """When it last turned out that the process had been suspended."""
     on_change: Callable[[], None] | None = None
     """Called when a connection has ended."""
     is_closed: bool = False
     """Whether no connection may begin any more."""
+
+    def tick(self, now: float) -> None:
+        """The clock of the server ticks."""
+        if now - self.ticked > _LATE:
+            self.woken = now
+        self.ticked = now
+
+    def is_late(self, now: float) -> bool:
+        """Whether what is read now may have come long ago: the process was suspended until a while ago."""
+        return now - self.ticked > _LATE or now - self.woken < _LATE
 
 
 class _Refused(NamedTuple):
@@ -385,7 +397,8 @@ class Connection(asyncio.Protocol):
         if request.facts.path in self._hub.probes and _is_simple(request):
             self._probe = request
             return
-        tasks, is_late = self._hub.tasks, self._now() - self._hub.ticked > _LATE
+        tasks = self._hub.tasks
+        is_late = self._hub.is_late(self._now())
         serving = self._serve_late(request) if is_late else self._hub.serve(request)
         self._task = task = self._loop.create_task(serving)
         tasks.add(task)

@@ -163,7 +163,8 @@ class HttpServer:
             await asyncio.sleep(_TICK)
             self._set_date()
             self._app.tick()
-            now = self._hub.ticked = loop.time()
+            now = loop.time()
+            self._hub.tick(now)
             for connection in tuple(self._hub.connections):
                 connection.sweep(now)
 

@@ -7,6 +7,8 @@ carried out: its client is told so, and it is never sent again.
 import asyncio
 import logging
 import ssl
+from collections.abc import Generator
+from contextlib import contextmanager
 
 from toolbus.connect.http.certificate import unverified
 from toolbus.connect.http.connection import Connection
@@ -77,10 +79,16 @@ class Relay:
             connection = await self._connection(peer)
         except HttpFailure as error:
             raise NotThere(has_ended=True) from error
+        with self._waiting_for(peer, connection):
+            await self._pass_on(http, body, peer, connection, request_id, is_page=is_page)
+
+    @contextmanager
+    def _waiting_for(self, peer: Peer, connection: Connection) -> Generator[None]:
+        """A block in which `give_up` ends the connection."""
         waiting = self._waiting.setdefault(peer.id, set())
         waiting.add(connection)
         try:
-            await self._pass_on(http, body, peer, connection, request_id, is_page=is_page)
+            yield
         finally:
             waiting.discard(connection)
             if not waiting:
@@ -134,7 +142,9 @@ class Relay:
     async def fetch_page(self, http: HttpRequest, peer: Peer) -> bytes | None:
         """The page of another replica that a request is for; None if there is none, or it cannot be had."""
         try:
-            response = await self._sent(http, b"", peer, await self._connection(peer), is_page=True)
+            connection = await self._connection(peer)
+            with self._waiting_for(peer, connection):
+                response = await self._sent(http, b"", peer, connection, is_page=True)
         except HttpFailure:
             return None
         try:

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from toolbus.core.errors import StoreError
 from toolbus.gateway.elsewhere import Elsewhere
@@ -19,9 +19,6 @@ from toolbus.gateway.workers import Workers
 from toolbus.state.seal import Seal
 from toolbus.state.store.once import SharedSpent
 from toolbus.state.store.store import Store
-
-if TYPE_CHECKING:
-    from toolbus.gateway.gateway import Gateway
 
 logger = logging.getLogger("toolbus")
 _LOOK_SECONDS = 1.0
@@ -117,17 +114,18 @@ class Replicas:
         """Let the others know that sessions are used."""
         self._begin(self.sessions.keep(list(sessions)))
 
-    def doubt(self, gateway: "Gateway", end_stream: Callable[[str], None]) -> None:
+    def find_moved(
+        self, sessions: Sessions, end_stream: Callable[[str], None], checked: Coroutine[Any, Any, None]
+    ) -> None:
         """Find out what others took over while they believed that this replica had ended.
 
-        Until then, each session and task is looked up before it is used. A session that is elsewhere ends
-        here when its last request does; `end_stream` has its client open the stream for notifications there.
+        A session that is elsewhere ends here when its last request does; `end_stream` has its client open
+        the stream for notifications there. `checked` does the same for tasks.
         """
-        gateway.doubt()
-        self._begin(self._check_sessions(gateway.sessions, end_stream))
-        self._begin(gateway.check_tasks())
+        self._begin(self._find_moved(sessions, end_stream))
+        self._begin(checked)
 
-    async def _check_sessions(self, sessions: Sessions, end_stream: Callable[[str], None]) -> None:
+    async def _find_moved(self, sessions: Sessions, end_stream: Callable[[str], None]) -> None:
         moved = await self.sessions.moved([session for session in sessions if session.is_doubtful])
         for session in moved:
             session.has_moved = True

@@ -18,7 +18,7 @@ from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.replicas.peers import Peer, Peers
 from toolbus.gateway.sessions import Session
-from toolbus.state.store.store import Store
+from toolbus.state.store.store import Allowance, Store
 
 logger = logging.getLogger("toolbus")
 
@@ -157,6 +157,7 @@ class SharedSessions:
             task.add_done_callback(self._ending.discard)
 
     async def _remove(self, name: str) -> None:
+        Allowance.leave()
         try:
             mark = await self._own_mark(name)
             if mark is not None:

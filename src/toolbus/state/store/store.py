@@ -65,6 +65,11 @@ class Allowance:
         finally:
             Allowance.current.reset(token)
 
+    @staticmethod
+    def leave() -> None:
+        """Wait on its own account from now on: for a task that outlives what started it."""
+        Allowance.current.set(None)
+
 
 class Row(NamedTuple):
     """A value as it is stored."""
