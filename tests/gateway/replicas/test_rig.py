@@ -1,5 +1,6 @@
 """The outage test of replicas, `make replicas`: what it notices, and a small run of it."""
 
+import json
 from collections import Counter
 from typing import Any
 
@@ -7,6 +8,7 @@ import pytest
 
 from tests import warm
 from tests.gateway.replicas.balancer import HAPROXY, MISSING
+from tests.gateway.replicas.rig.__main__ import document, table
 from tests.gateway.replicas.rig.accounts import Expected, account, kind_of
 from tests.gateway.replicas.rig.scenarios import play
 
@@ -103,6 +105,19 @@ def test_failures_are_counted_by_kind_and_silence_by_the_longest() -> None:
     }
     assert (report.calls, report.unanswered_effects, report.silence, report.broken) == (5, 1, 7, [])
     assert kind_of({"status": 0, "text": "RemoteDisconnected()"}) == "connection reset"
+
+
+def test_reports_are_printed_side_by_side_and_as_json() -> None:
+    failed = account(made("a", status=503, text="<h1>503 Service"), Counter("bb"), EXPECTED)
+    found = {"kill": account(made("a"), Counter("a"), EXPECTED), "freeze": failed}
+    lines = list(table(found))
+    assert lines[0].split() == ["kill", "freeze"]
+    assert "failed requests                          0        1" in lines
+    assert "  503 of the balancer                    0        1" in lines
+    assert "freeze: 1 effects were repeated" in lines
+    read = json.loads(document(found))
+    assert read["freeze"]["failed"] == {"503 of the balancer": 1}
+    assert (read["kill"]["broken"], read["freeze"]["broken"]) == ([], failed.broken)
 
 
 @pytest.mark.anyio

@@ -9,7 +9,6 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict
 from pathlib import Path
 
 from tests.gateway.replicas.balancer import HAPROXY, MISSING
@@ -48,6 +47,11 @@ def table(found: Mapping[str, Report]) -> Iterator[str]:
         yield from (f"{name}: {words}" for words in report.broken)
 
 
+def document(found: Mapping[str, Report]) -> str:
+    """The reports as JSON."""
+    return json.dumps({name: vars(report) for name, report in found.items()}, indent=2)
+
+
 async def all_of(given: argparse.Namespace) -> int:
     """Run scenarios one after another; 1 if something did not hold."""
     # As Ctrl-C does: whatever was started is ended on the way out.
@@ -62,7 +66,7 @@ async def all_of(given: argparse.Namespace) -> int:
         title = f"{name}: {scenario.title.format(seconds=lasting)}, {given.clients} clients"
         print(f"{title}: took {report.seconds:.0f} s", file=sys.stderr, flush=True)
     if given.json:
-        print(json.dumps({name: asdict(report) for name, report in found.items()}, indent=2))
+        print(document(found))
     else:
         print("\n".join(table(found)))
     return int(any(report.broken for report in found.values()))
