@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.front import LegacySession
+from tests.gateway.front import OLDER, LegacySession
 from tests.gateway.replicas.cluster import TASKS, client, cluster
 from tests.hostile.relaying import Pair, changed, pair, sent_to
 from tests.servers.certificates import Authority
@@ -56,7 +56,7 @@ async def test_a_relayed_request_is_moved_to_the_session_of_another_client(tmp_p
     """Headers on the wire count for nothing: it stays in its own session."""
     async with pair(tmp_path) as both:
         victim = await both.owner.opened()
-        own = await through_other(both, await both.owner.opened())
+        own = await through_other(both, await both.owner.opened(OLDER))
         both.wire.change = lambda sent: changed(sent, mcp_session_id=victim.id, last_event_id="0-1")
         response = await own.post({"id": 5, "method": "logging/setLevel", "params": {"level": "debug"}})
         assert "result" in response.json(), response.text

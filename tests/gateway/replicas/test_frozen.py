@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -215,31 +216,33 @@ async def test_nobody_is_dead_when_all_were_frozen_at_once(two: Cluster) -> None
 async def test_a_replica_that_responds_is_not_dead_although_its_beats_do_not_reach_the_store(
     tmp_path: Path,
 ) -> None:
-    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, status: int) -> None:
         with suppress(asyncio.IncompleteReadError):
             while await reader.readuntil(b"\r\n\r\n"):
-                writer.write(b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n")
+                writer.write(f"HTTP/1.1 {status} Status\r\ncontent-length: 0\r\n\r\n".encode())
         writer.close()
 
     async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()
         writer.close()
 
-    busy = await asyncio.start_server(answer, "127.0.0.1", 0)
+    busy = await asyncio.start_server(partial(answer, status=200), "127.0.0.1", 0)
+    replaced = await asyncio.start_server(partial(answer, status=421), "127.0.0.1", 0)
     stuck = await asyncio.start_server(hang, "127.0.0.1", 0)
     url = parse_store_url(f"sqlite:///{tmp_path / 'store.db'}")
     async with Store(url, Cipher([b"k" * 32])) as store:
-        for name, server in (("busy", busy), ("stuck", stuck)):
+        for name, server in (("busy", busy), ("stuck", stuck), ("replaced", replaced)):
             port = server.sockets[0].getsockname()[1]
             row = {"id": name, "url": f"http://127.0.0.1:{port}", "beat": 7, "every": 2.0}
             await store.put(KIND, name, json.dumps(row).encode(), 600)
         replicas = Replicas(store, Seal(b"s" * 32), session_seconds=60)
         await replicas.peers.start("http://127.0.0.1:1")
-        await until(lambda: not replicas.peers.has("stuck"))
+        await until(lambda: not replicas.peers.has("stuck") and not replicas.peers.has("replaced"))
         rows: dict[str, Any] = {name: json.loads(row) for name, row in (await store.items(KIND)).items()}
         assert rows["stuck"]["dead"]
+        assert rows["replaced"]["dead"], "another one listens at its address"
         assert not rows["busy"].get("dead")
         assert replicas.peers.has("busy")
         await replicas.close()
-    busy.close()
-    stuck.close()
+    for server in (busy, stuck, replaced):
+        server.close()

@@ -10,13 +10,14 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import count
 
-from toolbus.core.records import JSONObject
+from toolbus.core.records import JSON
 from toolbus.gateway.access.admission import RequestFacts
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.principal import Principal
 from toolbus.state.seal import Seal
 from toolbus.state.store.store import Allowance
 
+PROBE = "/healthz"
 _PURPOSE = "relayed request"
 _SECONDS = 60.0
 """For how long a request may be on its way."""
@@ -55,19 +56,26 @@ class Departures:
     ) -> str:
         """A request with some of its headers, for the replica with the id `to` alone."""
         facts = http.facts
-        payload: JSONObject = {
-            "from": self._own,
-            "number": next(self._numbers),
-            "principal": None if is_page else asdict(http.principal),
-            "method": "GET" if facts.method == "HEAD" else facts.method,  # then the body has its length
-            "path": facts.path,
-            "query": http.query.decode("latin-1"),
-            "headers": dict(headers),
-            "body": sha256(body).hexdigest(),
-            "address": facts.address,
-            "scheme": facts.scheme,
-            "patience": None if (waits := Allowance.current.get()) is None else waits.left,
-        }
+        return self._sealed(
+            to,
+            principal=None if is_page else asdict(http.principal),
+            method="GET" if facts.method == "HEAD" else facts.method,  # then the body has its length
+            path=facts.path,
+            query=http.query.decode("latin-1"),
+            headers=dict(headers),
+            body=sha256(body).hexdigest(),
+            address=facts.address,
+            scheme=facts.scheme,
+            patience=None if (waits := Allowance.current.get()) is None else waits.left,
+        )
+
+    def sealed_probe(self, to: str) -> str:
+        """A request that the replica with the id `to` answers at once, and no other that has its address."""
+        body, nobody = sha256(b"").hexdigest(), {"principal": None, "address": "", "scheme": "http"}
+        return self._sealed(to, method="GET", path=PROBE, query="", headers={}, body=body, **nobody)
+
+    def _sealed(self, to: str, **payload: JSON) -> str:
+        payload = {"from": self._own, "number": next(self._numbers), **payload}
         return self._seal.seal(_PURPOSE, to, payload, _SECONDS)
 
 

@@ -6,6 +6,7 @@ from hashlib import sha256
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.request import HttpRequest, answer
+from toolbus.gateway.replicas.arrivals import PROBE
 from toolbus.gateway.replicas.relay import HEADER, MISDIRECTED
 from toolbus.gateway.replicas.replicas import Replicas
 
@@ -46,6 +47,8 @@ class ReplicaFront:
         found = self._replicas.arrivals.opened(http.headers.get(HEADER, ""))
         if found is None:  # of nobody, for the replica that had this address before, or sent again
             return await http.respond(MISDIRECTED if HEADER in http.headers else 404)
+        if found.principal is None and found.facts.path == PROBE:
+            return await http.respond(200)
         body = await http.body()
         if sha256(body).hexdigest() != found.body:
             return await http.respond(400)

@@ -34,6 +34,9 @@ _BEAT = 2.0
 _MISSED = 3
 """Heartbeats after which a replica is asked whether it is alive."""
 _GRACE = 1.0
+_KEPT = 3600.0
+"""Seconds for which a row without a beat is kept; long, because the store may be away for a while."""
+_KEPT_DEAD = 60.0
 _PURGE_EVERY = 30
 """Beats after which what has expired is deleted from the store."""
 _CONNECT_SECONDS = 3.0
@@ -74,16 +77,11 @@ class Peer:
 class Peers:
     """This replica among the others, from `start` to `close`."""
 
-    def __init__(
-        self, store: Store, workers: Workers | None = None, *, beat: float = _BEAT, lease: float = 30.0
-    ) -> None:
-        """It announces itself every `beat` seconds; its row is deleted if it did not for `lease` seconds.
-
-        `workers` are those that it is one of.
-        """
+    def __init__(self, store: Store, workers: Workers | None = None, *, beat: float = _BEAT) -> None:
+        """It announces itself every `beat` seconds; `workers` are those that it is one of."""
         self._store = store
         self._workers = workers
-        self._beat, self._lease = beat, lease
+        self._beat = beat
         # On a thread and a connection of its own: neither a busy loop nor a busy store keeps it from beating.
         self._beats = store.beside(_BEAT)
         self._beating: Future[None] | None = None
@@ -96,6 +94,8 @@ class Peers:
         self._known: Mapping[str, Peer] = {}
         self._stood_still: dict[str, tuple[int, int]] = {}
         """The last beat of each replica, and for how many of our own it is the last."""
+        self._dead: dict[str, int] = {}
+        """The last beat of those that were declared dead."""
         self._doubted: dict[str, asyncio.Task[None]] = {}
         """Those that are asked whether they are alive."""
         self._unreachable: dict[str, int | None] = {}
@@ -131,7 +131,7 @@ class Peers:
         if self._workers is not None:
             own = replace(own, gateway=self._workers.gateway, worker=self._workers.number)
         self._own = own
-        await self._store.put(KIND, self.id, _value(own), self._lease)
+        await self._store.put(KIND, self.id, _value(own), _KEPT)
         await self._look()
         if own.gateway and (before := (await self.workers()).get(own.worker)) is not None:
             self.lost(before.id)  # this process was started in its place
@@ -250,9 +250,9 @@ class Peers:
                 before, mark = rows.get(self.id, (b"", 0))
                 if (last := _read(before)) is not None and not last.dead:
                     # Unless others write that it is dead at this moment.
-                    was_dead = not await self._beats.replace(KIND, self.id, mark, _value(own), self._lease)
+                    was_dead = not await self._beats.replace(KIND, self.id, mark, _value(own), _KEPT)
                 if was_dead:
-                    await self._beats.put(KIND, self.id, _value(own), self._lease)
+                    await self._beats.put(KIND, self.id, _value(own), _KEPT)
                 self._own = replace(own, leaving=self._own.leaving)  # which may have changed meanwhile
             finally:
                 self._checked = began
@@ -287,8 +287,14 @@ class Peers:
             self._trying = asyncio.create_task(self._try_peers(), name="toolbus replicas")
 
     def _take(self, found: Mapping[str, Peer], was_dead: bool = False) -> None:
-        dead = [peer for peer in found.values() if peer.dead]
-        self._known = {name: peer for name, peer in found.items() if not peer.dead}
+        self._dead = {name: beat for name, beat in self._dead.items() if name in found}
+        self._dead.update({peer.id: peer.beat for peer in found.values() if peer.dead})
+        # What was read just before a replica was declared dead does not bring it back.
+        self._known = {
+            name: peer
+            for name, peer in found.items()
+            if not peer.dead and peer.beat > self._dead.get(name, -1)
+        }
         for replica, beat in tuple(self._unreachable.items()):
             if replica not in self._known:
                 del self._unreachable[replica]
@@ -296,8 +302,8 @@ class Peers:
                 self._unreachable[replica] = self._known[replica].beat
         self._tried &= self._known.keys()
         self._reported &= self._known.keys()
-        for peer in dead:
-            self.on_death(peer.id)
+        for replica in self._dead.keys() - self._known.keys():
+            self.on_death(replica)
         if was_dead:
             logger.warning(_RETURNED)
             self.on_return()
@@ -313,9 +319,10 @@ class Peers:
                 return
             if not now.dead:
                 dead = _value(replace(now, dead=True))
-                if not await self._beats.replace(KIND, peer.id, mark, dead, self._lease):
+                if not await self._beats.replace(KIND, peer.id, mark, dead, _KEPT_DEAD):
                     return
                 logger.warning(_DEAD, peer.id, peer.host)
+            self._dead[peer.id] = peer.beat
             self._known = {name: one for name, one in self._known.items() if name != peer.id}
             self.on_death(peer.id)
         except StoreError as error:

@@ -100,18 +100,18 @@ class Relay:
             connection.abort()
 
     async def responds(self, peer: Peer) -> bool:
-        """Whether a replica gives a sign of life within a moment; to this, it is a refusal."""
+        """Whether a replica itself, not another one that has its address now, gives a sign of life."""
         try:
             async with asyncio.timeout(_SIGN_SECONDS):
                 connection = await self._connection(peer)
                 try:
-                    await connection.request(b"GET / HTTP/1.1\r\nhost: replica\r\n\r\n")
+                    response = await connection.request(_head(self._departures.sealed_probe(peer.id), 0))
                 except BaseException:
                     connection.abort()
                     raise
         except (HttpFailure, TimeoutError):
             return False
-        return True
+        return response.status != MISDIRECTED
 
     async def _pass_on(
         self,
@@ -163,11 +163,7 @@ class Relay:
         dropped = _NOT_PASSED if is_page else _NOT_PASSED | _ADMITTED_BY
         headers = {name: value for name, value in http.headers.items() if name not in dropped}
         sealed = self._departures.sealed(peer.id, http, headers, body, is_page=is_page)
-        # Nothing but the seal says what the request is.
-        head = (
-            f"POST / HTTP/1.1\r\nhost: replica\r\n{HEADER}: {sealed}\r\ncontent-length: {len(body)}\r\n\r\n"
-        )
-        received = connection.request(head.encode("ascii") + body)
+        received = connection.request(_head(sealed, len(body)) + body)
         try:
             async with asyncio.timeout(_SILENCE):
                 return await received
@@ -198,6 +194,12 @@ class Relay:
             if isinstance(error.__cause__, ssl.SSLError):
                 logger.warning("replica %s at %s is not trusted: %s", peer.id, peer.url, error)
             raise
+
+
+def _head(sealed: str, size: int) -> bytes:
+    """The head of a request: nothing but the seal says what it is."""
+    head = f"POST / HTTP/1.1\r\nhost: replica\r\n{HEADER}: {sealed}\r\ncontent-length: {size}\r\n\r\n"
+    return head.encode("ascii")
 
 
 async def _copy(
