@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: survey test test-all test-adapter test-lowest check shapes hostile bench bench-search load compare soak crash demo docs format clean
+.PHONY: survey test test-all test-adapter test-lowest check shapes hostile bench bench-search load compare soak crash replicas demo docs format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -83,6 +83,11 @@ soak: .venv/.ready
 # Kills workers of durable runs at every point: make crash ARGS="--runs 20 --store sqlite"
 crash: .venv/.ready
 	python -m tests.durable.crash $(ARGS)
+
+# What deploys, dead and frozen gateways and a store that is away cost clients; needs HAProxy, and root for the full
+# disk: make replicas ARGS="--only freeze --clients 100 --seconds 60"
+replicas: .venv/.ready
+	python -m tests.gateway.replicas.rig $(ARGS)
 
 # Published servers, with toolbus and with the SDK's own client; needs the package indexes, and uvx and npx.
 survey: .venv/.ready

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 import subprocess
 import tempfile
@@ -16,6 +17,7 @@ import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from tests.patience import PATIENCE
+from tests.processes import children_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # it warns of a machine without XDG_RUNTIME_DIR
@@ -48,6 +50,20 @@ class Server:
         command = ("-w", "-m", "immediate", "-D", str(own.pgdata), "stop")
         pgexec("pg_ctl", command, bin_path=own.bin_path, user=own.system_user)
 
+    @contextmanager
+    def frozen(self) -> Generator[None]:
+        """It does not respond until the block ends: connections are accepted, and nothing comes back."""
+        first = int((self._server.pgdata / "postmaster.pid").read_text().split()[0])
+        os.kill(first, signal.SIGSTOP)  # before the others, so that it starts none
+        others = children_of(first)
+        try:
+            for pid in others:
+                _signal(pid, signal.SIGSTOP)
+            yield
+        finally:
+            for pid in (*others, first):
+                _signal(pid, signal.SIGCONT)
+
     def start(self) -> None:
         """Start it, with what it had."""
         deadline = time.monotonic() + PATIENCE
@@ -63,6 +79,11 @@ class Server:
                 time.sleep(0.1)
             else:
                 return
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 @contextmanager

@@ -18,6 +18,11 @@ def children(*, keepers: bool = False) -> set[int]:
     return found if keepers else {pid for pid in found if not _is_keeper(pid)}
 
 
+def children_of(pid: int) -> set[int]:
+    """The living descendants of a process."""
+    return set(_descendants(pid))
+
+
 def _is_keeper(pid: int) -> bool:
     command = _read(f"/proc/{pid}/cmdline")
     return not command or b"guard.main(" in command  # a process that is ending has none

@@ -6,10 +6,11 @@ import json
 import re
 import signal
 import ssl
+import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from itertools import count
 from pathlib import Path
@@ -29,6 +30,26 @@ ELICITS: dict[str, Any] = {"elicitation": {"form": {}}}
 TASKS: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
 JSON = dict[str, Any]
 _ids = count(1)
+Process = warm.Running | subprocess.Popen[bytes]
+Start = Callable[[str, Sequence[str], Path, Mapping[str, str], Path], Process]
+"""Starts a program with words, in a folder, with an environment and a log."""
+
+
+def cold_start(
+    program: str, words: Sequence[str], cwd: Path, env: Mapping[str, str], log: Path
+) -> subprocess.Popen[bytes]:
+    """A program as a user starts it, out of reach of a Ctrl-C in our terminal."""
+    command = [str(Path(sys.executable).with_name(program)), *words]
+    with log.open("wb") as output:
+        return subprocess.Popen(
+            command,
+            cwd=cwd,
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
 
 
 async def until(true: Callable[[], bool | Awaitable[bool]]) -> None:
@@ -44,7 +65,7 @@ async def until(true: Callable[[], bool | Awaitable[bool]]) -> None:
 class Replica:
     """One process."""
 
-    def __init__(self, process: warm.Running, log: Path, port: int = 0) -> None:
+    def __init__(self, process: Process, log: Path, port: int = 0) -> None:
         self.process = process
         self.log = log
         self.url = ""
@@ -77,17 +98,25 @@ class Replica:
 class Cluster:
     """The replicas, what they share, and the journal of their server."""
 
-    def __init__(self, folder: Path, store: str, notice: float, **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, store: str, notice: float, launch: Start = warm.start, **settings: Any
+    ) -> None:
         self.folder = folder
         self.journal = folder / "journal"
         self.journal.touch()
-        server = {"command": sys.executable, "args": [str(SERVER), str(self.journal)], "prefix": ""}
-        setting = {"url": store, "notice": notice}
-        config = {"servers": {"journal": server}, "store": setting, **settings}
-        self.config = folder / "toolbus.yaml"
-        self.config.write_text(json.dumps(config))
+        self._settings = {"store": {"url": store, "notice": notice}, **settings}
+        self._launch = launch
+        self.config = self.written_config("toolbus.yaml")
         self.replicas: list[Replica] = []
         self._logs = count(1)
+
+    def written_config(self, name: str, tools: Sequence[str] = ()) -> Path:
+        """A config in which the server has more tools; set `config` to it for replicas to come."""
+        args = [str(SERVER), str(self.journal), *tools]
+        server = {"command": sys.executable, "args": args, "prefix": ""}
+        file = self.folder / name
+        file.write_text(json.dumps({"servers": {"journal": server}, **self._settings}))
+        return file
 
     def environment(self, **more: str) -> dict[str, str]:
         return environment(self.folder, TOOLBUS_TRUST="1", TOOLBUS_STORE_KEY=STORE_KEY, **more)
@@ -96,7 +125,9 @@ class Cluster:
         """Another replica."""
         log = self.folder / f"replica{next(self._logs)}.log"
         words = ["serve", "--config", str(self.config), "--http", f"127.0.0.1:{port}"]
-        process = await asyncio.to_thread(warm.start, "toolbus", words, self.folder, self.environment(), log)
+        process = await asyncio.to_thread(
+            self._launch, "toolbus", words, self.folder, self.environment(), log
+        )
         replica = Replica(process, log, port)
         self.replicas.append(replica)
         return replica
@@ -119,12 +150,12 @@ class Cluster:
 
 @asynccontextmanager
 async def cluster(
-    replicas: int, store: str = "", *, notice: float = 0.0, **settings: Any
+    replicas: int, store: str = "", *, notice: float = 0.0, launch: Start = warm.start, **settings: Any
 ) -> AsyncGenerator[Cluster]:
     """So many replicas on one store, by default a file; `settings` are those of the config."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
-        made = Cluster(folder, store or f"sqlite:///{folder / 'store.db'}", notice, **settings)
+        made = Cluster(folder, store or f"sqlite:///{folder / 'store.db'}", notice, launch, **settings)
         stack.push_async_callback(made.close)
         for _ in range(replicas):
             await made.start()

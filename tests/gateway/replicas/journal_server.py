@@ -1,7 +1,8 @@
 """A server of the legacy era in plain JSON-RPC over stdio that writes down what it does, call by call.
 
-Run it: `python journal_server.py JOURNAL`. Each call appends a line to the file when it begins, so that a
-call that is made twice is there twice, whichever process makes it.
+Run it: `python journal_server.py JOURNAL [TOOL ...]`. Each call appends a line to the file when it begins, so
+that a call that is made twice is there twice, whichever process makes it. The named tools are more of the
+same, for a server that has other tools in its next version.
 """
 
 import json
@@ -9,6 +10,7 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Sequence
 from typing import Any
 
 Message = dict[str, Any]
@@ -19,7 +21,8 @@ _TEXT = {"type": "string"}
 class Journal:
     """One connection; each call has a thread of its own."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, tools: Sequence[str] = ()) -> None:
+        self._tools = ("write", "confirm", *tools)
         self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         self._writing = threading.Lock()
         self._answers: dict[str, Message] = {}
@@ -41,7 +44,7 @@ class Journal:
     def _result(self, message: Message) -> Message:
         properties = {"token": _TEXT, "seconds": _NUMBER}
         schema: Message = {"type": "object", "properties": properties, "required": ["token"]}
-        tools: list[Message] = [{"name": name, "inputSchema": schema} for name in ("write", "confirm")]
+        tools: list[Message] = [{"name": name, "inputSchema": schema} for name in self._tools]
         job = {"name": "job", "inputSchema": schema, "execution": {"taskSupport": "required"}}
         match message["method"]:
             case "initialize":
@@ -86,4 +89,4 @@ class Journal:
 
 
 if __name__ == "__main__":
-    Journal(sys.argv[1]).run()
+    Journal(sys.argv[1], sys.argv[2:]).run()
