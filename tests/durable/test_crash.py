@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from tests.durable.crash.rig import ROOT, crash
+from tests.durable.crash.fleet import ROOT
+from tests.durable.crash.kill import kill
 from tests.durable.stage import run_when, settings
 from tests.patience import PATIENCE, until
 from toolbus.agent.durable import RunInfo, Runs
@@ -21,9 +22,9 @@ DEADLINE = 3 * PATIENCE
 
 async def test_a_killed_worker_repeats_no_unsafe_write_and_loses_nothing(store: str, tmp_path: Path) -> None:
     workers = 1 if "://" not in store else 2
-    report = await crash(store, tmp_path, runs=5, workers=workers, deadline=DEADLINE, remote=workers > 1)
+    report = await kill(store, tmp_path, runs=5, workers=workers, within=DEADLINE, remote=workers > 1)
     assert report.faults == []
-    assert (report.runs, report.kills) == (5, 5)
+    assert (report.runs, report.done) == (5, 5)
     assert report.unknown >= 4, "a call was in flight at four of the five points"
 
 
