@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, WorkflowStatus
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from toolbus.agent.durable.engines import APPLICATION, new_engine
+from toolbus.agent.durable.engines import APPLICATION, close_engine, new_engine
 from toolbus.agent.durable.seam import Serializer, refuse_pickles, requeue, sent_message
 from toolbus.agent.durable.settings import Durable
 from toolbus.core.display import without_passwords
@@ -154,10 +154,10 @@ class RunStore:
         return [run for run in runs if run not in kept]
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; nobody waits any longer for a server that does not answer."""
+        close_engine(self.engine)
         if self._client is not None:
             self._client.destroy()
-        self.engine.dispose()
 
 
 def _shown(url: str) -> str:
