@@ -15,7 +15,7 @@ from pathlib import Path
 from tests.durable.crash.deploy import Deploy, deploy
 from tests.durable.crash.kill import kill
 from tests.durable.crash.report import Report, table
-from tests.durable.crash.trouble import freeze, full_disk, store_down
+from tests.durable.crash.trouble import Outage, freeze, full_disk, store_down
 from tests.postgres import Server, postgres_server
 
 SCENARIOS = ("kill", "deploy", "freeze", "store", "disk")
@@ -60,7 +60,7 @@ def _on_postgres(
         case "store":
             for hangs in (False, True):
                 yield lambda folder, hangs=hangs: asyncio.run(
-                    store_down(server, folder, hangs=hangs, seconds=given.down)
+                    store_down(server, folder, Outage(hangs=hangs, seconds=given.down))
                 )
         case _:
             return

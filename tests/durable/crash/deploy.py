@@ -24,6 +24,7 @@ class Deploy:
     versions: tuple[str, ...] = tuple(PLANS)
     beside: float = 1.5
     """Seconds that an old worker and its successor live beside each other."""
+    beat: float = 0.5
     within: float = 90
     """The most that runs may take after the last deploy."""
 
@@ -31,10 +32,11 @@ class Deploy:
 async def deploy(store: str, folder: Path, how: Deploy) -> Report:
     """Roll out all versions, one after another."""
     began, report = time.monotonic(), Report(scenario=how.name)
-    async with opened_fleet(store, folder, pin=how.pin) as fleet:
+    async with opened_fleet(store, folder, pin=how.pin, beat=how.beat, missed=6) as fleet:
         client = Client(fleet)
         # The first of them also starts runs by itself.
-        members = [await fleet.start(how.versions[0], starts_runs=at == 0) for at in range(how.workers)]
+        starting = (fleet.start(how.versions[0], starts_runs=at == 0) for at in range(how.workers))
+        members = await asyncio.gather(*starting)
         async with client.starting():
             await asyncio.sleep(2 * how.beside)
             for version in how.versions[1:]:
@@ -50,7 +52,10 @@ async def deploy(store: str, folder: Path, how: Deploy) -> Report:
     judge.judge()
     if how.pin:
         _check_pins(judge, report)
-    if report.unknown and not how.kill:
+    declared = sum("was declared dead" in one.log.read_text() for one in fleet.members)
+    if declared:
+        report.facts["workers that were too slow for their lease:"] = str(declared)
+    if report.unknown and not how.kill and not declared:
         report.faults.append(f"{report.unknown} outcomes were unknown, although workers were asked to end")
     report.seconds = time.monotonic() - began
     return report

@@ -6,31 +6,27 @@ import subprocess
 import time
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 
 from tests.durable.crash.fleet import Client, Fleet, Member, opened_fleet
+from tests.durable.crash.plans import PLANS
 from tests.durable.crash.report import Judge, Line, Report, happened
 from tests.postgres import Server
 
 WITHIN = 90.0
 """The most that runs may take once the trouble is over."""
-DRAIN = 5.0
 BURST = 10
 """Runs that are in the middle when trouble begins."""
-AT_ONCE = 2.0
-"""How long a process may take that has to end at once."""
-SLACK = 10.0
-"""Seconds that a worker may need to end, besides its drain."""
 
 
-async def freeze(store: str, folder: Path, *, seconds: float, beat: float) -> Report:
-    """Stop a worker by SIGSTOP, and continue it."""
+async def freeze(store: str, folder: Path, *, seconds: float, beat: float, patience: float = 0) -> Report:
+    """Stop a worker by SIGSTOP, and continue it; with patience, not before its runs went on elsewhere."""
     began, report = time.monotonic(), Report(scenario="freeze")
     async with opened_fleet(store, folder, beat=beat) as fleet:
         client = Client(fleet)
-        for _ in range(3):
-            await fleet.start("v1")
+        await asyncio.gather(*(fleet.start("v1") for _ in range(3)))
         async with client.starting():
             await asyncio.sleep(2)
             await client.burst(BURST)
@@ -38,6 +34,9 @@ async def freeze(store: str, folder: Path, *, seconds: float, beat: float) -> Re
             frozen.send(signal.SIGSTOP)
             stopped = time.time()
             await asyncio.sleep(seconds)
+            deadline = time.monotonic() + patience
+            while _left(fleet, frozen, stopped) and time.monotonic() < deadline:
+                await asyncio.sleep(0.2)
             frozen.send(signal.SIGCONT)
             continued = time.time()
             await asyncio.sleep(4)
@@ -58,6 +57,17 @@ def _busiest(fleet: Fleet) -> Member:
     }
     owners = list(last.values())
     return max(fleet.members, key=lambda one: owners.count(str(one.pid)))
+
+
+def _left(fleet: Fleet, frozen: Member, stopped: float) -> list[str]:
+    """The runs that a frozen worker has, and that did not go on elsewhere yet."""
+    models = [line for line in happened(fleet.folder) if line.what == "model"]
+    last = {line.run: line for line in models}
+    return [
+        run
+        for run, line in last.items()
+        if line.more[2] == str(frozen.pid) and line.at < stopped and int(line.more[0]) < len(PLANS["v1"])
+    ]
 
 
 def _check_frozen(
@@ -85,26 +95,39 @@ def _check_frozen(
     report.facts["went on elsewhere:"] = texts
 
 
-async def store_down(server: Server, folder: Path, *, hangs: bool, seconds: float) -> Report:
-    """Postgres refuses connections, or accepts them and never answers; workers are told to end meanwhile."""
-    name = "store hangs" if hangs else "store refuses"
+@dataclass(frozen=True, kw_only=True)
+class Outage:
+    """How Postgres is down, and what workers may take to end meanwhile."""
+
+    hangs: bool
+    """It accepts connections, and never answers; otherwise it refuses them."""
+    seconds: float
+    drain: float = 5.0
+    slack: float = 10.0
+    """Seconds that a worker may take to end, besides its drain."""
+    at_once: float = 2.0
+    """Seconds that it may take after a second signal."""
+
+
+async def store_down(server: Server, folder: Path, outage: Outage) -> Report:
+    """Let Postgres be down for a while; workers are told to end meanwhile."""
+    name = "store hangs" if outage.hangs else "store refuses"
     began, report = time.monotonic(), Report(scenario=name)
-    down, up = (server.freeze, server.thaw) if hangs else (server.stop, server.start)
-    async with opened_fleet(server.database(), folder, drain=DRAIN) as fleet:
+    down, up = (server.freeze, server.thaw) if outage.hangs else (server.stop, server.start)
+    async with opened_fleet(server.database(), folder, drain=outage.drain) as fleet:
         client = Client(fleet)
-        first, second, third = [await fleet.start("v1") for _ in range(3)]
+        first, second, third = await asyncio.gather(*(fleet.start("v1") for _ in range(3)))
         async with client.starting():
-            await asyncio.sleep(2)
             await client.burst(BURST)
             await asyncio.to_thread(down)
             try:
-                until = time.monotonic() + seconds
+                until = time.monotonic() + outage.seconds
                 await asyncio.sleep(1)
-                await _end_meanwhile(report, first, second)
-                await asyncio.sleep(until - time.monotonic())
+                await _end_meanwhile(report, first, second, outage)
+                await asyncio.sleep(max(until - time.monotonic(), 0))
             finally:
                 await asyncio.to_thread(up)
-            await asyncio.sleep(4)
+            await asyncio.sleep(2)
         infos = await client.ended_runs(WITHIN)
         if third.process.poll() is not None:
             report.faults.append("the worker that was left alone ended")
@@ -113,21 +136,22 @@ async def store_down(server: Server, folder: Path, *, hangs: bool, seconds: floa
     return report
 
 
-async def _end_meanwhile(report: Report, first: Member, second: Member) -> None:
+async def _end_meanwhile(report: Report, first: Member, second: Member, outage: Outage) -> None:
     """One worker gets SIGTERM, another one gets it twice."""
     first.send(signal.SIGTERM)
     second.send(signal.SIGTERM)
-    await asyncio.sleep(1)
+    await asyncio.sleep(outage.drain / 5)
     second.send(signal.SIGTERM)
     again = time.time()
-    took, forced = await asyncio.gather(first.gone(DRAIN + 2 * SLACK), second.gone(DRAIN + 2 * SLACK))
+    within = outage.drain + 2 * outage.slack
+    took, forced = await asyncio.gather(first.gone(within), second.gone(within))
     forced = None if forced is None else forced - (again - second.ended)
     for name, seconds in (("SIGTERM", took), ("a second SIGTERM", forced)):
         text = "did not end" if seconds is None else f"ended after {max(seconds, 0):.1f} s"
-        report.facts[f"{name}:"] = f"{text} (drain {DRAIN:g} s)"
-    if took is None or took > DRAIN + SLACK:
+        report.facts[f"{name}:"] = f"{text} (drain {outage.drain:g} s)"
+    if took is None or took > outage.drain + outage.slack:
         report.faults.append("a worker does not end within its limits")
-    if forced is None or forced > AT_ONCE:
+    if forced is None or forced > outage.at_once:
         report.faults.append("a second SIGTERM does not end a worker at once")
     for one in (first, second):
         if one.process.poll() is None:
@@ -140,8 +164,7 @@ async def full_disk(folder: Path, *, seconds: float) -> Report:
     with small_disk(folder / "disk") as fill:
         async with opened_fleet(str(folder / "disk" / "runs.db"), folder) as fleet:
             client = Client(fleet)
-            for _ in range(2):
-                await fleet.start("v1")
+            await asyncio.gather(*(fleet.start("v1") for _ in range(2)))
             async with client.starting():
                 await asyncio.sleep(1)
                 await client.burst(BURST)
