@@ -146,7 +146,7 @@ async def test_a_run_is_started_executed_answered_and_watched_by_different_proce
         assert await worker.ends(signal.SIGTERM) == 0, worker.printed
     assert "takes runs of 'agent' from" in worker.printed
     assert worker.printed.endswith("calls in flight end; its runs wait for the next worker\n")
-    assert document(tmp_path, "runs") == {"runs": [], "workers": 0}
+    assert document(tmp_path, "runs") == {"runs": [], "workers": 0, "worker_details": []}
     (ended,) = document(tmp_path, "runs", "--all")["runs"]
     assert ended["status"] == "done"
 

@@ -17,7 +17,7 @@ from tests.patience import PATIENCE, until
 from tests.postgres import Server
 from tests.servers.asking import TASK_STORE, asking
 from toolbus.agent import Agent
-from toolbus.agent.durable import Runs, RunStoreError, repeatable, runs
+from toolbus.agent.durable import RunNotFound, Runs, RunStoreError, repeatable, runs
 from toolbus.agent.durable.settings import JOURNAL_VERSION
 from toolbus.agent.durable.worker import Worker
 from toolbus.testing import ScriptedModel, ToolCall, Turn
@@ -117,9 +117,9 @@ async def test_a_run_of_another_version_is_left_to_its_own_workers(
     async with Agent(ScriptedModel(["Done."]), durable=settings(tmp_path)) as agent:
         assert await ended(agent.start("Go.", key="own")) == "Done."
         info = await agent.runs.get("newer")
-        assert (info.status, info.version, info.is_foreign) == ("queued", "toolbus-journal-2", True)
+        assert (info.status, info.journal, info.is_foreign) == ("queued", "toolbus-journal-2", True)
         own = await agent.runs.get("own")
-        assert (own.version, own.is_foreign) == (JOURNAL_VERSION, False)
+        assert (own.journal, own.is_foreign) == (JOURNAL_VERSION, False)
     await newer.close()
 
 
@@ -210,3 +210,73 @@ async def test_a_pickle_in_the_store_is_not_read(tmp_path: Path) -> None:
     await reading.close()
     assert (bad.status, bad.error) == ("failed", "its record in the store was not written by toolbus")
     assert not touched.exists()
+
+
+async def test_the_runs_of_a_new_store_can_be_listed(store: str, tmp_path: Path) -> None:
+    """Before anybody has started one, so that the store has no tables."""
+    own = settings(tmp_path, store=store)
+    async with Agent(ScriptedModel([]), durable=own) as agent, asyncio.timeout(PATIENCE):
+        assert await agent.runs.recent() == []
+        with pytest.raises(RunNotFound):
+            await agent.runs.get("nothing")
+        with pytest.raises(RunNotFound):
+            await ended(agent.join("nothing"))
+        assert await agent.runs.steps("nothing") == []
+    looking = Runs(settings(tmp_path, store=str(tmp_path / "new.db")))
+    assert (await looking.recent(), await looking.workers()) == ([], [])
+    await looking.close()
+
+
+@pytest.mark.parametrize("look", ["recent", "workers"])
+async def test_an_error_that_does_not_pass_is_raised_at_once(tmp_path: Path, look: str) -> None:
+    own = settings(tmp_path)
+    async with Agent(ScriptedModel(["Done."]), durable=own) as agent:
+        assert await ended(agent.start("Go.")) == "Done."
+        with sqlite3.connect(own.store) as database:
+            database.execute("ALTER TABLE workflow_status RENAME TO elsewhere")
+        with pytest.raises(RunStoreError, match=r"no such table: main\.workflow_status"):
+            await asyncio.wait_for(getattr(agent.runs, look)(), PATIENCE)
+        with sqlite3.connect(own.store) as database:
+            database.execute("ALTER TABLE elsewhere RENAME TO workflow_status")
+
+
+async def test_a_wrong_password_is_not_waited_for(postgres_url: str, tmp_path: Path) -> None:
+    for changed in (postgres_url.replace("/test_", "/none_"), postgres_url.replace("postgres:@", "nobody:@")):
+        runs = Runs(settings(tmp_path, store=changed), is_patient=True)
+        with pytest.raises(RunStoreError, match="does not exist"):
+            await asyncio.wait_for(runs.recent(), PATIENCE)
+        await runs.close()
+
+
+async def test_a_program_joins_once_its_store_can_be_reached(
+    postgres_server: Server, postgres_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    own = settings(tmp_path, store=postgres_url)
+    started = Runs(own)
+    await started.start("Go.", key="k")
+    await asyncio.to_thread(postgres_server.stop)
+    try:
+        async with Agent(ScriptedModel(["Done."]), durable=own) as agent:
+            looking = asyncio.create_task(agent.runs.wait("k"))
+            joined = agent.join("k")
+            await until(lambda: "; waiting for it" in caplog.text)
+            await until(lambda: "executes no durable runs until the store is back" in caplog.text)
+            assert not looking.done()
+            await asyncio.to_thread(postgres_server.start)
+            async with asyncio.timeout(PATIENCE):
+                assert ((await looking).output, await joined.final) == ("Done.", "Done.")
+    finally:
+        await asyncio.to_thread(postgres_server.start)
+    await started.close()
+    back = [record.message for record in caplog.records if record.message.endswith(" is back")]
+    assert len(back) == len([one for one in caplog.records if "waiting for it" in one.message]) + 1
+
+
+async def test_an_agent_that_is_closed_executes_nothing_more(tmp_path: Path) -> None:
+    own = settings(tmp_path)
+    async with Agent(ScriptedModel(["Done."]), durable=own) as agent:
+        pass
+    assert await agent.runs.recent() == []
+    assert await agent.runs.workers() == []
+    assert Worker.here is None
+    await agent.runs.close()

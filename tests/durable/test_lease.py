@@ -38,11 +38,11 @@ def test_a_worker_that_has_beaten_meanwhile_is_not_declared_dead(tmp_path: Path)
     leases = Leases(store.engine)
     leases.join(ROW)
     (seen,) = leases.all()
-    assert leases.beat("a", "agent")
+    assert leases.beat("a", "agent", "{}")
     assert not leases.declare_dead(seen)
     (seen,) = leases.all()
     assert leases.declare_dead(seen)
-    assert not leases.beat("a", "agent"), "it learns that it was declared dead"
+    assert not leases.beat("a", "agent", "{}"), "it learns that it was declared dead"
     leases.leave("a")
     assert leases.all() == []
     store.close()

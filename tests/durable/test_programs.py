@@ -74,7 +74,7 @@ async def test_a_program_that_lacks_a_recorded_tool_leaves_the_run_to_the_earlie
     payments = Payments()
     await interrupted(tmp_path, payments)
     async with Agent(ScriptedModel(TURNS), tools=[look], durable=settings(tmp_path)) as agent:
-        with pytest.raises(RunFailed, match="its tools or settings have changed since") as failed:
+        with pytest.raises(RunFailed, match="has called 'pay', and no live worker has it;") as failed:
             await ended(agent.join("k"))
         assert "'toolbus runs resume k' continues it" in str(failed.value)
         assert not any(word in str(failed.value) for word in ("DBOS", "intent"))

@@ -40,3 +40,20 @@ def test_there_is_one_instance_in_a_process() -> None:
 def test_an_answer_is_found_by_its_idempotency_key() -> None:
     assert 'f"{m.idempotency_key}::{dest}"' in inspect.getsource(SystemDatabase._send_bulk_txn)
     assert {"message", "message_uuid"} <= set(SystemSchema.notifications.c.keys())
+
+
+def test_the_label_of_a_queue_replaces_the_version_that_a_worker_takes() -> None:
+    from dbos import _queue
+
+    parameters = list(inspect.signature(SystemDatabase.start_queued_workflows).parameters)
+    assert parameters[:4] == ["self", "queue", "executor_id", "app_version"]
+    taking = inspect.getsource(_queue.queue_worker_thread)
+    assert "dbos._sys_db.start_queued_workflows(\n" in taking, "it is looked up at each turn"
+    assert "application_version=app_version" in inspect.getsource(SystemDatabase.start_queued_workflows)
+
+
+def test_a_run_that_is_handed_over_is_as_one_that_was_given_back() -> None:
+    """`seam.hand_over` changes the same columns, and the label."""
+    changed = inspect.getsource(SystemDatabase.reenqueue_for_recovery).partition(".values(")[2]
+    columns = [line.strip().partition("=")[0] for line in changed.splitlines() if "=" in line]
+    assert columns[:5] == ["status", "owner_xid", "started_at_epoch_ms", "updated_at", "queue_name"]

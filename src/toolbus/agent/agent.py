@@ -213,7 +213,11 @@ class Agent:
     @property
     def runs(self) -> "Runs":
         """The durable runs of the store, of all processes."""
-        return self._checked_durable().runs
+        durable = self._checked_durable()
+        with suppress(RuntimeError):  # outside of a loop, nobody executes anything
+            asyncio.get_running_loop()
+            durable.begin()
+        return durable.runs
 
     @property
     def durable(self) -> "Durable | None":
@@ -221,9 +225,9 @@ class Agent:
         return None if self._durable is None else self._durable.settings
 
     async def work(self, on_ready: Callable[[], None] | None = None) -> None:
-        """Execute durable runs of all processes until cancelled; `start` does so, too.
+        """Execute durable runs until cancelled, and do nothing else: for a program that is just a worker.
 
-        `on_ready` is called once runs are taken.
+        Raises `RunStoreError` if the store cannot be used. `on_ready` is called once runs are taken.
         """
         await self._checked_durable().work(on_ready)
 
@@ -345,6 +349,8 @@ class Agent:
                 stack.push_async_callback(self._durable.close)
 
     async def __aenter__(self) -> Self:
+        if self._durable is not None:
+            self._durable.begin()
         return self
 
     async def __aexit__(

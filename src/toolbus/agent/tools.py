@@ -1,7 +1,7 @@
 """The tools of an agent: MCP tools and the user's functions, with one approval rule."""
 
 import logging
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -11,7 +11,7 @@ from pydantic_ai import RunContext
 from pydantic_ai import Tool as FunctionTool
 from pydantic_ai.capabilities import ToolSearch
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
-from pydantic_ai.messages import ToolReturnPart
+from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
 from toolbus.adapters.exposed import Exposed, check_exposed, shown_view
@@ -23,11 +23,13 @@ from toolbus.agent.failures import NameClash
 from toolbus.agent.run import FACE
 from toolbus.agent.tool_search import loads_tools
 from toolbus.bus.engine import reason_of
+from toolbus.bus.exposure import CALL_TOOL
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.tool import Tool
+from toolbus.bus.tool_search import inner_call
 from toolbus.bus.view import View
 from toolbus.core.approval import Approval
-from toolbus.core.errors import BusClosed, CallRefused, ToolNotFound
+from toolbus.core.errors import ArgumentsError, BusClosed, CallRefused, ToolNotFound
 from toolbus.core.records import JSON, ToolResult
 from toolbus.shape.budget import fitted
 
@@ -163,6 +165,18 @@ class Toolbox:
         servers = [alias for bus in self.buses for alias in bus.servers]
         return frozenset([*self._functions, *servers, *(tool.server for tool in self.chosen)])
 
+    @property
+    def offered(self) -> frozenset[str]:
+        """The names of all tools, MCP tools as `server/tool`, too; `server/*` if those are not known."""
+        found = set(self._functions)
+        for tool in (*self.chosen, *(spec for bus in self.buses for spec in bus.catalog)):
+            found |= {tool.name, str(tool.origin)}
+        for bus in self.buses:
+            for alias, status in bus.servers.items():
+                if not status.tools and status.state != "ready":
+                    found.add(f"{alias}/*")
+        return frozenset(found)
+
     def for_run(self, callbacks: RunCallbacks) -> "RunTools":
         """The tools for one run; the run passes the callbacks as its `deps`."""
         return RunTools(self._toolsets, callbacks, self.all_buses)
@@ -247,6 +261,14 @@ class RunTools(AbstractToolset[Any]):
                 self.servers[name] = tool.tool.server
         return found
 
+    def lacking(self, calls: Iterable[ToolCallPart], output: Set[str]) -> list[str]:
+        """The tools of these calls that are neither known here nor `output`; held ones are known."""
+        names = {_called(call) for call in calls} - self._names - output
+        catalogs = [bus.catalog for bus in self._buses]
+        return sorted(
+            name for name in names if self._held(name) is None and not any(name in one for one in catalogs)
+        )
+
     def report_unknown(self, name: str) -> None:
         """Report a call of an unknown tool, which Pydantic AI answers itself."""
         if name not in self._names and self._buses:
@@ -326,6 +348,15 @@ def _converted(value: Any) -> Any:
             raise ToolFailed(text)
         return text
     return value
+
+
+def _called(call: ToolCallPart) -> str:
+    """The tool that a call is of; for `call_tool`, the one that it names."""
+    if call.tool_name != CALL_TOOL.name:
+        return call.tool_name
+    with suppress(ArgumentsError, ValueError):
+        return inner_call(call.args_as_dict())[0]
+    return call.tool_name
 
 
 def _described(tool: Tool | FunctionTool[Any] | ToolsetTool[Any]) -> str:

@@ -132,13 +132,19 @@ def _start(
         typer.Option("--key", metavar="KEY", help="The id of the run: the same key is the same run."),
     ] = None,
     agent: _Name = "agent",
+    version: Annotated[
+        str | None,
+        typer.Option(
+            "--version", metavar="VERSION", help="Pin the run to the workers of this version of the agent."
+        ),
+    ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the output.")] = False,
     store: _Store = None,
 ) -> int:
     """Add a run for the workers, and print its id."""
     from toolbus.cli.commands.runs import start
 
-    return start(settings, store, prompt, key=key, agent=agent, wait=wait)
+    return start(settings, store, prompt, key=key, agent=agent, version=version, wait=wait)
 
 
 def _worker(
@@ -162,6 +168,12 @@ def _worker(
             "--agent", metavar="NAME", help="Execute the runs of the agent of this name; default: agent."
         ),
     ] = None,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            "--version", metavar="VERSION", help="Execute only the runs that are pinned to this version."
+        ),
+    ] = None,
     store: _Store = None,
 ) -> int:
     """Execute durable runs until stopped; start as many as you need, on any machine.
@@ -171,4 +183,5 @@ def _worker(
     """
     from toolbus.cli.commands.worker import WorkerOptions, run
 
-    return run(settings, target, WorkerOptions(model=model, approve=approve, agent=agent, store=store))
+    options = WorkerOptions(model=model, approve=approve, agent=agent, version=version, store=store)
+    return run(settings, target, options)

@@ -226,20 +226,35 @@ class NotWaiting(ToolbusError):
 
 
 class RunDiverged(ToolbusError):
-    """A resumed run does not repeat what was recorded: the program or its settings have changed."""
+    """A resumed run does not repeat what was recorded: the program or its settings have changed.
 
-    def __init__(self, run: str) -> None:
+    `missing` are the tools that the run has called, and that no live worker has.
+    """
+
+    def __init__(self, run: str, missing: Sequence[str] = ()) -> None:
+        self.missing = tuple(missing)
+        problem = (
+            "this program does not repeat what the run recorded: its tools or settings have changed since"
+        )
+        if missing:
+            names = ", ".join(map(repr, missing))
+            problem = (
+                f"the run has called {names}, and no live worker has {'it' if len(missing) == 1 else 'them'}"
+            )
         super().__init__(
-            f"this program does not repeat what the run recorded: its tools or settings have changed since; "
-            f"'toolbus runs resume {run}' continues it with the earlier ones"
+            f"{problem}; start the earlier program, then 'toolbus runs resume {run}' continues it"
         )
 
 
 class RunStoreError(ToolbusError):
-    """The store of durable runs cannot be used; `place` names it without its password."""
+    """The store of durable runs cannot be used; `place` names it without its password.
 
-    def __init__(self, place: str, problem: str, step: str) -> None:
+    `may_pass` if it is worth waiting for: it cannot be reached now, or has no room.
+    """
+
+    def __init__(self, place: str, problem: str, step: str, *, may_pass: bool = False) -> None:
         self.place = place
+        self.may_pass = may_pass
         super().__init__(f"the store of runs {place}: {problem}; {step}")
 
 

@@ -35,7 +35,7 @@ async def freeze(store: str, folder: Path, *, seconds: float, beat: float, patie
             stopped = time.time()
             await asyncio.sleep(seconds)
             deadline = time.monotonic() + patience
-            while _left(fleet, frozen, stopped) and time.monotonic() < deadline:
+            while _left(fleet, frozen, stopped) and time.monotonic() < deadline:  # noqa: ASYNC110
                 await asyncio.sleep(0.2)
             frozen.send(signal.SIGCONT)
             continued = time.time()

@@ -1,7 +1,9 @@
 """The durable runs of one agent: `agent.start` and `agent.runs`."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
@@ -13,6 +15,9 @@ from toolbus.agent.durable.run import DurableRun
 from toolbus.agent.durable.runs import Runs
 from toolbus.agent.durable.settings import Durable
 from toolbus.agent.durable.worker import Worker
+from toolbus.core.errors import RunStoreError
+
+logger = logging.getLogger("toolbus")
 
 
 class AgentRuns:
@@ -22,8 +27,15 @@ class AgentRuns:
         self.settings = settings
         self._performer = performer
         self._joining: asyncio.Task[Worker] | None = None
-        self.runs = Runs(settings, is_patient=True)
+        self._waiting: asyncio.Task[None] | None = None
+        self._is_closed = False
+        self.runs = Runs(settings, is_patient=True, label=self._label)
         """All runs of the store."""
+
+    def begin(self) -> None:
+        """Become a worker in the background, once the store can be reached; needs a running loop."""
+        if self._waiting is None and not self._is_closed:
+            self._waiting = asyncio.create_task(self._wait_to_join())
 
     def start(self, prompt: Any, *, key: str | None, history: Sequence[ModelMessage]) -> DurableRun:
         """Start a run, or join the one with that key; needs a running loop."""
@@ -39,7 +51,16 @@ class AgentRuns:
 
     def join(self, run: str) -> DurableRun:
         """A run that is in the store; this process may execute it."""
-        return DurableRun(run, self.runs, self._joined())
+
+        async def begin() -> None:
+            self.begin()
+            try:
+                await self._joined()
+            except RunStoreError as error:
+                if not error.may_pass:
+                    raise  # else whoever waits for the run waits for the store
+
+        return DurableRun(run, self.runs, begin())
 
     async def work(self, on_ready: Callable[[], None] | None = None) -> None:
         """Be a worker until cancelled."""
@@ -48,23 +69,50 @@ class AgentRuns:
             on_ready()
         await asyncio.Event().wait()
 
+    async def _wait_to_join(self) -> None:
+        is_away = False
+        while True:
+            try:
+                await self._joined()
+            except RunStoreError as error:
+                if not error.may_pass:
+                    logger.warning("this program executes no durable runs: %s", error)
+                    return
+                if not is_away:
+                    logger.warning("this program executes no durable runs until the store is back: %s", error)
+                is_away = True
+                await asyncio.sleep(self.settings.beat)
+                continue
+            if is_away:
+                logger.warning("the store of runs %s is back", self.runs.store.place)
+            return
+
     async def _joined(self) -> Worker:
         if self._joining is None:
             self._joining = asyncio.create_task(Worker.join(self.settings, self._performer))
+        joining = self._joining
         try:
-            return await asyncio.shield(self._joining)
+            return await asyncio.shield(joining)
         except BaseException:
-            if self._joining.done():
+            if joining.done() and self._joining is joining:
                 self._joining = None  # the next one may succeed
             raise
 
+    async def _label(self) -> str:
+        assert Worker.here is not None, "it has joined before it starts a run"
+        return await Worker.here.label(self.settings.queue)
+
     async def close(self) -> None:
         """Leave: calls in flight end first, then others continue the runs."""
+        self._is_closed = True
+        if self._waiting is not None:
+            self._waiting.cancel()
+            await asyncio.gather(self._waiting, return_exceptions=True)
         if self._joining is not None:
-            await asyncio.shield(self._joining)
+            with suppress(RunStoreError):  # whoever waited for it has got the error
+                await asyncio.shield(self._joining)
+                assert Worker.here is not None, "it joined"
+                # Not the one that it joined: that may have begun anew.
+                await Worker.here.leave(self.settings.queue)
             self._joining = None
-            assert Worker.here is not None, "it joined"
-            await Worker.here.leave(
-                self.settings.agent
-            )  # not the one that it joined: that may have begun anew
         await self.runs.close()

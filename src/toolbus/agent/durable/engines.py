@@ -11,7 +11,7 @@ from weakref import WeakKeyDictionary, WeakSet
 import psycopg
 import sqlalchemy as sa
 from sqlalchemy import event
-from sqlalchemy.exc import OperationalError
+from sqlalchemy.exc import DBAPIError, OperationalError
 
 from toolbus.core.errors import RunStoreError
 from toolbus.state.files import Exposed, Foreign, make_private
@@ -24,6 +24,10 @@ _BUSY = 30_000
 """Milliseconds that SQLite waits for another writer."""
 _open: WeakKeyDictionary[sa.Engine, WeakSet[psycopg.Connection[Any]]] = WeakKeyDictionary()
 """The connections of each engine that was not closed."""
+_PASSING_STATES = ("08", "53", "57")
+"""The classes of Postgres' codes for lost connections, missing resources, and a server that restarts."""
+_REFUSALS = ("authentication failed", "does not exist", "pg_hba.conf", "no password supplied")
+"""Refused connections, which have no code: waiting does not help."""
 
 
 def new_engine(url: str) -> sa.Engine:
@@ -52,6 +56,17 @@ def close_engine(engine: sa.Engine) -> None:
             own.shutdown(socket.SHUT_RDWR)  # who waits for an answer reads that the connection has ended
             own.close()
     engine.dispose()
+
+
+def may_pass(error: DBAPIError) -> bool:
+    """Whether an error passes by itself: the store is out of reach, locked, or full."""
+    if isinstance(error.orig, sqlite3.Error):
+        return "is locked" in str(error.orig)
+    state: str | None = getattr(error.orig, "sqlstate", None)
+    if state is not None:
+        return error.connection_invalidated or state[:2] in _PASSING_STATES
+    is_refused = any(words in str(error.orig) for words in _REFUSALS)
+    return not is_refused and isinstance(error.orig, psycopg.OperationalError)
 
 
 def _postgres(url: str) -> sa.Engine:

@@ -1,14 +1,15 @@
 """One execution of a durable run: the agent's loop with a journal, from the beginning or replayed."""
 
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
-from typing import Any
+from functools import partial
+from typing import Any, TypeAlias
 
 from pydantic import TypeAdapter
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.exceptions import AgentRunError, FallbackExceptionGroup, UsageLimitExceeded
-from pydantic_ai.messages import UserContent
+from pydantic_ai.messages import ModelResponse, UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.toolsets import ToolsetTool
 
@@ -34,13 +35,15 @@ from toolbus.agent.durable.steps import Steps
 from toolbus.agent.limits import LimitReached, Limits, limit_error, usage_limits
 from toolbus.agent.models import model_error
 from toolbus.agent.tool_search import tool_search
-from toolbus.agent.tools import Toolbox
+from toolbus.agent.tools import RunTools, Toolbox
 from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
 from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.elicitation import Pending
 from toolbus.core.records import JSON
 
+Elsewhere: TypeAlias = Callable[[Sequence[str]], Awaitable[Exception | None]]
+"""Why a run that calls these tools cannot go on here; None if no other worker is better suited."""
 PROMPT: TypeAdapter[str | list[UserContent] | None] = TypeAdapter(str | list[UserContent] | None)
 """The message that a run begins with."""
 
@@ -61,11 +64,12 @@ class Performer:
 class Execution:
     """One execution of one run; the callbacks of its tools."""
 
-    def __init__(self, performer: Performer, run: str, steps: Steps) -> None:
+    def __init__(self, performer: Performer, run: str, steps: Steps, elsewhere: Elsewhere) -> None:
         self.id = run
         """The `run` of the caller of its calls."""
         self._performer = performer
         self._steps = steps
+        self._elsewhere = elsewhere
         self._held = HeldTools()
         self._journal = RunJournal(run, steps, self._held)
         self._calls = 0
@@ -77,7 +81,8 @@ class Execution:
         await own.start_servers()
         self._held.begin(await self._steps.run("offer", self._offered))
         tools = own.toolbox.for_run(self)
-        model = JournaledModel(own.model, self._steps, tools.servers, self._seconds)
+        check = partial(self._check, tools)
+        model = JournaledModel(own.model, self._steps, tools.servers, self._seconds, check)
         try:
             # One after another: DBOS numbers the steps in the order they begin.
             with own.agent.parallel_tool_call_execution_mode("sequential"):
@@ -102,6 +107,12 @@ class Execution:
             "calls": usage.tool_calls,
             "tokens": usage.total_tokens,
         }
+
+    async def _check(self, tools: RunTools, response: ModelResponse, known: Set[str]) -> None:
+        """Leave the run to another worker if that has the tools of a response, and this one lacks them."""
+        missing = tools.lacking(response.tool_calls, known)
+        if missing and (problem := await self._elsewhere(missing)) is not None:
+            raise self._steps.abort(problem)
 
     async def _offered(self) -> dict[str, JSON]:
         """The definitions of all tools, to notice changes."""

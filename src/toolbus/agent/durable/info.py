@@ -7,7 +7,7 @@ from typing import Any, Literal, TypeAlias, cast
 from dbos import WorkflowStatus
 
 from toolbus.agent.durable.questions import Asked
-from toolbus.agent.durable.settings import JOURNAL_VERSION
+from toolbus.agent.durable.settings import JOURNAL_VERSION, named, queue_of
 
 Status: TypeAlias = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 OPEN: tuple[Status, ...] = ("queued", "running", "waiting")
@@ -46,8 +46,12 @@ class RunInfo:
     """Whether its question is answered, and no worker has taken the answer yet."""
     held: Mapping[str, str] = field(default_factory=dict[str, str])
     """The changed tool that its question is about, with the digest of its definition."""
-    version: str = JOURNAL_VERSION
-    """Which workers can continue it."""
+    version: str | None = None
+    """The version of its agent that it is pinned to; None if any version may continue it."""
+    program: str = ""
+    """The label of the tools of the workers that take it; empty if it waits for the first worker."""
+    journal: str = JOURNAL_VERSION
+    """How it is recorded: only versions of toolbus with the same journal can continue it."""
     output: str | None = None
     error: str | None = None
     error_kind: str = ""
@@ -55,7 +59,17 @@ class RunInfo:
     @property
     def is_foreign(self) -> bool:
         """Whether only workers of another version of toolbus can continue it."""
-        return self.version != JOURNAL_VERSION
+        return self.journal != JOURNAL_VERSION
+
+    @property
+    def named(self) -> str:
+        """Its agent, and the version that it is pinned to: `orders`, or `orders@2`."""
+        return named(self.queue)
+
+    @property
+    def queue(self) -> str:
+        """The queue from which workers take it."""
+        return queue_of(self.agent, self.version)
 
     @property
     def is_open(self) -> bool:
@@ -121,6 +135,7 @@ def run_info(row: WorkflowStatus, asked: Asked | None, *, answered: bool) -> Run
     if row.status == "MAX_RECOVERY_ATTEMPTS_EXCEEDED":
         message = f"{row.recovery_attempts} workers ended while they had it"
     output = _object(row.output)
+    journal, _, program = (row.app_version or JOURNAL_VERSION).partition("+")
     return RunInfo(
         id=row.workflow_id,
         agent=request.get("agent", ""),
@@ -133,7 +148,9 @@ def run_info(row: WorkflowStatus, asked: Asked | None, *, answered: bool) -> Run
         question=question,
         answered=answered,
         held={} if question is None else question.held,
-        version=row.app_version or JOURNAL_VERSION,
+        version=request.get("version"),
+        program=program,
+        journal=journal,
         output=output.get("output"),
         error=message,
         error_kind="" if error is None else getattr(error, "kind", type(error).__name__),

@@ -5,16 +5,18 @@ cover its lease. So neither a clock that is set back, nor a store that nobody re
 watcher that was suspended declares anybody dead.
 """
 
+import json
 import os
 import socket
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import sqlalchemy as sa
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)  # no slots: it keeps what it has parsed
 class WorkerRow:
     """One worker, as the store has it."""
 
@@ -29,16 +31,34 @@ class WorkerRow:
     started: str
     """When its process started, as the system counts it: a process id may be used again."""
     agents: str
+    """The names of its agents, for versions of toolbus that do not know `programs`."""
     version: str
+    """Of toolbus."""
+    joined: int = 0
+    """Grows with each worker that joins: the newest has the largest."""
+    programs: str = "{}"
+    """The label of its tools for each of its queues, as JSON."""
+    tools: Mapping[str, Set[str]] = field(default_factory=dict[str, Set[str]])
+    """Its tools by queue, as `Runs.workers` has them."""
+    runs: Sequence[str] = ()
+    """The runs that it has now, as `Runs.workers` has them."""
+
+    @cached_property
+    def labels(self) -> Mapping[str, str]:
+        """The label of its tools by queue."""
+        return json.loads(self.programs)
 
     @property
     def is_alive(self) -> bool:
         """Whether it lives, as far as is known at once: on another machine, it may have ended."""
         return not self.dead and not has_ended(self)
 
-    def takes(self, agent: str) -> bool:
-        """Whether it takes runs of an agent."""
-        return self.is_alive and agent in self.agents.split(", ")
+    def takes(self, queue: str) -> bool:
+        """Whether it takes runs of a queue."""
+        return self.is_alive and queue in self.labels
+
+
+_COLUMNS = "worker, beats, lease, dead, host, pid, started, agents, version, joined, programs"
 
 
 class Leases:
@@ -47,46 +67,41 @@ class Leases:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
 
-    def join(self, row: WorkerRow) -> None:
-        """Add a worker."""
+    def join(self, row: WorkerRow) -> int:
+        """Add a worker as the newest, unless its row says when it joined; returns that."""
         with self._engine.begin() as connection:
             connection.execute(
                 sa.text(
-                    "INSERT INTO toolbus_workers "
-                    "(worker, beats, lease, dead, host, pid, started, agents, version) "
-                    "VALUES (:worker, 0, :lease, 0, :host, :pid, :started, :agents, :version)"
+                    f"INSERT INTO toolbus_workers ({_COLUMNS}) "
+                    "SELECT :worker, 0, :lease, 0, :host, :pid, :started, :agents, :version, "
+                    "CASE WHEN :joined > 0 THEN :joined ELSE COALESCE(MAX(joined), 0) + 1 END, :programs "
+                    "FROM toolbus_workers"
                 ),
-                {
-                    "worker": row.worker,
-                    "lease": row.lease,
-                    "host": row.host,
-                    "pid": row.pid,
-                    "started": row.started,
-                    "agents": row.agents,
-                    "version": row.version,
-                },
+                asdict(row),
             )
+            found = connection.scalar(
+                sa.text("SELECT joined FROM toolbus_workers WHERE worker = :worker"), {"worker": row.worker}
+            )
+            assert found is not None, "it was just added"
+            return found
 
-    def beat(self, worker: str, agents: str) -> bool:
+    def beat(self, worker: str, agents: str, programs: str) -> bool:
         """A sign of life; False if the worker was declared dead meanwhile."""
         with self._engine.begin() as connection:
             changed = connection.execute(
                 sa.text(
-                    "UPDATE toolbus_workers SET beats = beats + 1, agents = :agents "
+                    "UPDATE toolbus_workers SET beats = beats + 1, agents = :agents, programs = :programs "
                     "WHERE worker = :worker AND dead = 0"
                 ),
-                {"worker": worker, "agents": agents},
+                {"worker": worker, "agents": agents, "programs": programs},
             )
             return changed.rowcount > 0
 
     def all(self) -> list[WorkerRow]:
-        """All workers that have not left."""
+        """All workers that have not left, the newest first."""
         with self._engine.connect() as connection:
             rows = connection.execute(
-                sa.text(
-                    "SELECT worker, beats, lease, dead, host, pid, started, agents, version "
-                    "FROM toolbus_workers ORDER BY worker"
-                )
+                sa.text(f"SELECT {_COLUMNS} FROM toolbus_workers ORDER BY joined DESC, worker")
             ).mappings()
             return [WorkerRow(**row) for row in rows]
 

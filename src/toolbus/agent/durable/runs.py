@@ -1,8 +1,10 @@
 """The runs of a store: start, list, watch, answer and cancel them, from any process with its URL."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
-from typing import Any, TypeVar
+import logging
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import replace
+from typing import Any, TypeAlias, TypeVar
 from uuid import uuid4
 
 from dbos import WorkflowStatus
@@ -18,27 +20,35 @@ from toolbus.agent.durable.info import (
     unreadable_info,
 )
 from toolbus.agent.durable.lease import Leases, WorkerRow
+from toolbus.agent.durable.programs import Programs, best
 from toolbus.agent.durable.questions import ACCEPTED, Asked, answers_json
-from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable
+from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named
 from toolbus.agent.durable.steps import EVENTS, QUESTION
 from toolbus.agent.durable.store import UNFINISHED, WORKFLOW, RunStore
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import NotWaiting, RunNotFound, RunStoreError, ToolbusError
 from toolbus.core.operation import Resumed
 
+logger = logging.getLogger("toolbus")
 T = TypeVar("T")
+Label: TypeAlias = Callable[[], Awaitable[str]]
 _PAUSE = 1.0
 
 
 class Runs:
     """The durable runs of one store; those that it starts are of one agent."""
 
-    def __init__(self, settings: Durable, *, is_patient: bool = False) -> None:
-        """Connect to nothing yet; `is_patient` if it waits for a store that cannot be reached."""
+    def __init__(self, settings: Durable, *, is_patient: bool = False, label: Label | None = None) -> None:
+        """Connect to nothing yet; `is_patient` if it waits for a store that cannot be reached.
+
+        `label` is that of the runs it starts; else it is that of the newest live worker.
+        """
         self._settings = settings
         self._is_patient = is_patient
+        self._label = label or self._newest
         self.store = RunStore(settings.url)
         self._is_open = False
+        self._is_away = False
 
     # Start
 
@@ -48,8 +58,11 @@ class Runs:
         `prompt` and `history` are JSON, in the form of Pydantic AI.
         """
         await self._open()
-        agent, run = self._settings.agent, key or uuid4().hex[:12]
+        agent, version, run = self._settings.agent, self._settings.version, key or uuid4().hex[:12]
         request = {"agent": agent, "prompt": prompt, "history": list(history)}
+        if version is not None:
+            request["version"] = version
+        label = await self._label()
 
         def enqueue() -> None:
             self.store.client.enqueue(
@@ -57,16 +70,27 @@ class Runs:
                     "workflow_name": WORKFLOW,
                     "queue_name": self._settings.queue,
                     "workflow_id": run,
-                    "app_version": JOURNAL_VERSION,
+                    "app_version": label,
                 },
                 request,
             )
 
         await self._do(enqueue)
         existing = await self.get(run) if key is not None else None
-        if existing is not None and existing.agent != agent:
-            raise ToolbusError(f"run {run!r} belongs to the agent {existing.agent!r}; choose another key")
+        if existing is not None and existing.queue != self._settings.queue:
+            raise ToolbusError(
+                f"run {run!r} belongs to the agent {named(existing.queue)!r}; choose another key"
+            )
         return run
+
+    async def _newest(self) -> str:
+        return await self._do(lambda: self._best(self._settings.queue, set()))
+
+    def _best(self, queue: str, needed: Set[str]) -> str:
+        """The label of the live workers that suit a run best; if there are none, the first to join does."""
+        programs = Programs(self.store)
+        members = programs.members(Leases(self.store.engine).all(), queue)
+        return best(members, needed).label if members else JOURNAL_VERSION
 
     # Look
 
@@ -104,8 +128,24 @@ class Runs:
         return await self._do(load)
 
     async def workers(self) -> list[WorkerRow]:
-        """The workers of the store."""
-        return await self._do(Leases(self.store.engine).all)
+        """The workers of the store, the newest first, with their tools and runs."""
+
+        def load() -> list[WorkerRow]:
+            rows, owners, programs = (
+                Leases(self.store.engine).all(),
+                self.store.owners(),
+                Programs(self.store),
+            )
+            return [
+                replace(
+                    row,
+                    tools={queue: programs.tools(label) for queue, label in row.labels.items()},
+                    runs=[run for run, worker in owners.items() if worker == row.worker],
+                )
+                for row in rows
+            ]
+
+        return await self._do(load)
 
     async def events(self, run: str) -> AsyncGenerator[DurableEvent]:
         """All events of a run from the beginning, until it ends; whoever joins later misses nothing."""
@@ -118,6 +158,7 @@ class Runs:
             try:
                 async for batch in batches:
                     seen += 1
+                    self._reached()
                     for stored in batch:
                         if (event := read_event(stored)) is not None:
                             yield event
@@ -185,11 +226,11 @@ class Runs:
             steps = self.store.client.list_workflow_steps(run)
             failed = next((one["function_id"] for one in steps if one["error"] is not None), None)
             after = steps[-1]["function_id"] + 1 if steps else 1
+            label = f"{info.journal}+{info.program}"
+            if not info.is_foreign:
+                label = self._best(info.queue, self.store.called(run))
             self.store.client.rewind_workflow(
-                run,
-                start_step=failed or after,
-                queue_name=f"toolbus.{info.agent}",
-                application_version=info.version,
+                run, start_step=failed or after, queue_name=info.queue, application_version=label
             )
 
         await self._do(rewind)
@@ -208,20 +249,37 @@ class Runs:
 
     async def _open(self) -> None:
         if not self._is_open:
-            await asyncio.to_thread(self.store.open)
+            await self._do(self.store.open)
             self._is_open = True
 
     async def _do(self, work: Callable[[], T]) -> T:
+        """Work with the store; waits for one that cannot be reached if it is patient."""
         while True:
             try:
-                return await asyncio.to_thread(work)
-            except DBAPIError as error:
+                result = await asyncio.to_thread(work)
+            except (DBAPIError, RunStoreError) as error:
                 await self._wait_for_store(error)
+            else:
+                self._reached()
+                return result
 
-    async def _wait_for_store(self, error: DBAPIError) -> None:
-        if not self._is_patient:
-            raise self.store.error(error) from None
+    async def _wait_for_store(self, error: DBAPIError | RunStoreError) -> None:
+        """Wait a moment before the next attempt; raises `RunStoreError` if there must not be one."""
+        problem = error if isinstance(error, RunStoreError) else self.store.error(error)
+        if isinstance(error, DBAPIError) and not problem.may_pass and not self._is_open:
+            await self._open()  # it may lack tables, or columns of them
+            return
+        if not self._is_patient or not problem.may_pass:
+            raise problem from None
+        if not self._is_away:
+            logger.warning("%s; waiting for it", problem)
+        self._is_away = True
         await asyncio.sleep(_PAUSE)
+
+    def _reached(self) -> None:
+        if self._is_away:
+            logger.warning("the store of runs %s is back", self.store.place)
+        self._is_away = False
 
     def _unreadable(self, run: str) -> RunStoreError:
         step = f"delete the run: toolbus runs delete {run}"

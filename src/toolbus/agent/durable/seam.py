@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import dbos._dbos as _instances
@@ -11,6 +12,7 @@ import sqlalchemy as sa
 from dbos import DBOSClient
 from dbos._schemas.system_database import SystemSchema
 from dbos._serialization import DefaultSerializer, Serializer
+from dbos._sys_db import SystemDatabase
 from dbos._utils import GlobalParams
 
 __all__ = [
@@ -18,12 +20,18 @@ __all__ = [
     "Serializer",
     "add_queue",
     "executor",
+    "hand_over",
     "is_used",
+    "open_labels",
+    "queued_runs",
     "refuse_pickles",
+    "relabel",
     "requeue",
     "sent_message",
     "use_executor",
+    "use_labels",
 ]
+_RUN = SystemSchema.workflow_status.c
 
 
 def is_used() -> bool:
@@ -50,6 +58,71 @@ def use_executor(worker: str) -> None:
     GlobalParams.executor_id = worker
 
 
+def use_labels(labels: Mapping[str, str]) -> None:
+    """Take only runs of these labels from now on, by queue.
+
+    DBOS takes the runs of one application version from all queues. Agents of one process have tools of their
+    own, so each queue gets a version of its own here.
+    """
+    instance = _instances._dbos_global_instance  # pyright: ignore[reportPrivateUsage]
+    assert instance is not None, "it is launched"
+    database: Any = instance._sys_db  # pyright: ignore[reportPrivateUsage]
+    take = SystemDatabase.start_queued_workflows
+
+    def start_queued_workflows(queue: Any, executor: str, version: str, *arguments: Any, **more: Any) -> Any:
+        return take(database, queue, executor, labels.get(queue.name, version), *arguments, **more)
+
+    database.start_queued_workflows = start_queued_workflows
+
+
+def open_labels(client: DBOSClient, statuses: Iterable[str]) -> set[tuple[str, str]]:
+    """The queues that have runs of these statuses, with the labels of the runs."""
+    query = sa.select(_RUN.queue_name, _RUN.application_version).where(_RUN.status.in_(list(statuses)))
+    with _engine(client).connect() as connection:
+        return {(queue or "", label or "") for queue, label in connection.execute(query.distinct())}
+
+
+def queued_runs(client: DBOSClient, queue: str, label: str, limit: int) -> list[str]:
+    """The queued runs of a label that have recorded something."""
+    steps = SystemSchema.operation_outputs.c.workflow_uuid
+    query = sa.select(_RUN.workflow_uuid).where(
+        _RUN.queue_name == queue,
+        _RUN.status == "ENQUEUED",
+        _RUN.application_version == label,
+        sa.exists().where(steps == _RUN.workflow_uuid),
+    )
+    with _engine(client).connect() as connection:
+        return list(connection.scalars(query.limit(limit)))
+
+
+def relabel(client: DBOSClient, queue: str, old: str, new: str, run: str | None = None) -> int:
+    """Give a queued run another label, or all that have recorded nothing; returns how many were."""
+    steps = SystemSchema.operation_outputs.c.workflow_uuid
+    which = ~sa.exists().where(steps == _RUN.workflow_uuid) if run is None else _RUN.workflow_uuid == run
+    change = (
+        sa.update(SystemSchema.workflow_status)
+        .where(_RUN.queue_name == queue, _RUN.status == "ENQUEUED", _RUN.application_version == old, which)
+        .values(application_version=new)
+    )
+    with _engine(client).begin() as connection:
+        return connection.execute(change).rowcount
+
+
+def hand_over(client: DBOSClient, run: str, worker: str, label: str) -> bool:
+    """Give a run of this worker back to its queue under another label, unless it has lost the run."""
+    change = (
+        sa.update(SystemSchema.workflow_status)
+        .where(_RUN.workflow_uuid == run, _RUN.status == "PENDING", _RUN.executor_id == worker)
+        .values(status="ENQUEUED", owner_xid=None, started_at_epoch_ms=None, application_version=label)
+    )
+    with _engine(client).begin() as connection:
+        return connection.execute(change).rowcount > 0
+
+
+def _engine(client: DBOSClient) -> sa.Engine:
+    return client._sys_db.engine  # pyright: ignore[reportPrivateUsage]
+
+
 def requeue(client: DBOSClient, run: str, worker: str, queue: str) -> bool:
     """Give the run of a dead worker back to its queue, unless somebody else has taken it."""
     database = client._sys_db  # pyright: ignore[reportPrivateUsage]
@@ -58,9 +131,8 @@ def requeue(client: DBOSClient, run: str, worker: str, queue: str) -> bool:
 
 def sent_message(client: DBOSClient, run: str, key: str) -> str | None:
     """The message that was sent to a run under an idempotency key, as it is stored; None if none was."""
-    database = client._sys_db  # pyright: ignore[reportPrivateUsage]
     table = SystemSchema.notifications
-    with database.engine.connect() as connection:
+    with _engine(client).connect() as connection:
         return connection.scalar(sa.select(table.c.message).where(table.c.message_uuid == f"{key}::{run}"))
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 JOURNAL_VERSION = "toolbus-journal-1"
 """Changes when a run that one version of toolbus began cannot be continued by another one."""
+_QUEUE = "toolbus."
 _POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://")
 
 
@@ -17,6 +18,8 @@ class Durable:
     """The path of a SQLite file, or a `postgresql://` URL."""
     agent: str = "agent"
     """The name of the agent: only workers with an agent of this name continue its runs."""
+    version: str | None = None
+    """If set, only workers with the same version continue the agent's runs."""
     beat: float = 5.0
     """Seconds between two signs of life of a worker."""
     missed: int = 4
@@ -34,6 +37,11 @@ class Durable:
         if not re.fullmatch(r"[\w.-]+", self.agent):
             raise ValueError(
                 f"the name of a durable agent has letters, digits, '.', '_' and '-', not {self.agent!r}"
+            )
+        if self.version is not None and not re.fullmatch(r"[\w.+-]+", self.version):
+            raise ValueError(
+                f"the version of a durable agent has letters, digits, '.', '_', '+' and '-', "
+                f"not {self.version!r}"
             )
         if not self.beat > 0 or not self.poll > 0 or self.missed < 1:
             raise ValueError("beat and poll must be more than 0 seconds, and missed 1 or more")
@@ -57,5 +65,15 @@ class Durable:
 
     @property
     def queue(self) -> str:
-        """The queue of this agent's runs."""
-        return f"toolbus.{self.agent}"
+        """The queue of this agent's runs, or of those of its version."""
+        return queue_of(self.agent, self.version)
+
+
+def queue_of(agent: str, version: str | None) -> str:
+    """The queue of an agent's runs; those that are pinned to a version have a queue of their own."""
+    return f"{_QUEUE}{agent}" if version is None else f"{_QUEUE}{agent}@{version}"
+
+
+def named(queue: str) -> str:
+    """The agent of a queue, and its version if it has one: `orders`, or `orders@2`."""
+    return queue.removeprefix(_QUEUE)

@@ -106,21 +106,22 @@ class Steps:
         try:
             return await DBOS.recv_async(topic, timeout_seconds=_YEARS)
         except Exception as error:
-            raise self._aborted(error) from error
+            raise self.abort(error) from error
 
     @asynccontextmanager
     async def _step(self) -> AsyncGenerator[None]:
         if self.problem is not None:
-            raise self._aborted(self.problem)
+            raise self.abort(self.problem)
         async with self._gate.step():
             try:
                 yield
             except _Own as own:
                 raise own.error from None
             except Exception as error:
-                raise self._aborted(error) from error
+                raise self.abort(error) from error
 
-    def _aborted(self, problem: Exception) -> Aborted:
+    def abort(self, problem: Exception) -> Aborted:
+        """What to raise if the execution cannot go on: no further step begins."""
         self.problem = problem
         return Aborted(str(problem))
 

@@ -4,14 +4,14 @@ import json
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, WorkflowStatus
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from toolbus.agent.durable.engines import APPLICATION, close_engine, new_engine
-from toolbus.agent.durable.seam import Serializer, refuse_pickles, requeue, sent_message
+from toolbus.agent.durable.engines import APPLICATION, close_engine, may_pass, new_engine
+from toolbus.agent.durable.seam import Serializer, hand_over, refuse_pickles, requeue, sent_message
 from toolbus.agent.durable.settings import Durable
 from toolbus.core.display import without_passwords
 from toolbus.core.errors import RunStoreError, ToolbusError
@@ -73,23 +73,29 @@ class RunStore:
                     pass
                 DBOS.migrate(self.url.replace("+psycopg", "", 1))
                 with self.engine.begin() as connection:
-                    for table in (_WORKERS, _AGENTS):
+                    for table in (_WORKERS, _AGENTS, _PROGRAMS):
                         connection.execute(sa.text(table))
+                    existing = {
+                        column["name"] for column in sa.inspect(connection).get_columns("toolbus_workers")
+                    }
+                    for name, kind in _ADDED.items():
+                        if name not in existing:
+                            connection.execute(
+                                sa.text(f"ALTER TABLE toolbus_workers ADD COLUMN {name} {kind}")
+                            )
                 return
             except DBAPIError as error:
                 # Two processes may create the schema at the same time.
-                if (
-                    attempt == _ATTEMPTS - 1
-                    or error.connection_invalidated
-                    or "connection" in str(error.orig)
-                ):
+                is_away = error.connection_invalidated or "connection" in str(error.orig)
+                if attempt == _ATTEMPTS - 1 or is_away:
                     raise self.error(error) from None
                 time.sleep(0.2 * (attempt + 1))
 
     def error(self, error: DBAPIError) -> RunStoreError:
         """The problem of the database, without its password."""
         lines = str(error.orig).strip().splitlines() or [type(error).__name__]
-        return RunStoreError(self.place, lines[0], "check that it is reachable and writable, then try again")
+        step = "check that it is reachable and writable, then try again"
+        return RunStoreError(self.place, lines[0], step, may_pass=may_pass(error))
 
     @property
     def client(self) -> DBOSClient:
@@ -138,12 +144,27 @@ class RunStore:
         stored = sent_message(self.client, run, f"{run}:{question}")
         return None if stored is None else json.loads(stored)
 
-    def owners(self) -> set[str]:
-        """The workers that have runs."""
+    def hand_over(self, run: str, worker: str, label: str) -> bool:
+        """Give a run of a worker to workers of another label; False if the worker has lost it."""
+        return hand_over(self.client, run, worker, label)
+
+    def owners(self) -> dict[str, str]:
+        """The workers of the runs that are being executed, by run."""
         pending = self.client.list_workflows(
             status="PENDING", name=WORKFLOW, load_input=False, load_output=False
         )
-        return {run.executor_id for run in pending if run.executor_id}
+        return {run.workflow_id: run.executor_id for run in pending if run.executor_id}
+
+    def called(self, run: str, *, made: bool = False) -> set[str]:
+        """The tools of a run's recorded calls; without `made`, also those that its model has named."""
+        found: set[str] = set()
+        for step in self.client.list_workflow_steps(run):
+            output = cast("dict[str, Any]", step["output"]) if isinstance(step["output"], dict) else {}
+            if "tool" in output:
+                found.add(output["tool"])
+            elif not made:  # a response of the model has parts
+                found |= {one["tool_name"] for one in output.get("parts", ()) if "tool_name" in one}
+        return found
 
     def lost(self, runs: list[str], worker: str) -> list[str]:
         """Those of a worker's runs that were cancelled, or taken by another one."""
@@ -199,4 +220,7 @@ CREATE TABLE IF NOT EXISTS toolbus_workers (
     version TEXT NOT NULL
 )
 """
+_ADDED = {"joined": "BIGINT NOT NULL DEFAULT 0", "programs": "TEXT NOT NULL DEFAULT '{}'"}
+"""Columns that stores of earlier versions lack."""
+_PROGRAMS = "CREATE TABLE IF NOT EXISTS toolbus_programs (label TEXT PRIMARY KEY, tools TEXT NOT NULL)"
 _AGENTS = "CREATE TABLE IF NOT EXISTS toolbus_agents (agent TEXT PRIMARY KEY, tools TEXT NOT NULL)"

@@ -1,11 +1,13 @@
 """This process as a worker: takes runs of its agents, shows that it lives, and reclaims runs of the dead."""
 
 import asyncio
+import json
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence, Set
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any, ClassVar
 from uuid import uuid4
 
@@ -17,12 +19,20 @@ from toolbus.agent.durable import seam
 from toolbus.agent.durable.engines import APPLICATION
 from toolbus.agent.durable.execution import Execution, Performer
 from toolbus.agent.durable.lease import Leases, Watch, WorkerRow, host, started
-from toolbus.agent.durable.programs import claim_name
+from toolbus.agent.durable.programs import (
+    Member,
+    Programs,
+    any_suited,
+    better,
+    claim_name,
+    label_of,
+    lacking,
+)
 from toolbus.agent.durable.seam import Pauses
-from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable
+from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named, queue_of
 from toolbus.agent.durable.steps import Gate, Steps
 from toolbus.agent.durable.store import WORKFLOW, JSONSerializer, RunStore
-from toolbus.core.errors import RunDiverged, RunStoreError
+from toolbus.core.errors import RunDiverged, RunStoreError, ToolbusError
 from toolbus.core.version import version
 
 logger = logging.getLogger("toolbus")
@@ -45,7 +55,18 @@ class Worker:
         self._gate = Gate()
         self._leases = Leases(self.store.engine)
         self._watch = Watch(settings.beat)
+        self._watched: list[WorkerRow] = []
+        """All workers, as of the last beat."""
+        self._programs = Programs(self.store)
         self._performers: dict[str, tuple[Durable, Performer]] = {}
+        """By queue."""
+        self._queues: set[str] = set()
+        """Those that are in the store, so that runs are taken from them."""
+        self._labels: dict[str, str] = {}
+        """The labels of the runs that it takes, by queue."""
+        self._joined = 0
+        self._starting: dict[str, asyncio.Task[None]] = {}
+        """What starts the servers of agents, by queue: then their tools are known."""
         self._active: dict[asyncio.Task[Any], str] = {}
         self._returned: set[str] = set()
         """Runs that this worker has to give back."""
@@ -67,10 +88,10 @@ class Worker:
         elif here._loop is not asyncio.get_running_loop():
             problem = "another event loop of this process has its durable runs"
             raise RunStoreError(here.store.place, problem, "use one event loop, or close the other agent")
-        if here._performers.get(settings.agent, (settings, performer))[1] is not performer:
-            problem = f"this process already has a durable agent named {settings.agent!r}"
+        if here._performers.get(settings.queue, (settings, performer))[1] is not performer:
+            problem = f"this process already has a durable agent named {named(settings.queue)!r}"
             raise RunStoreError(here.store.place, problem, 'name one: Durable(store=..., agent="other")')
-        here._performers[settings.agent] = settings, performer
+        here._performers[settings.queue] = settings, performer
         assert here._launched is not None, "it was just created"
         try:
             await asyncio.shield(here._launched)
@@ -78,9 +99,15 @@ class Worker:
             if here._launched.done():
                 cls.here = None
             raise
-        if settings.queue != here._settings.queue:
-            await here._add_agent(settings, performer)
+        if settings.queue not in here._queues:
+            try:
+                await here._add_agent(settings, performer)
+                await asyncio.to_thread(here._announce, here._offered())
+            except DBAPIError as error:
+                raise here.store.error(error) from None
             seam.add_queue(settings.queue)
+        if settings.queue not in here._starting:
+            here._starting[settings.queue] = asyncio.create_task(here._start_servers(performer))
         return here
 
     async def _add_agent(self, settings: Durable, performer: Performer) -> None:
@@ -88,9 +115,19 @@ class Worker:
         try:
             await asyncio.to_thread(claim_name, self.store, settings, performer.toolbox.names)
         except RunStoreError:
-            del self._performers[settings.agent]
+            del self._performers[settings.queue]
             raise
         await asyncio.to_thread(self.store.add_queue, settings)
+        self._queues.add(settings.queue)
+
+    async def _start_servers(self, performer: Performer) -> None:
+        """Start the servers of an agent, and let the others know its tools."""
+        try:
+            await performer.start_servers()
+        except ToolbusError as error:  # a run that needs them fails with it
+            logger.warning("a durable agent could not start its servers: %s", error)
+        with suppress(DBAPIError):  # or at the next beat
+            await asyncio.to_thread(self._announce, self._offered())
 
     async def _launch(self) -> None:
         settings = self._settings
@@ -99,8 +136,8 @@ class Worker:
             problem = "this process uses DBOS itself, which has one instance in a process"
             raise RunStoreError(self.store.place, problem, "run the durable agent in a process of its own")
         try:
-            await self._add_agent(*self._performers[settings.agent])
-            await asyncio.to_thread(self._new_row)
+            await self._add_agent(*self._performers[settings.queue])
+            await asyncio.to_thread(self._new_row, self._offered())
             self._launch_dbos()
         except DBAPIError as error:
             raise self.store.error(error) from None
@@ -127,13 +164,15 @@ class Worker:
             DBOS.listen_queues([settings.queue])
             # Not in a thread: async workflows run in the loop of the thread that launches.
             DBOS.launch()
+            seam.use_labels(self._labels)
         except BaseException:
             DBOS.destroy()  # or the next attempt would find an instance that is not launched
             raise
 
-    def _new_row(self) -> None:
+    def _new_row(self, offered: Mapping[str, Set[str]]) -> None:
         """Join under a new id."""
         settings = self._settings
+        labels = self._published(offered)
         worker = (
             f"{os.uname().nodename if hasattr(os, 'uname') else 'worker'}-{os.getpid()}-{uuid4().hex[:8]}"
         )
@@ -145,13 +184,62 @@ class Worker:
             started=started(os.getpid()),
             agents=self._agents,
             version=version(),
+            joined=self._joined,
+            programs=json.dumps(labels),
         )
-        self._leases.join(row)
+        self._joined = self._leases.join(row)
         self.id = worker
+        self._labels.update(labels)
+        self._watched = self._leases.all()
 
     @property
     def _agents(self) -> str:
-        return ", ".join(sorted(self._performers))
+        return ", ".join(sorted({self._performers[queue][0].agent for queue in self._queues}))
+
+    # Tools
+
+    def _offered(self) -> dict[str, Set[str]]:
+        """The tools of the agents, by queue; in the thread of the loop, as buses change there."""
+        return {queue: self._performers[queue][1].toolbox.offered for queue in self._queues}
+
+    def _published(self, offered: Mapping[str, Set[str]]) -> dict[str, str]:
+        """The labels of these tools, by queue, once the others can find out what they stand for."""
+        labels = {queue: label_of(tools) for queue, tools in offered.items()}
+        if labels != self._labels:
+            self._programs.publish(offered.values())
+        return labels
+
+    def _announce(self, offered: Mapping[str, Set[str]]) -> bool:
+        """Let the others know the tools that this worker has now; False if it was declared dead."""
+        labels = self._published(offered)
+        if not self._leases.beat(self.id, self._agents, json.dumps(labels)):
+            return False
+        if labels != self._labels:
+            self._labels.update(labels)
+            self._programs.adopt(set(labels), [])
+        return True
+
+    async def label(self, queue: str) -> str:
+        """The label of a run that this process starts: of any live worker that has all its tools."""
+        own = self._performers[queue][1].toolbox.offered
+        members = await asyncio.to_thread(self._programs.members, self._watched, queue)
+        suited = any_suited(members, own)
+        return self._labels[queue] if suited is None else suited.label
+
+    async def _elsewhere(self, run: str, queue: str, missing: Sequence[str]) -> "_NeededElsewhere | None":
+        """Whether a live worker is better suited to a run that calls tools which are missing here."""
+        offered = self._offered()
+        if label_of(offered[queue]) != self._labels[queue]:
+            await asyncio.to_thread(self._announce, offered)  # or it would take the run again
+
+        def find() -> _NeededElsewhere | None:
+            needed = self.store.called(run) | set(missing)
+            members = self._programs.members(self._leases.all(), queue)
+            others = [member for member in members if member.worker != self.id]
+            found = better(others, offered[queue], set(missing), needed)
+            return None if found is None else _NeededElsewhere(found, missing)
+
+        return await asyncio.to_thread(find)
 
     # Runs
 
@@ -162,32 +250,53 @@ class Worker:
         assert task is not None, "a workflow is a task"
         self._active[task] = run
         steps = Steps(self._gate)
+        queue = queue_of(request["agent"], request.get("version"))
         try:
-            _, performer = self._performers[request["agent"]]
-            return await Execution(performer, run, steps).perform(request)
+            _, performer = self._performers[queue]
+            return await Execution(performer, run, steps, partial(self._elsewhere, run, queue)).perform(
+                request
+            )
         except BaseException:  # some libraries put what they raise into groups
             if steps.problem is None:
                 raise
         finally:
             del self._active[task]
-        self._abort(run, steps.problem)
+        await self._abort(run, queue, steps.problem)
         raise steps.problem
 
-    def _abort(self, run: str, problem: Exception) -> None:
+    async def _abort(self, run: str, queue: str, problem: Exception) -> None:
         """Leave a run to whoever takes it next, if it cannot go on here; DBOS knows what to do otherwise."""
+        missing: list[str] = []
+        try:
+            if isinstance(problem, dbos_errors.DBOSUnexpectedStepError):
+                missing = await self._missing(run, queue)
+                problem = await self._elsewhere(run, queue, missing) or problem
+            if isinstance(problem, _NeededElsewhere):
+                logger.warning("run %s %s", run, problem)
+                await asyncio.to_thread(self.store.hand_over, run, self.id, problem.label)
+                raise asyncio.CancelledError  # not an error of the run, which DBOS would record
+        except DBAPIError as error:
+            problem = error
         if isinstance(problem, dbos_errors.DBOSUnexpectedStepError):
-            raise RunDiverged(run) from problem
+            raise RunDiverged(run, missing) from problem
         if isinstance(problem, DBAPIError):
             logger.warning("run %s is interrupted: %s", run, self.store.error(problem))
             self._returned.add(run)
-            raise asyncio.CancelledError  # not an error of the run, which DBOS would record
+            raise asyncio.CancelledError
+
+    async def _missing(self, run: str, queue: str) -> list[str]:
+        """The tools that a run has called, and that this worker lacks."""
+        made = await asyncio.to_thread(self.store.called, run, made=True)
+        called = await asyncio.to_thread(self.store.called, run)
+        own = self._offered()[queue]
+        return sorted(lacking(own, made) or lacking(own, called))
 
     # Signs of life
 
     async def _live(self) -> None:
         while True:
             try:
-                lost = await asyncio.to_thread(self._beat, list(self._active.values()))
+                lost = await asyncio.to_thread(self._beat, list(self._active.values()), self._offered())
             except DBAPIError as error:
                 if self._is_reachable:
                     logger.warning("%s; runs wait until it is back", self.store.error(error))
@@ -204,26 +313,31 @@ class Worker:
                     task.cancel()
             await asyncio.sleep(self._settings.beat)
 
-    def _beat(self, runs: list[str]) -> list[str]:
+    def _beat(self, runs: list[str], offered: Mapping[str, Set[str]]) -> list[str]:
         """Beat, reclaim what dead workers had, and return those of the runs that are not ours any more."""
-        if not self._leases.beat(self.id, self._agents):
+        if not self._announce(offered):
             logger.warning(
                 "worker %s was declared dead, so its runs continue elsewhere; it joins again", self.id
             )
-            self._new_row()
+            self._new_row(offered)
             seam.use_executor(self.id)
             return runs
         for run in list(self._returned):
             self.store.give_back(run, self.id)
             self._returned.discard(run)
-        rows = [row for row in self._leases.all() if row.worker != self.id]
-        for row in self._watch.dead(rows):
+        self._watched = self._leases.all()
+        rows = [row for row in self._watched if row.worker != self.id]
+        dead = self._watch.dead(rows)
+        for row in dead:
             if row.dead or self._leases.declare_dead(row):
                 self._reclaim(row.worker)
         if self._beats % _ORPHANS == 0:
-            for worker in self.store.owners() - {row.worker for row in rows} - {self.id}:
+            for worker in set(self.store.owners().values()) - {row.worker for row in self._watched}:
                 self._reclaim(worker)
+            self._programs.forget(self._watched)
+            self._programs.publish(offered.values())  # another worker may have deleted it at the same time
         self._beats += 1
+        self._programs.adopt(set(self._labels), [row for row in self._watched if row not in dead])
         return self.store.lost(runs, self.id)
 
     def _reclaim(self, worker: str) -> None:
@@ -233,9 +347,9 @@ class Worker:
 
     # The end
 
-    async def leave(self, agent: str) -> None:
-        """Take no runs of an agent any more."""
-        others = [one for name, one in self._performers.items() if name != agent]
+    async def leave(self, left: str) -> None:
+        """Take no runs of a queue any more."""
+        others = [one for queue, one in self._performers.items() if queue != left]
         await self._close()
         # DBOS does not stop to take runs of one queue only, so the other agents begin anew.
         for settings, performer in others:
@@ -246,7 +360,8 @@ class Worker:
         try:
             if not await self._gate.close(self._settings.drain):
                 logger.warning("calls in flight did not end within %g s", self._settings.drain)
-            tasks = [*self._active, *([] if self._living is None else [self._living])]
+            living = [] if self._living is None else [self._living]
+            tasks = [*self._active, *self._starting.values(), *living]
             for task in tasks:
                 task.cancel()
             if tasks:
@@ -270,6 +385,16 @@ class Worker:
         with suppress(DBAPIError, RunStoreError):
             if self.store.requeue(self.id):
                 self._leases.leave(self.id)
+            self._programs.adopt(set(self._labels), [])
+
+
+class _NeededElsewhere(Exception):
+    """A run calls tools that this worker lacks, and another one has."""
+
+    def __init__(self, member: Member, missing: Sequence[str]) -> None:
+        self.label = member.label
+        names = ", ".join(repr(name) for name in missing)
+        super().__init__(f"needs {names}, which this worker lacks; worker {member.worker} continues it")
 
 
 @DBOS.workflow(name=WORKFLOW)

@@ -1,7 +1,7 @@
 """`toolbus runs`, `runs show`, `cancel`, `delete` and `start`: durable runs, wherever they are executed."""
 
 import re
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import AsyncGenerator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from importlib import import_module
@@ -12,7 +12,15 @@ from rich.text import Text
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.run_hints import Hints
-from toolbus.cli.output.run_lines import STYLES, print_end, question_lines, run_json, step_row
+from toolbus.cli.output.run_lines import (
+    STYLES,
+    print_end,
+    question_lines,
+    run_json,
+    step_row,
+    worker_json,
+    worker_rows,
+)
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.cli.session import async_command
 from toolbus.cli.terminal import variables, working_folder
@@ -31,12 +39,12 @@ def chosen_store(store: str | None) -> str:
     return chosen if "://" in chosen else str(working_folder() / chosen)
 
 
-def durable_settings(store: str | None, agent: str) -> "Durable":
+def durable_settings(store: str | None, agent: str, version: str | None = None) -> "Durable":
     """The settings of these options; `Usage` if one is invalid."""
     from toolbus.agent.durable import Durable
 
     try:
-        settings = Durable(store=chosen_store(store), agent=agent)
+        settings = Durable(store=chosen_store(store), agent=agent, version=version)
         settings.url  # noqa: B018  raises if it is invalid
     except ValueError as error:
         option = "--store" if store else f"${VARIABLE}"
@@ -57,13 +65,18 @@ def load_durable(screen: Screen, command: str) -> None:
 
 @asynccontextmanager
 async def open_runs(
-    screen: Screen, store: str | None, agent: str = "agent", *, create: bool = False
+    screen: Screen,
+    store: str | None,
+    agent: str = "agent",
+    version: str | None = None,
+    *,
+    create: bool = False,
 ) -> "AsyncGenerator[Runs]":
     """The runs of a store; without `create`, `Usage` if its file does not exist."""
     load_durable(screen, "toolbus runs")
     from toolbus.agent.durable import Runs
 
-    settings = durable_settings(store, agent)
+    settings = durable_settings(store, agent, version)
     if (file := settings.file) is not None and not create and not file.exists():
         raise Usage(f"there is no store of runs at {str(file)!r}; name it with --store or ${VARIABLE}")
     runs = Runs(settings)
@@ -75,29 +88,38 @@ async def open_runs(
 
 @async_command
 async def list_runs(settings: Settings, store: str | None, *, ended: bool) -> int:
-    """Print a line for each run, the newest first."""
+    """Print a line for each run, the newest first, and for each worker."""
     screen = Screen(settings)
     async with open_runs(screen, store) as runs:
         found = await runs.recent(ended=ended)
-        rows = await runs.workers()
-    served = {info.agent: _is_served(info.agent, rows) for info in found}
+        rows = [row for row in await runs.workers() if row.is_alive]
+    served = {info.queue: _is_served(info.queue, rows) for info in found}
     if screen.as_json:
-        documents = [run_json(info, has_worker=served[info.agent]) for info in found]
-        screen.json({"runs": documents, "workers": sum(row.is_alive for row in rows)})
+        documents = [run_json(info, has_worker=served[info.queue]) for info in found]
+        details = [worker_json(row, rows) for row in rows]
+        screen.json({"runs": documents, "workers": len(rows), "worker_details": details})
         return 0
-    if not found:
+    if found:
+        _print_table(screen, ("run", "status", "agent", "updated", "about"), map(_row, found))
+    else:
         more = "" if ended else "; toolbus runs --all also lists those that have ended"
         screen.note(f"no runs{more}")
-        return 0
-    header = ("run", "status", "agent", "updated", "about")
-    screen.rows([[Text(name, style="dim") for name in header], *map(_row, found)], indent=0, max_lines=1)
-    for agent in dict.fromkeys(info.agent for info in found if info.is_open and not served[info.agent]):
-        screen.note(Hints(store).no_worker(agent))
+    if rows:
+        lines = [line for row in rows for line in worker_rows(row, rows)]
+        screen.print(Text(""))
+        _print_table(screen, ("worker", "agent", "toolbus", "runs", "tools"), lines)
+    waiting = ((info.agent, info.version) for info in found if info.is_open and not served[info.queue])
+    for agent, version in dict.fromkeys(waiting):
+        screen.note(Hints(store).no_worker(agent, version))
     return 0
 
 
-def _is_served(agent: str, workers: "Iterable[WorkerRow]") -> bool:
-    return any(row.takes(agent) for row in workers)
+def _print_table(screen: Screen, header: Sequence[str], rows: "Iterable[list[Text]]") -> None:
+    screen.rows([[Text(name, style="dim") for name in header], *rows], indent=0, max_lines=1)
+
+
+def _is_served(queue: str, workers: "Iterable[WorkerRow]") -> bool:
+    return any(row.takes(queue) for row in workers)
 
 
 def _row(info: "RunInfo") -> list[Text]:
@@ -105,7 +127,7 @@ def _row(info: "RunInfo") -> list[Text]:
     return [
         Text(visible(info.id), style="bold"),
         Text(info.status, style=STYLES[info.status]),
-        Text(visible(info.agent)),
+        Text(visible(info.named)),
         Text(_time(info.updated)),
         Text(one_line(about)),
     ]
@@ -121,7 +143,7 @@ async def show(settings: Settings, store: str | None, run: str) -> int:
     screen, hints = Screen(settings), Hints(store)
     async with open_runs(screen, store) as runs:
         info, steps, workers = await runs.get(run), await runs.steps(run), await runs.workers()
-    is_served = _is_served(info.agent, workers)
+    is_served = _is_served(info.queue, workers)
     if screen.as_json:
         screen.json(run_json(info, steps, has_worker=is_served))
         return 0
@@ -132,13 +154,15 @@ async def show(settings: Settings, store: str | None, run: str) -> int:
         ("added", _time(info.created)),
         ("worker", _worker(info, workers)),
     ]
+    if info.version is not None:
+        facts.append(("version", f"{info.version}: only workers of this version execute it"))
     if info.is_foreign:
-        facts.append(("version", f"{info.version}: only workers of that version of toolbus continue it"))
+        facts.append(("journal", f"{info.journal}: only workers of that version of toolbus continue it"))
     screen.rows([[Text(name, style="dim"), Text(visible(value))] for name, value in facts], indent=0)
     screen.rows([step_row(step) for step in steps], indent=2, max_lines=1)
     _print_state(screen, info, hints)
     if info.is_open and not is_served:
-        screen.note(hints.no_worker(info.agent))
+        screen.note(hints.no_worker(info.agent, info.version))
     return 0
 
 
@@ -195,13 +219,20 @@ def _print_done(screen: Screen, done: str, run: str) -> int:
 
 @async_command
 async def start(
-    settings: Settings, store: str | None, prompt: str, *, key: str | None, agent: str, wait: bool
+    settings: Settings,
+    store: str | None,
+    prompt: str,
+    *,
+    key: str | None,
+    agent: str,
+    version: str | None,
+    wait: bool,
 ) -> int:
     """Add a run; print its id, or with `wait` its output."""
     if not prompt.strip():
         raise Usage("the prompt is empty; write one")
     screen = Screen(settings)
-    async with open_runs(screen, store, agent, create=True) as runs:
+    async with open_runs(screen, store, agent, version, create=True) as runs:
         run = await runs.start(prompt, key=key)
         info = await runs.get(run)
         if info.prompt != prompt:
@@ -209,9 +240,9 @@ async def start(
                 f"run {run!r} exists already and is {info.status}; the prompt was not used, it has its own: "
                 f"{one_line(info.prompt)}"
             )
-        is_served = _is_served(agent, await runs.workers())
+        is_served = _is_served(info.queue, await runs.workers())
         if info.is_open and not is_served:
-            screen.note(Hints(store).no_worker(agent))
+            screen.note(Hints(store).no_worker(info.agent, info.version))
         if wait:
             info = await runs.wait(run)
     if screen.as_json:

@@ -21,7 +21,7 @@ from toolbus.core.errors import ToolbusError
 
 if TYPE_CHECKING:
     from toolbus.agent import Agent
-    from toolbus.agent.durable import Runs
+    from toolbus.agent.durable import Durable, Runs
 
 _PATIENCE = 2.0
 """Seconds to find out, at the end, whether there are other workers."""
@@ -34,6 +34,7 @@ class WorkerOptions:
     model: str | None
     approve: ApprovalMode | None
     agent: str | None
+    version: str | None
     store: str | None
 
 
@@ -52,24 +53,25 @@ async def run(settings: Settings, target: str | None, options: WorkerOptions) ->
                 load_durable(screen, "toolbus worker")
                 agent = agent_of_program(target)
             await stack.enter_async_context(agent)
-            name = "" if agent.durable is None else agent.durable.agent
-            ready = partial(_print_ready, screen, name, agent.runs.store.place)
+            assert agent.durable is not None, "it was checked"
+            ready = partial(_print_ready, screen, agent.durable, agent.runs.store.place)
             working = asyncio.create_task(agent.work(ready))
             stopped = asyncio.create_task(stop.event.wait())
             await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
             if working.done():
                 working.result()  # raises why it ended
-            screen.note(f"calls in flight end; {await _last_words(agent.runs, name)}")
+            screen.note(f"calls in flight end; {await _last_words(agent.runs, agent.durable.queue)}")
             working.cancel()
             await agent.close()
     return 128 + stop.number if stop.is_forced else 0
 
 
-def _print_ready(screen: Screen, agent: str, place: str) -> None:
+def _print_ready(screen: Screen, own: "Durable", place: str) -> None:
     if screen.as_json:
-        screen.json({"agent": agent, "store": place})
+        screen.json({"agent": own.agent, "version": own.version, "store": place})
     else:
-        screen.note(f"takes runs of {agent!r} from {place}; Ctrl-C ends it")
+        which = repr(own.agent) if own.version is None else f"{own.agent!r} of version {own.version!r}"
+        screen.note(f"takes runs of {which} from {place}; Ctrl-C ends it")
 
 
 def _refuse_ignored(target: str, settings: Settings, options: WorkerOptions) -> None:
@@ -78,6 +80,7 @@ def _refuse_ignored(target: str, settings: Settings, options: WorkerOptions) -> 
         "--model": options.model,
         "--approve": options.approve,
         "--agent": options.agent,
+        "--version": options.version,
         "--store": options.store,
         "--config": settings.config,
     }
@@ -87,7 +90,7 @@ def _refuse_ignored(target: str, settings: Settings, options: WorkerOptions) -> 
         )
 
 
-async def _last_words(runs: "Runs", agent: str) -> str:
+async def _last_words(runs: "Runs", queue: str) -> str:
     """What becomes of the runs of this worker when it ends."""
     from toolbus.agent.durable.worker import Worker
 
@@ -97,7 +100,7 @@ async def _last_words(runs: "Runs", agent: str) -> str:
             workers = await runs.workers()
     except (TimeoutError, ToolbusError):
         return "the store of runs cannot be reached; runs wait until it is back"
-    if any(row.takes(agent) and row.worker != own for row in workers):
+    if any(row.takes(queue) and row.worker != own for row in workers):
         return "others continue the runs"
     return "its runs wait for the next worker"
 
@@ -115,7 +118,7 @@ async def _agent_of_config(
     keys = keys_from_env_file(config)
     name = choose_model(options.model or variables().get("TOOLBUS_MODEL"), keys)
     model = await stack.enter_async_context(create_model(ModelChoice(model=name, keys=keys)))
-    durable = durable_settings(options.store, options.agent or "agent")
+    durable = durable_settings(options.store, options.agent or "agent", options.version)
     bus = await stack.enter_async_context(open_bus(screen, config, servers))
     return Agent(
         model, tools=[bus.view(caller=command_line())], approve=options.approve or "writes", durable=durable

@@ -28,11 +28,14 @@ class Hints:
             return f"to refuse the call, answer=no; to allow it, run: {command}"
         return f"to answer, run: {command}"
 
-    def no_worker(self, agent: str) -> str:
-        """That nobody executes the runs of an agent, and what to do."""
-        name = [] if agent == "agent" else ["--agent", agent]
+    def no_worker(self, agent: str, version: str | None) -> str:
+        """That nobody executes the runs of an agent, or of its version, and what to do."""
+        options = [] if agent == "agent" else ["--agent", agent]
+        if version is not None:
+            options += ["--version", version]
+        which = repr(agent) if version is None else f"{agent!r} of version {version!r}"
         return (
-            f"no worker takes runs of {agent!r} now; start one: {self._command('worker', *name)}, "
+            f"no worker takes runs of {which} now; start one: {self._command('worker', *options)}, "
             "or toolbus worker MODULE:NAME"
         )
 

@@ -1,7 +1,7 @@
 """Durable runs, their steps, questions and events, as lines and as JSON."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -13,6 +13,7 @@ from toolbus.core.records import JSON
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import DurableEvent, RunInfo, Step
+    from toolbus.agent.durable.lease import WorkerRow
     from toolbus.agent.durable.questions import Asked
 
 STYLES = {
@@ -45,6 +46,7 @@ def run_json(
     facts: dict[str, JSON] = {
         "id": info.id,
         "agent": info.agent,
+        "version": info.version,
         "status": info.status,
         "prompt": info.prompt,
         "created": info.created,
@@ -71,6 +73,49 @@ def run_json(
             for step in steps
         ]
     return facts
+
+
+def worker_json(row: "WorkerRow", workers: "Sequence[WorkerRow]") -> dict[str, JSON]:
+    """A worker for `--json`; `workers` are all that live."""
+    from toolbus.agent.durable.settings import named
+
+    agents: list[dict[str, JSON]] = []
+    for queue, tools in sorted(row.tools.items()):
+        agent, _, version = named(queue).partition("@")
+        agents.append(
+            {
+                "agent": agent,
+                "version": version or None,
+                "tools": _tools(tools),
+                "not_in_all": _rare(queue, row, workers),
+            }
+        )
+    return {"id": row.worker, "toolbus": row.version, "agents": agents, "runs": list(row.runs)}
+
+
+def worker_rows(row: "WorkerRow", workers: "Sequence[WorkerRow]") -> list[list[Text]]:
+    """A worker as columns, one line for each agent."""
+    from toolbus.agent.durable.settings import named
+
+    lines: list[list[Text]] = []
+    for queue, tools in sorted(row.tools.items()):
+        rare = ", ".join(_rare(queue, row, workers))
+        names = (row.worker, named(queue), row.version, str(len(row.runs)))
+        about = Text(str(len(_tools(tools))))
+        about.append(visible(f", not on every worker: {rare}") if rare else "", style="yellow")
+        lines.append([*(Text(visible(name)) for name in names), about])
+    return lines
+
+
+def _rare(queue: str, row: "WorkerRow", workers: "Sequence[WorkerRow]") -> list[str]:
+    """The tools that not all workers of an agent have: during a deploy, those that were added or removed."""
+    others = [one.tools[queue] for one in workers if queue in one.tools]
+    return [tool for tool in _tools(row.tools[queue]) if not all(tool in other for other in others)]
+
+
+def _tools(tools: "Set[str]") -> list[str]:
+    """Each tool once, by the name that models call; `server/*` if those of a server are not known."""
+    return sorted(tool for tool in tools if "/" not in tool or tool.endswith("/*"))
 
 
 def step_row(step: "Step") -> list[Text]:
