@@ -25,7 +25,8 @@ DEADLINE = 3 * PATIENCE
 
 async def test_a_killed_worker_repeats_no_unsafe_write_and_loses_nothing(store: str, tmp_path: Path) -> None:
     workers = 1 if "://" not in store else 2
-    report = await kill(store, tmp_path, runs=5, workers=workers, within=DEADLINE, remote=workers > 1)
+    async with asyncio.timeout(DEADLINE):
+        report = await kill(store, tmp_path, runs=5, workers=workers, remote=workers > 1)
     assert report.faults == []
     assert (report.runs, report.done) == (5, 5)
     assert report.unknown >= 4, "a call was in flight at four of the five points"

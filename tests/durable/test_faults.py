@@ -54,6 +54,25 @@ async def test_a_run_waits_for_a_store_that_cannot_be_reached(
     assert any("runs wait until it is back" in message for message in warnings)
 
 
+async def test_nobody_waits_for_a_store_that_is_closed_while_it_hangs(
+    postgres_server: Server, postgres_url: str, tmp_path: Path
+) -> None:
+    reading = Runs(settings(tmp_path, store=postgres_url))
+    await reading.start("Go.", key="k")
+    await asyncio.to_thread(postgres_server.freeze)
+    try:
+        asked = asyncio.create_task(reading.get("k"))
+        await asyncio.sleep(0.5)
+        assert not asked.done()
+        await reading.close()
+        with pytest.raises(RunStoreError):
+            await asyncio.wait_for(asked, PATIENCE)
+    finally:
+        await asyncio.to_thread(postgres_server.thaw)
+    with pytest.raises(RunStoreError, match="it was closed"):
+        await reading.get("k")
+
+
 async def test_a_run_waits_for_space_on_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG, "toolbus.dbos")
     ledger = Ledger()
