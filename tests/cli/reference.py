@@ -284,10 +284,12 @@ JSON: `{"url", "config"}`; the URL lets one browser in, once.
 """,
     "worker": """\
 Calls that may change something wait for approval, unless you set `--approve`. In a program,
-[`Agent`](agent.md#approval) does not ask by default. JSON: `{"agent", "store"}`, once the worker is ready.
+[`Agent`](agent.md#approval) does not ask by default. JSON: `{"agent", "version", "store"}`, once the
+worker is ready.
 """,
     "runs": """\
-JSON: `runs` prints `{"runs": [...], "workers"}`. Each run, and `show` and `start`, is `{"id", "agent",
+JSON: `runs` prints `{"runs": [...], "workers", "worker_details": [{"id", "toolbus", "agents": [{"agent",
+"version", "tools", "not_in_all"}], "runs"}]}`. Each run, and `show` and `start`, is `{"id", "agent", "version",
 "status", "prompt", "created", "updated", "worker", "attempts", "question", "answered", "held", "output",
 "error", "has_worker"}`; `show` adds `"steps": [{"number", "name", "about", "outcome", "at"}]`. A `status` is
 `queued`, `running`, `waiting`, `done`, `failed` or `cancelled`. `watch` prints one document per event, the
