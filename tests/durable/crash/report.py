@@ -102,9 +102,15 @@ class Judge:
         self._report = report
         self._margin = 3 * float(fleet.settings["beat"])
         """Seconds until all workers know what another one has."""
+        self.is_slow = False
+        """Whether a worker lost its runs because this machine is busy; it may have got them back."""
+        self._workers: dict[str, set[str]] = {}
+        """The processes that executed each run."""
         self._effects: dict[tuple[str, int], list[str]] = {}
         for line in self.lines:
-            if line.what == "effect":
+            if line.what == "model":
+                self._workers.setdefault(line.run, set()).add(line.more[2])
+            elif line.what == "effect":
                 self._effects.setdefault((line.run, int(line.more[0])), []).append(line.more[2])
 
     def judge(self) -> None:
@@ -115,11 +121,10 @@ class Judge:
         for run in sorted(recorded - self._infos.keys()):
             report.lost += 1
             report.faults.append(f"{run} was started, and is gone")
-        workers: dict[str, set[str]] = {}
-        for line in self.lines:
-            if line.what == "model":
-                workers.setdefault(line.run, set()).add(line.more[2])
-        report.moved = sum(len(pids) > 1 for pids in workers.values())
+        report.moved = sum(len(pids) > 1 for pids in self._workers.values())
+        if slow := sum("was declared dead" in one.log.read_text() for one in self._fleet.members):
+            report.facts["workers that were too slow for their lease:"] = str(slow)
+            self.is_slow = True
         for info in self._infos.values():
             self._judge_run(info)
 
@@ -160,6 +165,8 @@ class Judge:
                 report.unknown += 1
                 if tool in SAFE:
                     report.faults.append(f"unknown, although it may be repeated: {label}")
+                if len(self._workers[run]) == 1 and not self.is_slow:
+                    report.faults.append(f"unknown, although its worker kept the run: {label}")
             case "unknown-tool":
                 report.no_tool += 1
                 if effects:

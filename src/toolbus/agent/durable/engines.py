@@ -20,6 +20,8 @@ APPLICATION = "toolbus"
 _CONNECTIONS = 20
 _CONNECT = 5
 """Seconds to connect to a server; also what a program may wait for at its end."""
+_IDLE = 10_000
+"""Milliseconds after which Postgres ends a transaction of a process that stands still, with its locks."""
 _BUSY = 30_000
 """Milliseconds that SQLite waits for another writer."""
 _open: WeakKeyDictionary[sa.Engine, WeakSet[psycopg.Connection[Any]]] = WeakKeyDictionary()
@@ -44,6 +46,8 @@ def new_engine(url: str) -> sa.Engine:
     def note(connection: object, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
         if isinstance(connection, psycopg.Connection):
             connections.add(connection)  # pyright: ignore[reportUnknownArgumentType]  of which rows, does not matter
+            connection.execute(b"SET idle_in_transaction_session_timeout = %d" % _IDLE)
+            connection.commit()
 
     return engine
 
@@ -83,7 +87,8 @@ def _postgres(url: str) -> sa.Engine:
         # DBOS waits for a server that is down, but knows only some of the messages that say so. An error
         # without a code is not from the server, but from the way to it.
         error = context.original_exception
-        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        is_late = isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)
+        if is_late or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None):
             context.is_disconnect = True
 
     return engine
