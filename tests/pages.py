@@ -45,6 +45,7 @@ EXTRAS: dict[str, set[str]] = {
 }
 IMPORT = ast.Import | ast.ImportFrom
 TARGET = re.compile(r"^([a-z-]+):", re.MULTILINE)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
 
 PARSERS: dict[str, Callable[[str], Any]] = {"yaml": yaml.safe_load, "json": json.loads, "toml": tomllib.loads}
 CONTAINERS = [("servers",), ("mcpServers",), ("mcp_servers",), ("services", "mcp"), ("config", "servers")]
@@ -220,9 +221,10 @@ def _check_target(page: Path, line: int, command: str) -> None:
 
 
 def compare(page: Path, line: int, *, shown: str, real: str) -> None:
-    """Raise unless both are equal, apart from trailing white space."""
+    """Raise unless both are equal, apart from trailing white space and times."""
     plain_shown, plain_real = (
-        "\n".join(text.rstrip() for text in side.rstrip().splitlines()) for side in (shown, real)
+        _TIME.sub("TIME", "\n".join(text.rstrip() for text in side.rstrip().splitlines()))
+        for side in (shown, real)
     )
     if plain_shown != plain_real:
         raise WrongPage(page, line, f"the page shows\n{plain_shown}\nbut the output is\n{plain_real}")

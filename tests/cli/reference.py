@@ -289,8 +289,8 @@ worker is ready.
 """,
     "runs": """\
 JSON: `runs` prints `{"runs": [...], "workers", "worker_details": [{"id", "toolbus", "agents": [{"agent",
-"version", "tools", "not_in_all"}], "runs"}]}`. Each run, and `show` and `start`, is `{"id", "agent", "version",
-"status", "prompt", "created", "updated", "worker", "attempts", "question", "answered", "held", "output",
+"version", "tools", "not_in_all"}], "runs"}]}`. Each run, and `show` and `start`, is `{"id", "agent",
+"version", "status", "prompt", "created", "updated", "worker", "attempts", "question", "answered", "held", "output",
 "error", "has_worker"}`; `show` adds `"steps": [{"number", "name", "about", "outcome", "at"}]`. A `status` is
 `queued`, `running`, `waiting`, `done`, `failed` or `cancelled`. `watch` prints one document per event, the
 last one with `"event": "RunEnded"` and the run; `resume` prints `"done": [...]` and the run; `cancel` and

@@ -56,7 +56,7 @@ class Ledger:
         return built
 
 
-async def ended(run: DurableRun) -> str:
+async def ended(run: DurableRun[str]) -> str:
     """The output of a run, in time."""
     async with asyncio.timeout(PATIENCE):
         return await run.final

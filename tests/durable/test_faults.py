@@ -79,7 +79,7 @@ async def test_a_worker_that_stands_still_in_a_transaction_blocks_nobody(
     postgres_url: str, tmp_path: Path
 ) -> None:
     own = settings(tmp_path, store=postgres_url)
-    async with Agent(ScriptedModel(["Done."]), durable=own) as agent:
+    async with Agent(ScriptedModel(["Done.", "Done."]), durable=own) as agent:
         assert await ended(agent.start("Go.", key="k")) == "Done."
         frozen = RunStore(own.url)
         connection = frozen.engine.connect()
@@ -150,12 +150,12 @@ async def test_a_run_of_another_version_is_left_to_its_own_workers(
 ) -> None:
     newer = Runs(settings(tmp_path))
     with monkeypatch.context() as patch:
-        patch.setattr(runs, "JOURNAL_VERSION", "toolbus-journal-2")
+        patch.setattr(runs, "JOURNAL_VERSION", "toolbus-journal-9")
         await newer.start("Go.", key="newer")
     async with Agent(ScriptedModel(["Done."]), durable=settings(tmp_path)) as agent:
         assert await ended(agent.start("Go.", key="own")) == "Done."
         info = await agent.runs.get("newer")
-        assert (info.status, info.journal, info.is_foreign) == ("queued", "toolbus-journal-2", True)
+        assert (info.status, info.journal, info.is_foreign) == ("queued", "toolbus-journal-9", True)
         own = await agent.runs.get("own")
         assert (own.journal, own.is_foreign) == (JOURNAL_VERSION, False)
     await newer.close()
@@ -195,7 +195,10 @@ async def test_a_function_is_called_again_only_if_it_is_marked(tmp_path: Path) -
         output = await ended(agent.join("k"))
         steps = await agent.runs.steps("k")
     assert output.splitlines()[0] == "a again"
-    assert output.splitlines()[1].startswith("outcome unknown: the process that called 'stuck' ended")
+    assert output.splitlines()[1].startswith(
+        """outcome unknown: the process that called 'stuck' with {"name": "b"} at """
+    )
+    assert output.splitlines()[1].endswith("for example with 'safe'")
     assert made == ["a", "b"]
     assert [(step.about, step.outcome) for step in steps if step.name == "call"] == [
         ("safe", "done"),

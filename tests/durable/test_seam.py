@@ -44,6 +44,25 @@ def test_an_answer_is_found_by_its_idempotency_key() -> None:
     assert {"message", "message_uuid"} <= set(SystemSchema.notifications.c.keys())
 
 
+def test_a_step_takes_its_number_from_the_context_of_its_task() -> None:
+    from dbos import _context
+
+    assert "snapshot_step_context" in inspect.getsource(DBOS.run_step_async)
+    assert "snapshot_step_context" in inspect.getsource(DBOS.recv_async)
+    numbering = inspect.getsource(_context.DBOSContext.snapshot_step_ctx)
+    assert "self.function_id += 1\n        rv.function_id = self.function_id" in numbering
+    assert "_dbos_context_var.get()" in inspect.getsource(_context.get_local_dbos_context)
+
+
+def test_a_note_of_the_owner_waits_for_the_store_as_a_step_does() -> None:
+    record = inspect.getsource(SystemDatabase.record_operation_result)
+    assert "@db_retry(sys_db=self)" in record
+    parameters = list(inspect.signature(SystemDatabase._check_owner_txn).parameters)
+    assert parameters == ["self", "conn", "workflow_id", "owner_xid"]
+    assert {"function_id", "function_name", "workflow_uuid"} <= set(SystemSchema.operation_outputs.c.keys())
+    assert {"status", "name", "workflow_uuid"} <= set(SystemSchema.workflow_status.c.keys())
+
+
 def test_the_label_of_a_queue_replaces_the_version_that_a_worker_takes() -> None:
     from dbos import _queue
 

@@ -195,20 +195,37 @@ class Agent:
 
     # Durable runs
 
-    def start(self, prompt: str | None = None, *, key: str | None = None) -> "DurableRun":
+    @overload
+    def start(self, prompt: str | None = None, *, key: str | None = None) -> "DurableRun[str]": ...
+
+    @overload
+    def start(
+        self, prompt: str | None = None, *, output: type[T], key: str | None = None
+    ) -> "DurableRun[T]": ...
+
+    def start(
+        self, prompt: str | None = None, *, output: type[Any] = str, key: str | None = None
+    ) -> "DurableRun[Any]":
         """Start a run that survives this process; with the key of an earlier run, join that run.
 
-        It begins with the conversation of the agent, and does not change it.
+        It begins with the conversation of the agent, and does not change it. With `output`, the result is an
+        object of that type.
         """
         if self._closed:
             raise BusClosed("the agent")
         durable = self._checked_durable()
         outgoing = self._conversation.take(prompt)
-        return durable.start(outgoing.message, key=key, history=self.history)
+        return durable.start(outgoing.message, key=key, history=self.history, output=output)
 
-    def join(self, run: str) -> "DurableRun":
-        """A durable run of any process, by its id."""
-        return self._checked_durable().join(run)
+    @overload
+    def join(self, run: str) -> "DurableRun[str]": ...
+
+    @overload
+    def join(self, run: str, *, output: type[T]) -> "DurableRun[T]": ...
+
+    def join(self, run: str, *, output: type[Any] = str) -> "DurableRun[Any]":
+        """A durable run of any process, by its id; `output` is the type that it was started with."""
+        return self._checked_durable().join(run, output)
 
     @property
     def runs(self) -> "Runs":

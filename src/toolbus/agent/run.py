@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 from uuid import uuid4
 
 from pydantic_ai.messages import ModelMessage
+from pydantic_ai.toolsets import ToolsetTool
 from pydantic_ai.usage import RunUsage
 
 from toolbus.adapters.approval import (
@@ -169,8 +170,8 @@ class Run(Generic[T]):
         """Make a call."""
         return await work()
 
-    async def held(self, tools: Mapping[str, Tool]) -> Mapping[str, str]:
-        """Nothing is held here; the lockfile holds tools for all runs."""
+    async def shown(self, tools: Mapping[str, ToolsetTool[Any]]) -> Mapping[str, ToolsetTool[Any]]:
+        """All as they are; the lockfile holds tools for all runs."""
         return {}
 
     def report_progress(

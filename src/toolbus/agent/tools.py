@@ -101,8 +101,8 @@ class RunCallbacks(Protocol):
         """Make a call that was approved; `work` makes it."""
         ...
 
-    async def held(self, tools: Mapping[str, Tool]) -> Mapping[str, str]:
-        """The tools that are offered by name only, with what the model reads instead of their definitions."""
+    async def shown(self, tools: Mapping[str, ToolsetTool[Any]]) -> Mapping[str, ToolsetTool[Any]]:
+        """The tools as this run offers them to the model."""
         ...
 
     def report_progress(
@@ -247,9 +247,7 @@ class RunTools(AbstractToolset[Any]):
                     raise clash
                 logger.warning("%s; the new one is skipped", clash)
         self._started = True
-        tools = {name: tool.tool for name, tool in found.items() if isinstance(tool, BusTool)}
-        held = await self._callbacks.held(tools)
-        found |= {name: _by_name_only(found[name], text) for name, text in held.items()}
+        found |= await self._callbacks.shown(found)
         self._names = frozenset(found)
         if any(tool.tool_def.defer_loading for tool in found.values()):
             self._names |= {ToolSearch.function_tool_name}
@@ -329,7 +327,8 @@ def _from_tool_like(tool: ToolLike) -> FunctionTool[Any]:
     return converted
 
 
-def _by_name_only(tool: ToolsetTool[Any], text: str) -> ToolsetTool[Any]:
+def by_name_only(tool: ToolsetTool[Any], text: str) -> ToolsetTool[Any]:
+    """A tool whose definition the model does not read, only a text instead."""
     schema: dict[str, Any] = {"type": "object", "additionalProperties": True}
     shown = replace(
         tool.tool_def, description=text, parameters_json_schema=schema, strict=False, metadata=None

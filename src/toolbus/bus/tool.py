@@ -141,11 +141,15 @@ class Tool:
             return self._failure(str(error))
 
     def _failure(self, message: str) -> ToolResult:
-        # It may quote the server.
-        return ToolResult.failure(fitted(cleaned(message), MAX_ERROR, None), self.name)
+        return ToolResult.failure(failure_text(message), self.name)
 
     def __deepcopy__(self, memo: object) -> "Tool":
         return self  # bound to a live bus, which has no copy; frameworks copy their tools
 
     def __repr__(self) -> str:
         return f"<Tool {signature(self.name, *declared(self.spec.input_schema))}>"
+
+
+def failure_text(message: str) -> str:
+    """The message of an error for a model; it may quote the server."""
+    return fitted(cleaned(message), MAX_ERROR, None)

@@ -4,13 +4,14 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from pydantic_ai.messages import ModelMessage
 
-from toolbus.agent.durable.codec import messages_json
 from toolbus.agent.durable.execution import PROMPT, Performer
+from toolbus.agent.durable.model import messages_json
+from toolbus.agent.durable.output import output_schema
 from toolbus.agent.durable.run import DurableRun
 from toolbus.agent.durable.runs import Runs
 from toolbus.agent.durable.settings import Durable
@@ -18,6 +19,8 @@ from toolbus.agent.durable.worker import Worker
 from toolbus.core.errors import RunStoreError
 
 logger = logging.getLogger("toolbus")
+
+T = TypeVar("T")
 
 
 class AgentRuns:
@@ -37,19 +40,21 @@ class AgentRuns:
         if self._waiting is None and not self._is_closed:
             self._waiting = asyncio.create_task(self._wait_to_join())
 
-    def start(self, prompt: Any, *, key: str | None, history: Sequence[ModelMessage]) -> DurableRun:
+    def start(
+        self, prompt: Any, *, key: str | None, history: Sequence[ModelMessage], output: type[T]
+    ) -> DurableRun[T]:
         """Start a run, or join the one with that key; needs a running loop."""
         run = key or uuid4().hex[:12]
         message = PROMPT.dump_python(prompt, mode="json")
-        earlier = messages_json(history)
+        earlier, schema = messages_json(history), output_schema(output)
 
         async def begin() -> None:
             await self._joined()
-            await self.runs.start(message, key=run, history=earlier)
+            await self.runs.start(message, key=run, history=earlier, output=schema)
 
-        return DurableRun(run, self.runs, begin())
+        return DurableRun(run, self.runs, begin(), output)
 
-    def join(self, run: str) -> DurableRun:
+    def join(self, run: str, output: type[T]) -> DurableRun[T]:
         """A run that is in the store; this process may execute it."""
 
         async def begin() -> None:
@@ -60,7 +65,7 @@ class AgentRuns:
                 if not error.may_pass:
                     raise  # else whoever waits for the run waits for the store
 
-        return DurableRun(run, self.runs, begin())
+        return DurableRun(run, self.runs, begin(), output)
 
     async def work(self, on_ready: Callable[[], None] | None = None) -> None:
         """Be a worker until cancelled."""

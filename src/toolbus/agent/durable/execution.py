@@ -25,27 +25,31 @@ from toolbus.adapters.approval import (
     tool_digest,
 )
 from toolbus.adapters.pydantic_ai import BusTool
-from toolbus.agent.durable.codec import read_messages
+from toolbus.agent.durable.clock import Clock
 from toolbus.agent.durable.functions import called, returned
 from toolbus.agent.durable.held import TEXT, HeldTools, short
-from toolbus.agent.durable.journal import RunJournal
-from toolbus.agent.durable.model import JournaledModel
+from toolbus.agent.durable.journal import Called, RunJournal, is_safe_to_repeat
+from toolbus.agent.durable.model import JournaledModel, read_messages
+from toolbus.agent.durable.output import Output
 from toolbus.agent.durable.questions import answer_allows, approval_question
 from toolbus.agent.durable.steps import Steps
 from toolbus.agent.limits import LimitReached, Limits, limit_error, usage_limits
 from toolbus.agent.models import model_error
 from toolbus.agent.tool_search import tool_search
-from toolbus.agent.tools import RunTools, Toolbox
+from toolbus.agent.tools import RunTools, Toolbox, by_name_only
 from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
 from toolbus.core.approval import Approval, ApprovalRequest
 from toolbus.core.elicitation import Pending
-from toolbus.core.records import JSON
+from toolbus.core.errors import RunDiverged
+from toolbus.core.records import JSON, marks_read_only
 
 Elsewhere: TypeAlias = Callable[[Sequence[str]], Awaitable[Exception | None]]
 """Why a run that calls these tools cannot go on here; None if no other worker is better suited."""
 PROMPT: TypeAdapter[str | list[UserContent] | None] = TypeAdapter(str | list[UserContent] | None)
 """The message that a run begins with."""
+_CHECKERS = 5
+"""How many tools to check with are named."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,14 +68,23 @@ class Performer:
 class Execution:
     """One execution of one run; the callbacks of its tools."""
 
-    def __init__(self, performer: Performer, run: str, steps: Steps, elsewhere: Elsewhere) -> None:
+    def __init__(
+        self,
+        performer: Performer,
+        run: str,
+        steps: Steps,
+        elsewhere: Elsewhere,
+        answer_within: float | None = None,
+    ) -> None:
+        """`answer_within` seconds a person has to answer; None for any time."""
         self.id = run
         """The `run` of the caller of its calls."""
         self._performer = performer
         self._steps = steps
         self._elsewhere = elsewhere
         self._held = HeldTools()
-        self._journal = RunJournal(run, steps, self._held)
+        self._clock = Clock()
+        self._journal = RunJournal(run, steps, self._held, self._clock, self._checkers, answer_within)
         self._calls = 0
         self._seconds: dict[str, float] = {}
 
@@ -79,30 +92,32 @@ class Execution:
         """Run to the end; the result as JSON."""
         own, limits = self._performer, self._performer.limits
         await own.start_servers()
-        self._held.begin(await self._steps.run("offer", self._offered))
+        await self._begin()
         tools = own.toolbox.for_run(self)
+        output = Output.of(request)
         check = partial(self._check, tools)
-        model = JournaledModel(own.model, self._steps, tools.servers, self._seconds, check)
+        model = JournaledModel(own.model, self._journal, tools.servers, self._seconds, check)
         try:
-            # One after another: DBOS numbers the steps in the order they begin.
-            with own.agent.parallel_tool_call_execution_mode("sequential"):
-                result = await own.agent.run(
-                    PROMPT.validate_python(request["prompt"]),
-                    message_history=read_messages(request["history"]),
-                    model=model,
-                    instructions=await own.instructions() or None,
-                    usage_limits=usage_limits(limits),
-                    toolsets=[tools],
-                    capabilities=tool_search(own.toolbox.buses, own.model),
-                    deps=self,
-                )
+            with own.agent.parallel_tool_call_execution_mode("parallel_ordered_events"):
+                async with self._clock.limit(limits.seconds):
+                    result = await own.agent.run(
+                        PROMPT.validate_python(request["prompt"]),
+                        output_type=output.type,
+                        message_history=read_messages(request["history"]),
+                        model=model,
+                        instructions=await own.instructions() or None,
+                        usage_limits=usage_limits(limits),
+                        toolsets=[tools],
+                        capabilities=tool_search(own.toolbox.buses, own.model),
+                        deps=self,
+                    )
         except UsageLimitExceeded as error:
             raise limit_error(str(error), limits) from error
         except (AgentRunError, FallbackExceptionGroup) as error:
             raise model_error(own.model, error) from error
         usage = result.usage
         return {
-            "output": result.output,
+            **output.stored(result.output),
             "requests": usage.requests,
             "calls": usage.tool_calls,
             "tokens": usage.total_tokens,
@@ -111,10 +126,28 @@ class Execution:
     async def _check(self, tools: RunTools, response: ModelResponse, known: Set[str]) -> None:
         """Leave the run to another worker if that has the tools of a response, and this one lacks them."""
         missing = tools.lacking(response.tool_calls, known)
-        if missing and (problem := await self._elsewhere(missing)) is not None:
+        if not missing:
+            return
+        problem = await self._elsewhere(missing)
+        if problem is None and self._journal.has_made(response.tool_calls):
+            problem = RunDiverged(self.id, missing)
+        if problem is not None:
             raise self._steps.abort(problem)
 
-    async def _offered(self) -> dict[str, JSON]:
+    async def _begin(self) -> None:
+        """Start with the tools that the run was offered, and with what earlier executions recorded."""
+        is_first = False
+
+        async def offered() -> dict[str, JSON]:
+            nonlocal is_first
+            is_first = True
+            return self._offered()
+
+        self._held.begin(await self._steps.run("offer", offered))
+        if not is_first:
+            await self._journal.replay()
+
+    def _offered(self) -> dict[str, JSON]:
         """The definitions of all tools, to notice changes."""
         found: dict[str, JSON] = {}
         for view in self._performer.toolbox.all_buses:
@@ -122,6 +155,15 @@ class Execution:
                 if (digest := view.definition_digest(spec)) is not None:
                     found[str(spec.origin)] = short(digest)
         return found
+
+    def _checkers(self, tool: str) -> Sequence[str]:
+        """Tools that only read, of the same server; for a function, those that may be repeated."""
+        server, is_mcp, _ = tool.partition("/")
+        toolbox = self._performer.toolbox
+        if not is_mcp:
+            return sorted(toolbox.repeatable - {tool})[:_CHECKERS]
+        found = (spec for view in toolbox.all_buses for spec in view.catalog if spec.origin.server == server)
+        return [spec.name for spec in found if marks_read_only(spec.annotations)][:_CHECKERS]
 
     # Callbacks of the tools
 
@@ -139,10 +181,23 @@ class Execution:
         if self._performer.approve == "never":
             return None
 
-        async def decide() -> dict[str, JSON]:
-            return await self._decide(call, name, arguments, tool)
+        with self._journal.call(call):
+            return await self._approval(call, name, arguments, tool)
 
-        decision = await self._steps.run("approval", decide)
+    async def _approval(
+        self, call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
+    ) -> Approval | str | None:
+        is_recorded = self._steps.upcoming == "approval"
+        decision = (
+            {} if is_recorded or self._steps.upcoming else await self._decide(call, name, arguments, tool)
+        )
+        if not decision and not is_recorded:
+            return None  # which is not recorded: the record of the call is the next one
+
+        async def decided_before() -> dict[str, JSON]:
+            return decision
+
+        decision = await self._steps.run("approval", decided_before)
         if "approved" in decision:
             return Approval(call=decision["approved"], by="function", answer=decision["answer"])
         if "ask" in decision:
@@ -184,27 +239,55 @@ class Execution:
         """Make a call, or return what was recorded."""
         began = time.monotonic()
         try:
-            if not isinstance(tool, BusTool):
-                is_repeatable = name in self._performer.toolbox.repeatable
-                return returned(
-                    await self._journal.run_function(name, arguments, is_repeatable, lambda: called(work))
-                )
-            view = tool.tool.runner
-            assert isinstance(view, View), "an agent's tools are those of views"
-            with self._journal.calls(view.definition_digest):
-                return await work()
+            with self._journal.call(call):
+                return await self._make(call, name, arguments, tool, work)
         finally:
             self._seconds[call] = time.monotonic() - began
 
-    async def held(self, tools: Mapping[str, Tool]) -> Mapping[str, str]:
-        """The tools that changed, by name, with what the model reads of them."""
-        return {
-            name: TEXT
-            for name, tool in tools.items()
-            if self._held.changed(str(tool.origin), tool_digest(tool)) is not None
-        }
+    async def _make(
+        self,
+        call: str,
+        name: str,
+        arguments: Mapping[str, JSON],
+        tool: ToolsetTool[Any],
+        work: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        if not isinstance(tool, BusTool):
+            called_function = Called(id=call, name=name, server=None)
+            is_repeatable = _is_repeatable(tool, self._performer.toolbox)
+            return returned(
+                await self._journal.run_function(
+                    called_function, arguments, is_repeatable, lambda: called(work)
+                )
+            )
+        view = tool.tool.runner
+        assert isinstance(view, View), "an agent's tools are those of views"
+        made = Called(id=call, name=name, server=tool.tool.server, origin=tool.tool.origin)
+        with self._journal.calls(view.definition_digest, made):
+            return await work()
+
+    async def shown(self, tools: Mapping[str, ToolsetTool[Any]]) -> dict[str, ToolsetTool[Any]]:
+        """The tools with their changes held back, and calls one by one of those that may not be repeated."""
+        found: dict[str, ToolsetTool[Any]] = {}
+        for name, tool in tools.items():
+            if isinstance(tool, BusTool) and self._has_changed(tool.tool):
+                tool = by_name_only(tool, TEXT)
+            if not _is_repeatable(tool, self._performer.toolbox):
+                tool = replace(tool, tool_def=replace(tool.tool_def, sequential=True))
+            found[name] = tool
+        return found
+
+    def _has_changed(self, tool: Tool) -> bool:
+        return self._held.changed(str(tool.origin), tool_digest(tool)) is not None
 
     def report_progress(
         self, call: str, name: str, progress: float, total: float | None, message: str | None
     ) -> None:
         """Progress is not recorded: whoever joins later has no use for it."""
+
+
+def _is_repeatable(tool: ToolsetTool[Any], toolbox: Toolbox) -> bool:
+    """Whether a call may be made again: then it may also be made together with others."""
+    if isinstance(tool, BusTool):
+        return is_safe_to_repeat(tool.tool.spec)
+    return tool.tool_def.name in toolbox.repeatable

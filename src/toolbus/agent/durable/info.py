@@ -1,13 +1,15 @@
 """A run and its steps, as the store has them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias, cast
 
 from dbos import WorkflowStatus
 
+from toolbus.agent.durable.notes import Intent
 from toolbus.agent.durable.questions import Asked
 from toolbus.agent.durable.settings import JOURNAL_VERSION, named, queue_of
+from toolbus.core.records import JSON
 
 Status: TypeAlias = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 OPEN: tuple[Status, ...] = ("queued", "running", "waiting")
@@ -53,6 +55,9 @@ class RunInfo:
     journal: str = JOURNAL_VERSION
     """How it is recorded: only versions of toolbus with the same journal can continue it."""
     output: str | None = None
+    """The text; of an object, as JSON."""
+    structured: JSON = None
+    """The object, if the run was to return one."""
     error: str | None = None
     error_kind: str = ""
 
@@ -83,7 +88,7 @@ class Step:
 
     number: int
     name: str
-    """`offer`, `model`, `approval` or `call`; a call without a recorded end is an `intent`."""
+    """`offer`, `model`, `approval` or `call`; a call that was begun, and has no end yet, is an `intent`."""
     about: str
     """The tool of a call."""
     outcome: str
@@ -91,21 +96,21 @@ class Step:
     at: float | None = None
 
     @classmethod
-    def all(cls, rows: Iterable[Mapping[str, Any]]) -> "list[Step]":
-        """The steps of a run, without those that only show something."""
+    def all(cls, rows: Iterable[Mapping[str, Any]], intents: Mapping[int, Intent]) -> "list[Step]":
+        """The steps of a run, and the calls that were begun, without those that only wait."""
+        recorded = {row["function_id"]: cls.of(row) for row in rows}
+        begun = {
+            number: cls(number=number, name="intent", about=intent.tool, outcome="begun", at=intent.at)
+            for number, intent in intents.items()
+            if number not in recorded
+        }
         steps: list[Step] = []
-        tool = ""
-        for row in rows:
-            step = cls.of(row)
-            if step.name == "intent":
-                tool = step.about
-                if steps and steps[-1].outcome == "held":
-                    del steps[-1]  # its tool was accepted: this is the call
-            elif step.name == "call":
-                steps[-1:] = [replace(step, about=tool)]  # it follows its intent
+        for _, step in sorted({**recorded, **begun}.items()):
+            if step.name.startswith("DBOS."):
                 continue
-            if not step.name.startswith("DBOS."):
-                steps.append(step)
+            if step.name == "call" and steps and steps[-1].outcome == "held":
+                del steps[-1]  # its tool was accepted, or refused: this is the call
+            steps.append(step)
         return steps
 
     @classmethod
@@ -152,6 +157,7 @@ def run_info(row: WorkflowStatus, asked: Asked | None, *, answered: bool) -> Run
         program=program,
         journal=journal,
         output=output.get("output"),
+        structured=output.get("structured"),
         error=message,
         error_kind="" if error is None else getattr(error, "kind", type(error).__name__),
     )
@@ -173,11 +179,14 @@ def unreadable_info(row: WorkflowStatus) -> RunInfo:
 def _outcome(name: str, output: Mapping[str, Any], error: object) -> str:
     if error is not None:
         return "failed"
-    if name == "intent":
-        return "held" if "held" in output else "begun"
     if name != "call":
         return "done"
-    for key, outcome in (("unknown", "unknown"), ("refused", "refused"), ("pending", "waits")):
+    for key, outcome in (
+        ("unknown", "unknown"),
+        ("refused", "refused"),
+        ("pending", "waits"),
+        ("held", "held"),
+    ):
         if key in output:
             return outcome
     failed = any(key in output for key in ("error", "failed", "retry")) or output.get("result", {}).get(

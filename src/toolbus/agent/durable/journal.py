@@ -1,27 +1,31 @@
-"""The journal of one execution of a run: each call is recorded before it is made and when it is done.
+"""The journal of one execution of a run: each call is noted before it is made, and recorded when it is done.
 
-The first record, the intent, names the execution that makes the call. A later execution that finds an intent
-of another one without a result cannot know whether the call took effect: it makes the call again if that is
-safe, and otherwise the result is an error that the model reads. Two executions cannot both record an intent
-for the same call, because DBOS lets only the owner of a run record anything.
+A later execution that finds a note of a call without a record cannot know whether the call took effect: it
+makes the call again if that is safe, and otherwise the result is an error that the model reads.
 """
 
 import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Awaitable, Callable, Generator, Mapping
+import time
+from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from datetime import UTC, datetime
 from typing import Any, TypeAlias
-from uuid import uuid4
 
+from pydantic_ai.messages import ToolCallPart
+
+from toolbus.agent.durable import seam
+from toolbus.agent.durable.clock import Clock
 from toolbus.agent.durable.codec import read_result, result_json
-from toolbus.agent.durable.held import HeldTools
+from toolbus.agent.durable.held import HeldTools, short
+from toolbus.agent.durable.notes import Intent, Notes
 from toolbus.agent.durable.questions import Asked, answer_allows, changed_question
 from toolbus.agent.durable.steps import Steps
 from toolbus.bus.tasks import given_approval
+from toolbus.bus.tool import failure_text
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.errors import CallTimeout, RunDiverged, ToolbusError
 from toolbus.core.journal import JOURNAL, Make
@@ -32,6 +36,14 @@ logger = logging.getLogger("toolbus")
 Record: TypeAlias = dict[str, Any]
 """What is recorded of a call: a `result`, `error` or `pending` call, or that it is `refused` or `unknown`."""
 Digest: TypeAlias = Callable[[ToolSpec], str | None]
+Checkers: TypeAlias = Callable[[str], Sequence[str]]
+"""The tools with which a model can check what became of a call of a tool."""
+_NUMBERS = 1000
+"""For the steps of one call, if a turn has several: they may be made at the same time."""
+_DIGITS = 32
+"""Of the digest of a call."""
+_SHOWN = 500
+"""Characters of the arguments of a call whose outcome is unknown."""
 
 
 class CallFailed(ToolbusError):
@@ -50,24 +62,95 @@ class Subject:
     definition: str | None
     """The digest of the tool's definition; None if it does not matter whether that changed."""
     is_repeatable: bool
+    called: "Called | None" = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Called:
+    """A call of the model, which its record is about."""
+
+    id: str
+    name: str
+    """The tool, as the model knows it."""
+    server: str | None
+    origin: object = None
+    """Of the tool; None for a function."""
+
+    @property
+    def about(self) -> Record:
+        """For the event that tells of it."""
+        return {"id": self.id, "name": self.name, "server": self.server}
 
 
 class RunJournal:
     """The journal of one execution of one run."""
 
-    def __init__(self, run: str, steps: Steps, held: HeldTools) -> None:
+    def __init__(
+        self,
+        run: str,
+        steps: Steps,
+        held: HeldTools,
+        clock: Clock,
+        checkers: Checkers,
+        answer_within: float | None,
+    ) -> None:
+        """`answer_within` seconds a person has to answer; None for any time."""
         self.run_id = run
         self.steps = steps
-        self.token = uuid4().hex
-        """Names this execution."""
+        self.returned: set[str] = set()
+        """The calls of the model whose records tell what they returned."""
         self._held = held
-        self._questions = 0
-        self._turn = asyncio.Lock()
+        self._clock = clock
+        self._checkers = checkers
+        self._answer_within = answer_within
+        self._notes = Notes(run)
+        self._numbers: dict[str, int] = {}
+        self._asking = asyncio.Lock()
+
+    async def replay(self) -> None:
+        """Begin with what earlier executions recorded."""
+        self.steps.recorded = await self.steps.note(self._notes.load())
+
+    async def run_model(self, ask: Callable[[], Awaitable[Record]]) -> Record:
+        """Ask the model, or return what was recorded."""
+
+        async def timed() -> Record:
+            return {**await ask(), "elapsed": self._clock.seconds}
+
+        if seam.next_number() in self._notes.intents:  # a call was made here
+            raise self.steps.abort(RunDiverged(self.run_id))
+        record = await self.steps.run("model", timed)
+        self._clock.replay(record["elapsed"])
+        return record
+
+    # Calls of the model
+
+    def number_calls(self, calls: Sequence[str]) -> None:
+        """Give each of several calls of one turn numbers of its own, in whatever order they are made."""
+        self._numbers.clear()
+        if len(calls) > 1:
+            self._numbers = {call: seam.reserve_numbers(_NUMBERS) for call in calls}
+
+    def has_made(self, calls: Iterable[ToolCallPart]) -> bool:
+        """Whether an earlier execution made one of several calls of this turn."""
+        made = {*self.steps.recorded, *self._notes.intents}
+        begun = [self._numbers[call.tool_call_id] for call in calls if call.tool_call_id in self._numbers]
+        return any(first < number <= first + _NUMBERS for first in begun for number in made)
 
     @contextmanager
-    def calls(self, digest: Digest) -> Generator[None]:
+    def call(self, call: str) -> Generator[None]:
+        """Record what is made within as a call of the model."""
+        if call not in self._numbers:
+            yield
+            return
+        with seam.numbered_from(self._numbers[call]) as last:
+            yield
+        self._numbers[call] = last()
+
+    @contextmanager
+    def calls(self, digest: Digest, called: Called) -> Generator[None]:
         """Journal the operations that are made within; `digest` is of their tools' definitions."""
-        token = JOURNAL.set(_Calls(self, digest))
+        token = JOURNAL.set(_Calls(self, digest, called))
         try:
             yield
         finally:
@@ -75,19 +158,21 @@ class RunJournal:
 
     # Calls of tools
 
-    async def run_operation(self, operation: Operation, make: Make, definition: str | None) -> ToolResult:
+    async def run_operation(
+        self, operation: Operation, make: Make, definition: str | None, called: Called | None
+    ) -> ToolResult:
         """Make an operation until it has a result, or return what was recorded."""
         spec = operation.spec
-        subject = _subject(str(spec.origin), operation.arguments, definition, is_safe_to_repeat(spec))
+        is_repeatable = is_safe_to_repeat(spec)
+        subject = _subject(str(spec.origin), operation.arguments, definition, is_repeatable, called)
         waiting = replace(operation, on_input="suspend", detached=True, observed=None)
-        async with self._turn:
-            record = await self._attempt(subject, lambda _: _made(make, waiting))
-            requests, answers = None, dict[str, Answer]()
-            while (stored := record.get("pending")) is not None:
-                pending = Pending.from_json(stored)
-                if pending.task is None or pending.requests != requests:  # else the answer did not arrive
-                    requests, answers = pending.requests, await self._answers(pending)
-                record = await self._resume(subject, make, waiting, pending, answers)
+        record = await self._attempt(subject, lambda _: _made(make, waiting))
+        requests, answers = None, dict[str, Answer]()
+        while (stored := record.get("pending")) is not None:
+            pending = Pending.from_json(stored)
+            if pending.task is None or pending.requests != requests:  # else the answer did not arrive
+                requests, answers = pending.requests, await self._answers(pending)
+            record = await self._resume(subject, make, waiting, pending, answers)
         return _outcome(record, spec.name)
 
     async def _resume(
@@ -116,65 +201,74 @@ class RunJournal:
             resumed = Resumed.of(known, answers if is_first else {})
             return await _followed(make, replace(operation, resumed=resumed, detached=False))
 
-        return await self._attempt(is_safe, follow)
+        return await self._attempt(is_safe, follow, is_noted=True)
 
     # Calls of functions
 
     async def run_function(
         self,
-        name: str,
+        called: Called,
         arguments: Mapping[str, JSON],
         is_repeatable: bool,
         call: Callable[[], Awaitable[Record]],
     ) -> Record:
         """Call a function of the user, or return what was recorded."""
-        subject = _subject(name, arguments, None, is_repeatable)
-        async with self._turn:
-            return await self._attempt(subject, lambda _: call())
+        subject = _subject(called.name, arguments, None, is_repeatable, called)
+        return await self._attempt(subject, lambda _: call())
 
     # Both
 
-    async def _attempt(self, subject: Subject, make: Callable[[bool], Awaitable[Record]]) -> Record:
-        """Record the intent, then the outcome; `make` learns whether no other execution has made the call."""
-        token = await self._intend(subject)
-        is_first = token == self.token
+    async def _attempt(
+        self, subject: Subject, make: Callable[[bool], Awaitable[Record]], *, is_noted: bool = False
+    ) -> Record:
+        """Record the outcome of a call; `make` learns whether no other execution has made it.
+
+        A call is noted first if it may not be repeated, or if `make` has to know. One of a changed tool is
+        not made: a question follows, and if that is accepted, another attempt.
+        """
+        about = {"tool": subject.name, "call": subject.call, "definition": subject.definition}
+        about |= subject.called.about if subject.called else {}
+        is_noted = is_noted or not subject.is_repeatable
 
         async def outcome() -> Record:
-            if token is None:
-                return {"refused": refused_text(subject.name)}
-            is_changed = self._held.changed(subject.name, subject.definition) is not None
-            if not is_first and (is_changed or not subject.is_repeatable):
-                logger.warning("run %s: the outcome of a call of %r is unknown", self.run_id, subject.name)
-                return {"unknown": unknown_text(subject.name)}
-            outer = JOURNAL.set(None)  # what is called may call tools itself: that is part of this call
-            try:
-                return await make(is_first)
-            finally:
-                JOURNAL.reset(outer)
+            began = time.monotonic()
+            record = await self._made(subject, make, is_noted)
+            seconds = round(time.monotonic() - began, 6)
+            return {**about, "seconds": seconds, "elapsed": self._clock.seconds, **record}
 
-        return await self.steps.run("call", outcome)
-
-    async def _intend(self, subject: Subject) -> str | None:
-        """Record the intent; the token of the execution that did, or None if a person refused a changed tool.
-
-        An intent of a changed tool is followed by a question, and if that is accepted, by another intent.
-        """
         while True:
-            intent = await self.steps.run("intent", partial(self._intent, subject))
-            if intent["call"] != subject.call:
-                raise RunDiverged(self.run_id)
-            self._held.pin(subject.name, intent["definition"])
-            if (changed := intent.get("held")) is None:
-                return intent["token"]
+            record = await self.steps.run("call", outcome)
+            if record["call"] != subject.call:
+                raise self.steps.abort(RunDiverged(self.run_id))
+            self._clock.replay(record["elapsed"])
+            self._held.pin(subject.name, record["definition"])
+            if (changed := record.get("held")) is None:
+                if subject.called is not None and "pending" not in record:
+                    self.returned.add(subject.called.id)
+                return record
             question = changed_question(subject.name, subject.arguments, subject.call)
             if not answer_allows(await self.ask(question, {subject.name: changed})):
-                return None
+                return await self.steps.run("call", lambda: _refused({**about, "seconds": 0.0}, subject.name))
             self._held.accept(subject.name, changed)
 
-    async def _intent(self, subject: Subject) -> Record:
+    async def _made(
+        self, subject: Subject, make: Callable[[bool], Awaitable[Record]], is_noted: bool
+    ) -> Record:
+        number = seam.next_number()
+        earlier = self._notes.intents.get(number)
         changed = self._held.changed(subject.name, subject.definition)
-        intent: Record = {"token": self.token, "tool": subject.name, "call": subject.call}
-        return intent | {"definition": subject.definition} | ({} if changed is None else {"held": changed})
+        if earlier is not None and (changed is not None or not subject.is_repeatable):
+            logger.warning("run %s: the outcome of a call of %r is unknown", self.run_id, subject.name)
+            return {"unknown": unknown_text(subject.name, earlier, self._checkers(subject.name))}
+        if changed is not None:
+            return {"held": changed}
+        if earlier is None and is_noted:
+            await self.steps.note(self._notes.intend(number, subject.name, subject.arguments))
+        outer = JOURNAL.set(None)  # what is called may call tools itself: that is part of this call
+        try:
+            return await make(earlier is None)
+        finally:
+            JOURNAL.reset(outer)
 
     # Questions
 
@@ -183,38 +277,60 @@ class RunJournal:
 
     async def ask(self, pending: Pending, held: Mapping[str, str] | None = None) -> dict[str, Answer]:
         """Wait until somebody has answered the questions of a suspended call, or about a held tool."""
-        self._questions += 1
-        asked = Asked(id=f"q{self._questions}", pending=pending, held=held or {})
-        await self.steps.show(asked.to_json())
-        await self.steps.emit([asked.event])
+        async with self._asking:  # one question at a time
+            number = seam.next_number()
+            asked = self._notes.asked.get(number)
+            if asked is None:
+                asked = Asked(id=f"q{len(self._notes.asked) + 1}", pending=pending, held=held or {})
+                await self.steps.note(self._notes.ask(number, asked))
+            with self._clock.stopped():
+                answers = await self._receive(asked)
+            if self.steps.upcoming is None:
+                await self.steps.note(self._notes.close(number))
+            return answers
+
+    async def _receive(self, asked: Asked) -> dict[str, Answer]:
         while True:
+            sent = await self.steps.receive(asked.id, self._answer_within)
+            if sent is None:
+                logger.warning("run %s: nobody answered %s in time", self.run_id, asked.id)
+                return dict.fromkeys(asked.pending.questions, Answer(action="cancel"))
             try:
-                answers = asked.read_answers(await self.steps.receive(asked.id))
-                Resumed.of(pending, answers)
+                answers = asked.read_answers(sent)
+                Resumed.of(asked.pending, answers)
             except ValueError as error:  # whoever can write to the store can send anything
                 logger.warning("run %s: an answer to %s was ignored: %s", self.run_id, asked.id, error)
                 continue
-            await self.steps.show(None)
-            await self.steps.emit([asked.answered(answers)])
             return answers
 
 
 class _Calls:
-    """The journal as the path of operations knows it."""
+    """The journal as the path of operations knows it: one call of the model, which may make several."""
 
-    def __init__(self, journal: RunJournal, digest: Digest) -> None:
+    def __init__(self, journal: RunJournal, digest: Digest, called: Called) -> None:
         self._journal = journal
         self._digest = digest
+        self._called: Called | None = called
+        self._turn = asyncio.Lock()
 
     async def run(self, operation: Operation, make: Make, /) -> ToolResult:
-        return await self._journal.run_operation(operation, make, self._digest(operation.spec))
+        async with self._turn:  # a script may make several at a time
+            called, self._called = self._called, None
+            if called is not None and called.origin != operation.spec.origin:
+                called = None  # a script, or a tool that calls others: its record is not that of the call
+            definition = self._digest(operation.spec)
+            return await self._journal.run_operation(operation, make, definition, called)
 
 
-def unknown_text(name: str) -> str:
+def unknown_text(name: str, intent: Intent, checkers: Sequence[str]) -> str:
     """What the model reads instead of the result of a call whose outcome is unknown."""
+    said = json.dumps(dict(intent.arguments), ensure_ascii=False, default=repr)
+    shown = said if len(said) <= _SHOWN else f"{said[:_SHOWN]}..."
+    at = datetime.fromtimestamp(intent.at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    how = f", for example with {', '.join(map(repr, checkers))}" if checkers else ""
     return (
-        f"outcome unknown: the process that called {name!r} ended before the result was recorded, so the "
-        f"call may or may not have taken effect; check before repeating it"
+        f"outcome unknown: the process that called {name!r} with {shown} at {at} ended before the result was "
+        f"recorded, so the call may or may not have taken effect; check before repeating it{how}"
     )
 
 
@@ -223,13 +339,25 @@ def refused_text(name: str) -> str:
     return f"{name!r} was not called: it changed since this run began, and a person did not accept that"
 
 
+async def _refused(about: Record, name: str) -> Record:
+    return {**about, "refused": refused_text(name)}
+
+
 def _subject(
-    name: str, arguments: Mapping[str, JSON], definition: str | None, is_repeatable: bool
+    name: str,
+    arguments: Mapping[str, JSON],
+    definition: str | None,
+    is_repeatable: bool,
+    called: Called | None,
 ) -> Subject:
     text = json.dumps([name, dict(arguments)], sort_keys=True, default=repr)
-    call = hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()
     return Subject(
-        name=name, arguments=arguments, call=call, definition=definition, is_repeatable=is_repeatable
+        name=name,
+        arguments=arguments,
+        call=hashlib.sha256(text.encode(errors="surrogatepass")).hexdigest()[:_DIGITS],
+        definition=None if definition is None else short(definition),
+        is_repeatable=is_repeatable,
+        called=called,
     )
 
 
@@ -244,7 +372,7 @@ async def _made(make: Make, operation: Operation) -> Record:
     try:
         result = await make(operation)
     except ToolbusError as error:
-        return {"error": str(error)}
+        return {"error": failure_text(str(error))}
     if result.pending is not None:
         return {"pending": result.pending.to_json()}
     return {"result": result_json(result)}
@@ -258,7 +386,7 @@ async def _followed(make: Make, operation: Operation) -> Record:
         except CallTimeout:
             continue  # of one wait; the task goes on
         except ToolbusError as error:
-            return {"error": str(error)}
+            return {"error": failure_text(str(error))}
         return {"pending": result.pending.to_json()} if result.pending else {"result": result_json(result)}
 
 

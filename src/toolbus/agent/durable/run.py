@@ -3,6 +3,9 @@
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Mapping
 from contextlib import suppress
+from typing import Any, Generic, TypeVar, cast
+
+from pydantic import TypeAdapter
 
 from toolbus.agent.durable.events import DurableEvent
 from toolbus.agent.durable.info import RunInfo, Status
@@ -10,12 +13,15 @@ from toolbus.agent.durable.runs import Runs
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import RunCancelled, RunFailed
 
+T = TypeVar("T")
 
-class DurableRun:
+
+class DurableRun(Generic[T]):
     """A run that outlives this process. Iterate over its events, or just await `final`."""
 
-    def __init__(self, run: str, runs: Runs, begin: Awaitable[object]) -> None:
+    def __init__(self, run: str, runs: Runs, begin: Awaitable[object], output: type[T]) -> None:
         """`begin` adds the run to the store; the agent calls this."""
+        self._output: type[Any] = output
         self.id = run
         """Its id in the store: the key, if it has one."""
         self._all = runs
@@ -33,7 +39,7 @@ class DurableRun:
         return self._status()
 
     @property
-    def final(self) -> Awaitable[str]:
+    def final(self) -> Awaitable[T]:
         """Awaits the output; raises `RunFailed` or `RunCancelled`. Cancelling the wait leaves it as it is."""
         return self._final()
 
@@ -68,11 +74,13 @@ class DurableRun:
     async def _status(self) -> Status:
         return (await self.info()).status
 
-    async def _final(self) -> str:
+    async def _final(self) -> T:
         info = await (await self._runs()).wait(self.id)
         match info.status:
             case "done":
-                return info.output or ""
+                if self._output is str:
+                    return cast(T, info.output or "")
+                return TypeAdapter[Any](self._output).validate_python(info.structured)
             case "cancelled":
                 raise RunCancelled(self.id)
             case _:

@@ -10,7 +10,6 @@ from uuid import uuid4
 from dbos import WorkflowStatus
 from sqlalchemy.exc import DBAPIError
 
-from toolbus.agent.durable.event_json import read_event
 from toolbus.agent.durable.events import DurableEvent
 from toolbus.agent.durable.info import (
     UNREADABLE,
@@ -21,10 +20,10 @@ from toolbus.agent.durable.info import (
 )
 from toolbus.agent.durable.lease import Leases, WorkerRow
 from toolbus.agent.durable.programs import Programs, best
-from toolbus.agent.durable.questions import ACCEPTED, Asked, answers_json
+from toolbus.agent.durable.questions import ACCEPTED, answers_json
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named
-from toolbus.agent.durable.steps import EVENTS, QUESTION
 from toolbus.agent.durable.store import UNFINISHED, WORKFLOW, RunStore
+from toolbus.agent.durable.timeline import events_of
 from toolbus.core.elicitation import Answer
 from toolbus.core.errors import NotWaiting, RunNotFound, RunStoreError, ToolbusError
 from toolbus.core.operation import Resumed
@@ -52,16 +51,24 @@ class Runs:
 
     # Start
 
-    async def start(self, prompt: Any, *, key: str | None = None, history: Sequence[Any] = ()) -> str:
+    async def start(
+        self,
+        prompt: Any,
+        *,
+        key: str | None = None,
+        history: Sequence[Any] = (),
+        output: Mapping[str, Any] | None = None,
+    ) -> str:
         """Add a run for the workers, and return its id; with the key of an existing run, that run.
 
-        `prompt` and `history` are JSON, in the form of Pydantic AI.
+        `prompt` and `history` are JSON, in the form of Pydantic AI; `output` is the JSON Schema of what the
+        run is to return, None for a text.
         """
         await self._open()
         agent, version, run = self._settings.agent, self._settings.version, key or uuid4().hex[:12]
         request = {"agent": agent, "prompt": prompt, "history": list(history)}
-        if version is not None:
-            request["version"] = version
+        request |= {} if output is None else {"output": dict(output)}
+        request |= {} if version is None else {"version": version}
         label = await self._label()
 
         def enqueue() -> None:
@@ -121,7 +128,7 @@ class Runs:
 
         def load() -> list[Step]:
             try:
-                return Step.all(self.store.client.list_workflow_steps(run))
+                return self.store.steps(run)
             except UNREADABLE:
                 raise self._unreadable(run) from None
 
@@ -149,33 +156,28 @@ class Runs:
 
     async def events(self, run: str) -> AsyncGenerator[DurableEvent]:
         """All events of a run from the beginning, until it ends; whoever joins later misses nothing."""
-        await self.get(run)
-        seen = 0
+        known: set[int] = set()
         while True:
-            batches = self.store.client.read_stream_async(
-                run, EVENTS, offset=seen, polling_interval_sec=self._settings.poll
-            )
-            try:
-                async for batch in batches:
-                    seen += 1
-                    self._reached()
-                    for stored in batch:
-                        if (event := read_event(stored)) is not None:
-                            yield event
+            is_open = await self._is_open_run(run)  # before the steps, or the last ones could be missed
+            rows, asked = await self._do(lambda: self.store.new_steps(run, known))
+            for row in rows:
+                try:
+                    events = events_of(row, asked)
+                except UNREADABLE:
+                    raise self._unreadable(run) from None
+                if events is not None or not is_open:
+                    known.add(row["function_id"])
+                for event in events or ():
+                    yield event
+            if not is_open:
                 return
-            except DBAPIError as error:
-                await self._wait_for_store(error)
-            except UNREADABLE:
-                raise self._unreadable(run) from None
-            finally:
-                await batches.aclose()
+            await asyncio.sleep(self._settings.poll)
 
     async def wait(self, run: str) -> RunInfo:
         """Wait until a run has ended."""
         while True:
-            info = await self.get(run)
-            if not info.is_open:
-                return info
+            if not await self._is_open_run(run):
+                return await self.get(run)
             await asyncio.sleep(self._settings.poll)
 
     # Change
@@ -239,13 +241,24 @@ class Runs:
         """Delete a run that has ended, with all that is recorded of it; its key can be used again."""
         if (info := await self.get(run)).is_open:
             raise NotWaiting(f"run {run!r} is {info.status}; cancel it first: toolbus runs cancel {run}")
-        await self._do(lambda: self.store.client.delete_workflow(run))
+        await self._do(lambda: self.store.delete(run))
 
     async def close(self) -> None:
         """Close the connections to the store."""
         await asyncio.to_thread(self.store.close)
 
     # The store
+
+    async def _is_open_run(self, run: str) -> bool:
+        """Whether a run has not ended; `RunNotFound` if there is none of that id."""
+
+        def look() -> bool:
+            status = self.store.status(run)
+            if status is None:
+                raise RunNotFound(run, self.store.place)
+            return status in UNFINISHED
+
+        return await self._do(look)
 
     async def _open(self) -> None:
         if not self._is_open:
@@ -288,9 +301,7 @@ class Runs:
     def _info(self, row: WorkflowStatus) -> RunInfo:
         run, is_open = row.workflow_id, row.status in UNFINISHED
         try:
-            shown = self.store.client.get_event(run, QUESTION, timeout_seconds=0) if is_open else None
-            asked = None if shown is None else Asked.from_json(shown)
-            answered = asked is not None and self.store.answered(run, asked.id) is not None
+            asked, answered = self.store.question(run) if is_open else (None, False)
             return run_info(row, asked, answered=answered)
         except UNREADABLE:
             return unreadable_info(row)  # the other runs can be read

@@ -1,10 +1,13 @@
 """What toolbus uses of DBOS beyond its documented interface; `tests/durable/test_seam.py` checks it."""
 
+import copy
 import threading
 import time
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Callable, Container, Generator, Iterable, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
 
+import dbos._context as _context
 import dbos._dbos as _instances
 import dbos._serialization as _serialization
 import dbos._sys_db as _database
@@ -12,7 +15,7 @@ import sqlalchemy as sa
 from dbos import DBOSClient
 from dbos._schemas.system_database import SystemSchema
 from dbos._serialization import DefaultSerializer, Serializer
-from dbos._sys_db import SystemDatabase
+from dbos._sys_db import SystemDatabase, db_retry
 from dbos._utils import GlobalParams
 
 __all__ = [
@@ -22,15 +25,23 @@ __all__ = [
     "executor",
     "hand_over",
     "is_used",
+    "next_number",
+    "numbered_from",
     "open_labels",
+    "owned",
     "queued_runs",
     "refuse_pickles",
     "relabel",
     "requeue",
+    "reserve_numbers",
     "sent_message",
+    "status_of",
+    "step_names",
+    "steps_beyond",
     "use_executor",
     "use_labels",
 ]
+T = TypeVar("T")
 _RUN = SystemSchema.workflow_status.c
 
 
@@ -164,6 +175,84 @@ class Pauses:
     def end(cls) -> None:
         """Let everybody try again at once: a store that is closed says so."""
         cls._is_ending.set()
+
+
+# The steps of a run
+
+
+def next_number() -> int:
+    """The number of the next step of this run; within a step, of that one."""
+    return _workflow().function_id + (not _workflow().is_step())
+
+
+def reserve_numbers(count: int) -> int:
+    """Keep numbers for steps that begin in any order; the first of them is one more than what is returned."""
+    current = _workflow()
+    current.function_id += count
+    return current.function_id - count
+
+
+@contextmanager
+def numbered_from(number: int) -> Generator[Callable[[], int]]:
+    """Number the steps that this task begins from here on; gives what returns the last number."""
+    own = copy.copy(_workflow())
+    own.function_id = number
+    token = _context._dbos_context_var.set(own)  # pyright: ignore[reportPrivateUsage]
+    try:
+        yield lambda: own.function_id
+    finally:
+        _context._dbos_context_var.reset(token)  # pyright: ignore[reportPrivateUsage]
+
+
+def _workflow() -> _context.DBOSContext:
+    return _context.assert_current_dbos_context()
+
+
+def owned(run: str, work: Callable[[sa.Connection], T]) -> T:
+    """Do something in one transaction, as the owner of a run; waits for the store, as DBOS does."""
+    instance = _instances._dbos_global_instance  # pyright: ignore[reportPrivateUsage]
+    owner = _context.current_owner_xid(run)
+    assert instance is not None, "it is launched"
+    assert owner is not None, "only the worker of a run does this"
+    database = instance._sys_db  # pyright: ignore[reportPrivateUsage]
+
+    @db_retry(sys_db=database)
+    def attempt() -> T:
+        with database.engine.begin() as connection:
+            database._check_owner_txn(connection, run, owner)  # pyright: ignore[reportPrivateUsage]
+            return work(connection)
+
+    return attempt()
+
+
+def step_names(connection: sa.Connection, run: str) -> dict[int, str]:
+    """The names of the recorded steps, by number."""
+    table = SystemSchema.operation_outputs
+    rows = connection.execute(
+        sa.select(table.c.function_id, table.c.function_name).where(table.c.workflow_uuid == run)
+    )
+    return {number: name for number, name in rows}  # noqa: C416  # rows are no tuples for the type checker
+
+
+def status_of(client: DBOSClient, run: str, workflow: str) -> str | None:
+    """The status of a run, None if there is none; a query of the client would load all of it."""
+    database, table = client._sys_db, SystemSchema.workflow_status  # pyright: ignore[reportPrivateUsage]
+    with database.engine.connect() as connection:
+        return connection.scalar(
+            sa.select(table.c.status).where(table.c.workflow_uuid == run, table.c.name == workflow)
+        )
+
+
+def steps_beyond(client: DBOSClient, run: str, known: Container[int]) -> list[Mapping[str, Any]]:
+    """The recorded steps that are not known yet, by number."""
+    database = client._sys_db  # pyright: ignore[reportPrivateUsage]
+    with database.engine.connect() as connection:
+        numbers = sorted(step_names(connection, run))
+    first = next((at for at, number in enumerate(numbers) if number not in known), None)
+    if first is None:
+        return []
+    steps = client.list_workflow_steps(run, offset=first)
+    return [one for one in steps if one["function_id"] not in known]
 
 
 def refuse_pickles() -> None:

@@ -4,7 +4,7 @@ import re
 from dataclasses import dataclass, field
 from pathlib import Path
 
-JOURNAL_VERSION = "toolbus-journal-1"
+JOURNAL_VERSION = "toolbus-journal-2"
 """Changes when a run that one version of toolbus began cannot be continued by another one."""
 _QUEUE = "toolbus."
 _POSTGRES = re.compile(r"postgres(ql)?(\+\w+)?://")
@@ -28,6 +28,8 @@ class Durable:
     """Seconds between two looks for new runs."""
     at_once: int | None = None
     """How many runs a worker has at the same time, those that wait for a person included; None for any."""
+    answer_within: float | None = None
+    """Seconds to wait for an answer, None for any time; then the call is refused, and the run continues."""
     drain: float = 30.0
     """Seconds that a worker that is closed waits for calls in flight; then their outcome is unknown."""
 
@@ -38,6 +40,8 @@ class Durable:
             raise ValueError(
                 f"the name of a durable agent has letters, digits, '.', '_' and '-', not {self.agent!r}"
             )
+        if self.answer_within is not None and not self.answer_within > 0:
+            raise ValueError("answer_within must be more than 0 seconds, or None")
         if self.version is not None and not re.fullmatch(r"[\w.+-]+", self.version):
             raise ValueError(
                 f"the version of a durable agent has letters, digits, '.', '_', '+' and '-', "

@@ -1,20 +1,16 @@
 """The steps of one execution of a run: each is recorded once, and replayed by later executions."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, TypeVar
 
 from dbos import DBOS
 
-from toolbus.agent.durable.event_json import event_json
-from toolbus.agent.durable.events import DurableEvent
+from toolbus.agent.durable import seam
 from toolbus.agent.durable.store import RecordedError
 
-EVENTS = "events"
-"""The stream of a run's events."""
-QUESTION = "question"
-"""The key under which a run shows what it waits for."""
+T = TypeVar("T")
 _YEARS = 10 * 365 * 24 * 3600.0
 """Seconds to wait for a person."""
 
@@ -61,12 +57,19 @@ class Aborted(BaseException):
 
 
 class Steps:
-    """The steps of one execution; only one at a time, because DBOS numbers them in the order they begin."""
+    """The steps of one execution. DBOS numbers them in the order they begin."""
 
     def __init__(self, gate: Gate) -> None:
         self._gate = gate
         self.problem: Exception | None = None
         """Why the execution cannot go on."""
+        self.recorded: dict[int, str] = {}
+        """The names of what earlier executions recorded, by number."""
+
+    @property
+    def upcoming(self) -> str | None:
+        """The name of the next step, if an earlier execution recorded it."""
+        return self.recorded.get(seam.next_number())
 
     async def run(self, name: str, work: Callable[[], Awaitable[Any]]) -> Any:
         """Do a piece of work and record the JSON that it returns, or return what was recorded.
@@ -90,21 +93,17 @@ class Steps:
                     raise _Own(error) from error
                 raise
 
-    async def emit(self, events: Sequence[DurableEvent]) -> None:
-        """Add events to the run's stream, once."""
-        if events:
-            async with self._step():
-                await DBOS.write_stream_async(EVENTS, [event_json(event) for event in events])
-
-    async def show(self, question: Any) -> None:
-        """Show what the run waits for; None for nothing."""
-        async with self._step():
-            await DBOS.set_event_async(QUESTION, question)
-
-    async def receive(self, topic: str) -> Any:
-        """Wait for a message, possibly for days; a worker that closes does not wait for it."""
+    async def note(self, work: Coroutine[Any, Any, T]) -> T:
+        """Write to the store beside the steps; an error is none of the work that it is part of."""
         try:
-            return await DBOS.recv_async(topic, timeout_seconds=_YEARS)
+            return await work
+        except Exception as error:
+            raise self.abort(error) from error
+
+    async def receive(self, topic: str, within: float | None) -> Any:
+        """Wait for a message, possibly for days; None if it took too long. A closing worker does not wait."""
+        try:
+            return await DBOS.recv_async(topic, timeout_seconds=_YEARS if within is None else within)
         except Exception as error:
             raise self.abort(error) from error
 

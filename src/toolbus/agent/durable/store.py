@@ -3,7 +3,7 @@
 import json
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Any, cast
 
 import sqlalchemy as sa
@@ -11,7 +11,18 @@ from dbos import DBOS, DBOSClient, WorkflowStatus
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from toolbus.agent.durable.engines import APPLICATION, close_engine, may_pass, new_engine
-from toolbus.agent.durable.seam import Serializer, hand_over, refuse_pickles, requeue, sent_message
+from toolbus.agent.durable.info import Step
+from toolbus.agent.durable.notes import TABLES, forget, intents_of, questions_of
+from toolbus.agent.durable.questions import Asked
+from toolbus.agent.durable.seam import (
+    Serializer,
+    hand_over,
+    refuse_pickles,
+    requeue,
+    sent_message,
+    status_of,
+    steps_beyond,
+)
 from toolbus.agent.durable.settings import Durable
 from toolbus.core.display import without_passwords
 from toolbus.core.errors import RunStoreError, ToolbusError
@@ -73,7 +84,7 @@ class RunStore:
                     pass
                 DBOS.migrate(self.url.replace("+psycopg", "", 1))
                 with self.engine.begin() as connection:
-                    for table in (_WORKERS, _AGENTS, _PROGRAMS):
+                    for table in (_WORKERS, _AGENTS, _PROGRAMS, *TABLES):
                         connection.execute(sa.text(table))
                     existing = {
                         column["name"] for column in sa.inspect(connection).get_columns("toolbus_workers")
@@ -144,6 +155,38 @@ class RunStore:
         stored = sent_message(self.client, run, f"{run}:{question}")
         return None if stored is None else json.loads(stored)
 
+    def question(self, run: str) -> tuple[Asked | None, bool]:
+        """What a run asks, and whether that is answered; of several questions, the first that is not."""
+        asked = None
+        for asked in self._questions(run, only_open=True).values():
+            if self.answered(run, asked.id) is None:
+                return asked, False
+        return asked, asked is not None
+
+    def new_steps(self, run: str, known: Container[int]) -> tuple[list[Mapping[str, Any]], dict[int, Asked]]:
+        """The steps of a run that are not known yet, and all its questions."""
+        return steps_beyond(self.client, run, known), self._questions(run)
+
+    def status(self, run: str) -> str | None:
+        """The state of a run, as DBOS calls it; None if there is no such run."""
+        return status_of(self.client, run, WORKFLOW)
+
+    def steps(self, run: str) -> list[Step]:
+        """What is recorded of a run, and the calls that were begun."""
+        with self.engine.connect() as connection:
+            intents = intents_of(connection, run)
+        return Step.all(self.client.list_workflow_steps(run), intents)
+
+    def delete(self, run: str) -> None:
+        """Delete a run with all that is recorded of it."""
+        self.client.delete_workflow(run)
+        with self.engine.begin() as connection:
+            forget(connection, run)
+
+    def _questions(self, run: str, *, only_open: bool = False) -> dict[int, Asked]:
+        with self.engine.connect() as connection:
+            return questions_of(connection, [run], only_open=only_open).get(run, {})
+
     def hand_over(self, run: str, worker: str, label: str) -> bool:
         """Give a run of a worker to workers of another label; False if the worker has lost it."""
         return hand_over(self.client, run, worker, label)
@@ -162,9 +205,11 @@ class RunStore:
             output = cast("dict[str, Any]", step["output"]) if isinstance(step["output"], dict) else {}
             if "tool" in output:
                 found.add(output["tool"])
-            elif not made:  # a response of the model has parts
-                found |= {one["tool_name"] for one in output.get("parts", ()) if "tool_name" in one}
-        return found
+            elif "response" in output and not made:
+                parts = output["response"]["parts"]
+                found |= {one["tool_name"] for one in parts if one.get("tool_call_id") in output["called"]}
+        with self.engine.connect() as connection:
+            return found | {intent.tool for intent in intents_of(connection, run).values()}
 
     def lost(self, runs: list[str], worker: str) -> list[str]:
         """Those of a worker's runs that were cancelled, or taken by another one."""

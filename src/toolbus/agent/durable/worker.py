@@ -38,6 +38,7 @@ from toolbus.core.version import version
 logger = logging.getLogger("toolbus")
 _CLOSING = 2.0
 """Seconds in which a worker that ends tells the store; then it ends without."""
+_DIVERGED = (RunDiverged, dbos_errors.DBOSUnexpectedStepError)
 _ORPHANS = 12
 """Every so many beats, runs are looked for whose worker left no row."""
 
@@ -252,10 +253,9 @@ class Worker:
         steps = Steps(self._gate)
         queue = queue_of(request["agent"], request.get("version"))
         try:
-            _, performer = self._performers[queue]
-            return await Execution(performer, run, steps, partial(self._elsewhere, run, queue)).perform(
-                request
-            )
+            settings, performer = self._performers[queue]
+            elsewhere = partial(self._elsewhere, run, queue)
+            return await Execution(performer, run, steps, elsewhere, settings.answer_within).perform(request)
         except BaseException:  # some libraries put what they raise into groups
             if steps.problem is None:
                 raise
@@ -268,7 +268,7 @@ class Worker:
         """Leave a run to whoever takes it next, if it cannot go on here; DBOS knows what to do otherwise."""
         missing: list[str] = []
         try:
-            if isinstance(problem, dbos_errors.DBOSUnexpectedStepError):
+            if isinstance(problem, _DIVERGED):
                 missing = await self._missing(run, queue)
                 problem = await self._elsewhere(run, queue, missing) or problem
             if isinstance(problem, _NeededElsewhere):
@@ -277,7 +277,7 @@ class Worker:
                 raise asyncio.CancelledError  # not an error of the run, which DBOS would record
         except DBAPIError as error:
             problem = error
-        if isinstance(problem, dbos_errors.DBOSUnexpectedStepError):
+        if isinstance(problem, _DIVERGED):
             raise RunDiverged(run, missing) from problem
         if isinstance(problem, DBAPIError):
             logger.warning("run %s is interrupted: %s", run, self.store.error(problem))

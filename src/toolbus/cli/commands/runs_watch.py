@@ -65,7 +65,7 @@ class _Watcher:
 
     async def _print(self, event: "DurableEvent") -> None:
         from toolbus.agent.durable import QuestionAsked
-        from toolbus.agent.durable.event_json import event_json
+        from toolbus.agent.durable.timeline import event_json
 
         if self._screen.as_json:
             print(escaped_json(event_json(event)), flush=True)
