@@ -85,7 +85,9 @@ def main() -> None:
     effects = Effects(folder, kills="kills" in sys.argv)
     app = effects.server().streamable_http_app()
     app.add_route("/effects", effects.posted, methods=["POST"])
-    uvicorn.Server(uvicorn.Config(app, log_level="error", lifespan="on")).run(sockets=[listening])
+    # A client that reuses a connection while it is closed would not know what became of its call.
+    config = uvicorn.Config(app, log_level="error", lifespan="on", timeout_keep_alive=3600)
+    uvicorn.Server(config).run(sockets=[listening])
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from toolbus.core.errors import RunDiverged, RunStoreError, ToolbusError
 from toolbus.core.version import version
 
 logger = logging.getLogger("toolbus")
-_CLOSING = 2.0
+_CLOSING = 4.0
 """Seconds in which a worker that ends tells the store; then it ends without."""
 _DIVERGED = (RunDiverged, dbos_errors.DBOSUnexpectedStepError)
 _ORPHANS = 12
@@ -377,7 +377,7 @@ class Worker:
             Pauses.end()
             self.store.close()
             Worker.here = None
-        await asyncio.wait({leaving}, timeout=5 * _CLOSING)
+        await asyncio.wait({leaving}, timeout=2 * _CLOSING)
 
     def _leave(self) -> None:
         """End DBOS and give the runs back; without the store, others find out that it is gone."""
