@@ -43,6 +43,7 @@ async def deploy(store: str, folder: Path, how: Deploy) -> Report:
                 for at, old in enumerate(members):
                     members[at] = await _replaced(fleet, old, version, how)
             await asyncio.sleep(2 * how.beside)
+        await fleet.start(how.versions[-1])
         members[0].send(signal.SIGTERM)  # it starts no more runs
         await members[0].gone(60)
         if how.pin:

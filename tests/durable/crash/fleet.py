@@ -14,7 +14,7 @@ from typing import Any
 
 from tests import warm
 from tests.durable.crash import note
-from tests.durable.crash.plans import TOOLS
+from tests.durable.crash.plans import CROWD, TOOLS
 from tests.patience import PATIENCE
 from toolbus.agent.durable import Durable, RunInfo, Runs, RunStoreError
 
@@ -178,7 +178,9 @@ class Client:
 
     async def _start_runs(self) -> None:
         while True:
-            await self.start_run(self._fleet.newest)
+            with suppress(RunStoreError):
+                if sum(one.is_open for one in await self.all_runs()) < CROWD:
+                    await self.start_run(self._fleet.newest)
             await asyncio.sleep(PAUSE)
 
     async def burst(self, runs: int) -> None:

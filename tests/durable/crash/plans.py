@@ -12,6 +12,8 @@ PLANS = {
     "v4": ("order", "charge", "stock_reserve", "effects_put", "charge", "order"),
 }
 """The calls of a run, by the version that it was started for."""
+CROWD = 16
+"""So many open runs are enough: on a busy machine, runs would wait until their version is gone."""
 SAFE = ("effects_put", "effects_look")
 """Tools whose calls may be repeated."""
 _SERVER = frozenset({"effects_write", "effects_put", "effects_look"})

@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tests.durable.crash import note
-from tests.durable.crash.plans import PLANS, kind_of
+from tests.durable.crash.plans import CROWD, PLANS, kind_of
 from toolbus.agent import Agent
 from toolbus.agent.durable import Durable, lease
 
@@ -106,10 +106,11 @@ async def _work_and_start(agent: Agent, version: str) -> None:
         print("takes runs", flush=True)
         number = 0
         while not stopped.is_set():
-            key = f"{version}-agent-{os.getpid()}-{number}"
-            await agent.start(f"{version} {key}", key=key).recorded
-            note(FOLDER, f"started {key} {version} agent")
-            number += 1
+            if len(await agent.runs.recent()) < CROWD:
+                key = f"{version}-agent-{os.getpid()}-{number}"
+                await agent.start(f"{version} {key}", key=key).recorded
+                note(FOLDER, f"started {key} {version} agent")
+                number += 1
             with suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), float(os.environ["CRASH_PAUSE"]))
         working.cancel()
