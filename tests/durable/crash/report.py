@@ -123,7 +123,7 @@ class Judge:
             report.faults.append(f"{run} was started, and is gone")
         report.moved = sum(len(pids) > 1 for pids in self._workers.values())
         if slow := sum("was declared dead" in one.log.read_text() for one in self._fleet.members):
-            report.facts["workers that were too slow for their lease:"] = str(slow)
+            report.facts["workers that were declared dead, and joined again:"] = str(slow)
             self.is_slow = True
         for info in self._infos.values():
             self._judge_run(info)
