@@ -80,7 +80,8 @@ compare: .venv/.ready
 soak: .venv/.ready
 	python -m bench.soak $(ARGS)
 
-# Kills workers of durable runs at every point: make crash ARGS="--runs 20 --store sqlite"
+# Durable runs under kills, rolling deploys, frozen workers and a store in trouble:
+# make crash ARGS="--only kill --runs 200 --store sqlite"
 crash: .venv/.ready
 	python -m tests.durable.crash $(ARGS)
 

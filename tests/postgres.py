@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from itertools import count
 from pathlib import Path
 
+import psutil
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
@@ -79,6 +80,21 @@ class Server:
                 time.sleep(0.1)
             else:
                 return
+
+    def freeze(self) -> None:
+        """Let it stand still: connections stay open, new ones are accepted, and nothing is answered."""
+        for process in self._processes():
+            process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        for process in reversed(self._processes()):
+            process.send_signal(signal.SIGCONT)
+
+    def _processes(self) -> list[psutil.Process]:
+        main = self._server.get_postmaster_info().process
+        assert main is not None, "it is running"
+        return [main, *main.children(recursive=True)]
 
 
 def _signal(pid: int, number: int) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tests import warm
 from tests.agent.stage import MODELS, final, provided
 from tests.conftest import SERVERS
-from tests.patience import PATIENCE
+from tests.patience import PATIENCE, until
 from tests.servers.everyday import everyday
 from tests.wire import ToolCall as WireCall
 from tests.wire.asked import Wire
@@ -131,3 +132,30 @@ async def test_a_server_that_fails_hurts_only_itself() -> None:
     config: dict[str, Any] = {"broken": {"command": "no-such-program"}, "desk": {"server": everyday()}}
     model = ScriptedModel([ToolCall("desk_add", {"a": 1, "b": 2}), "It is 3."])
     assert await generate(model, "Go.", mcp_servers=config) == "It is 3."
+
+
+@pytest.mark.anyio
+async def test_a_run_that_is_cancelled_while_servers_start_leaves_them_to_the_next_one(
+    tmp_path: Path,
+) -> None:
+    waits = "touch begun; while [ ! -e go ]; do sleep 0.02; done"
+    server = f"{waits}; exec {warm.python()} {SERVERS / 'plain.py'}"
+    plain = {"command": "sh", "args": ["-c", server], "cwd": str(tmp_path)}
+    model = ScriptedModel([ToolCall("plain_echo", {"text": "tea"}), lambda results: results[-1]])
+    async with Agent(model, mcp_servers={"plain": plain}) as agent:
+        first = agent.send("Go.")
+        await until((tmp_path / "begun").exists)
+        await first.stop()
+        (tmp_path / "go").touch()
+        assert await final(agent.send("Again.")) == "tea"
+
+
+@pytest.mark.anyio
+async def test_an_agent_can_be_closed_while_its_servers_start(tmp_path: Path) -> None:
+    server = {"command": "sh", "args": ["-c", "touch begun; sleep 600"], "cwd": str(tmp_path)}
+    agent = Agent(ScriptedModel([]), mcp_servers={"slow": server})
+    agent.send("Go.")
+    await until((tmp_path / "begun").exists)
+    await asyncio.wait_for(agent.close(), PATIENCE)
+    with pytest.raises(BusClosed):
+        agent.send("Again.")

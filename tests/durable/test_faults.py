@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy import event, text
+from sqlalchemy.exc import DBAPIError
 
 from tests.durable.stage import Ledger, ended, run_when, settings
 from tests.patience import PATIENCE, until
@@ -19,6 +20,7 @@ from tests.servers.asking import TASK_STORE, asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import RunNotFound, Runs, RunStoreError, repeatable, runs
 from toolbus.agent.durable.settings import JOURNAL_VERSION
+from toolbus.agent.durable.store import RunStore
 from toolbus.agent.durable.worker import Worker
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
@@ -52,6 +54,42 @@ async def test_a_run_waits_for_a_store_that_cannot_be_reached(
     assert ledger.lines == ["a", "b"]
     warnings = [record.message for record in caplog.records if record.levelno == logging.WARNING]
     assert any("runs wait until it is back" in message for message in warnings)
+
+
+async def test_nobody_waits_for_a_store_that_is_closed_while_it_hangs(
+    postgres_server: Server, postgres_url: str, tmp_path: Path
+) -> None:
+    reading = Runs(settings(tmp_path, store=postgres_url))
+    await reading.start("Go.", key="k")
+    await asyncio.to_thread(postgres_server.freeze)
+    try:
+        asked = asyncio.create_task(reading.get("k"))
+        await asyncio.sleep(0.5)
+        assert not asked.done()
+        await reading.close()
+        with pytest.raises(RunStoreError):
+            await asyncio.wait_for(asked, PATIENCE)
+    finally:
+        await asyncio.to_thread(postgres_server.thaw)
+    with pytest.raises(RunStoreError, match="it was closed"):
+        await reading.get("k")
+
+
+async def test_a_worker_that_stands_still_in_a_transaction_blocks_nobody(
+    postgres_url: str, tmp_path: Path
+) -> None:
+    own = settings(tmp_path, store=postgres_url)
+    async with Agent(ScriptedModel(["Done.", "Done."]), durable=own) as agent:
+        assert await ended(agent.start("Go.", key="k")) == "Done."
+        frozen = RunStore(own.url)
+        connection = frozen.engine.connect()
+        connection.execute(text("LOCK TABLE toolbus_workers, dbos.workflow_status"))
+        assert await ended(agent.start("Go.", key="l")) == "Done."
+        with pytest.raises(DBAPIError) as late:
+            connection.commit()
+        connection.close()
+        frozen.close()
+    assert late.value.connection_invalidated, "it tries again on another connection"
 
 
 async def test_a_run_waits_for_space_on_a_full_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -3,13 +3,15 @@
 # pyright: reportPrivateUsage=false
 
 import inspect
+from concurrent.futures import ThreadPoolExecutor
 
-from dbos import DBOSClient
+from dbos import DBOSClient, _sys_db
 from dbos._dbos import DBOS
 from dbos._schemas.system_database import SystemSchema
 from dbos._sys_db import SystemDatabase
 from dbos._utils import GlobalParams
 
+from tests.patience import PATIENCE
 from toolbus.agent.durable import seam
 
 
@@ -76,3 +78,17 @@ def test_a_run_that_is_handed_over_is_as_one_that_was_given_back() -> None:
     changed = inspect.getsource(SystemDatabase.reenqueue_for_recovery).partition(".values(")[2]
     columns = [line.strip().partition("=")[0] for line in changed.splitlines() if "=" in line]
     assert columns[:5] == ["status", "owner_xid", "started_at_epoch_ms", "updated_at", "queue_name"]
+
+
+def test_dbos_waits_for_its_database_with_the_sleep_of_its_module() -> None:
+    assert "time.sleep(actual_backoff)" in inspect.getsource(_sys_db.db_retry)
+    assert "import time" in inspect.getsource(_sys_db)
+
+
+def test_a_pause_of_dbos_is_cut_short_at_the_end() -> None:
+    seam.Pauses.begin()
+    with ThreadPoolExecutor(1) as pool:
+        paused = pool.submit(_sys_db.time.sleep, 10 * PATIENCE)  # pyright: ignore[reportPrivateImportUsage]
+        seam.Pauses.end()
+        assert paused.result(seam.Pauses.LONGEST) is None
+    seam.Pauses.begin()

@@ -96,6 +96,7 @@ class Agent:
         self._run_lock = asyncio.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._runs: set[Run[Any]] = set()
+        self._starting: asyncio.Task[None] | None = None
         self._closed = False
         self._durable = None if durable is None else self._durable_runs(durable)
 
@@ -278,7 +279,9 @@ class Agent:
 
     async def _start_servers(self) -> None:
         if self._bus is not None:
-            await self._bus.start()
+            # In a task of its own: a run that is cancelled meanwhile leaves the servers to the next one.
+            self._starting = asyncio.create_task(self._bus.start())
+            await asyncio.shield(self._starting)
             if not self._bus.running:
                 raise BusClosed("the event loop of the agent's servers has ended; the agent")
 
@@ -351,6 +354,9 @@ class Agent:
                 await stack.enter_async_context(self.model)
             if self._bus is not None:
                 stack.push_async_callback(self._bus.stop)
+            if self._starting is not None and not self._starting.done():
+                self._starting.cancel()
+                stack.push_async_callback(asyncio.wait, {self._starting})
             for context in self._contexts:
                 stack.push_async_callback(context.close)
             for run in tuple(self._runs):

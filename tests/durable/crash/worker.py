@@ -47,7 +47,7 @@ def model(folder: Path) -> FunctionModel:
         kill_here(folder, run, step, "model", os.getpid())
         if step == STEPS:
             return ModelResponse([TextPart(json.dumps(results))])
-        name, arguments = f"effects_{tool_of(step)}", {"run": run, "step": step}
+        name, arguments = f"effects_{tool_of(step)}", {"run": str(run), "step": step}
         return ModelResponse([ToolCallPart(name, arguments, tool_call_id=f"call_{run}_{step}")])
 
     return FunctionModel(answer)
@@ -57,7 +57,7 @@ def hook(folder: Path):
     """Kills the worker right before a call is sent, and right after its result."""
 
     async def around(call: Operation, go_on: Next) -> ToolResult:
-        run, step = call.arguments["run"], call.arguments["step"]
+        run, step = int(call.arguments["run"]), call.arguments["step"]
         kill_here(folder, run, step, "intent", os.getpid())
         result = await go_on(replace(call, arguments={**call.arguments, "pid": os.getpid()}))
         kill_here(folder, run, step, "unrecorded", os.getpid())

@@ -1,8 +1,12 @@
 """Connections to the two kinds of stores; whatever can pass by itself is an error that DBOS waits for."""
 
+import os
+import socket
 import sqlite3
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import psycopg
 import sqlalchemy as sa
@@ -14,8 +18,14 @@ from toolbus.state.files import Exposed, Foreign, make_private
 
 APPLICATION = "toolbus"
 _CONNECTIONS = 20
+_CONNECT = 5
+"""Seconds to connect to a server; also what a program may wait for at its end."""
+_IDLE = 10_000
+"""Milliseconds after which Postgres ends a transaction of a process that stands still, with its locks."""
 _BUSY = 30_000
 """Milliseconds that SQLite waits for another writer."""
+_open: WeakKeyDictionary[sa.Engine, WeakSet[psycopg.Connection[Any]]] = WeakKeyDictionary()
+"""The connections of each engine that was not closed."""
 _PASSING_STATES = ("08", "53", "57")
 """The classes of Postgres' codes for lost connections, missing resources, and a server that restarts."""
 _REFUSALS = ("authentication failed", "does not exist", "pg_hba.conf", "no password supplied")
@@ -24,7 +34,32 @@ _REFUSALS = ("authentication failed", "does not exist", "pg_hba.conf", "no passw
 
 def new_engine(url: str) -> sa.Engine:
     """An engine for a SQLite file or a Postgres server; connects to nothing yet."""
-    return _sqlite(url) if url.startswith("sqlite") else _postgres(url)
+    engine = _sqlite(url) if url.startswith("sqlite") else _postgres(url)
+    connections = _open[engine] = WeakSet[psycopg.Connection[Any]]()
+
+    @event.listens_for(engine, "do_connect", insert=True)
+    def refuse(*_: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        if engine not in _open:
+            raise RunStoreError("of this process", "it was closed", "open it again")
+
+    @event.listens_for(engine, "connect")
+    def note(connection: object, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        if isinstance(connection, psycopg.Connection):
+            connections.add(connection)  # pyright: ignore[reportUnknownArgumentType]  of which rows, does not matter
+            connection.execute(b"SET idle_in_transaction_session_timeout = %d" % _IDLE)
+            connection.commit()
+
+    return engine
+
+
+def close_engine(engine: sa.Engine) -> None:
+    """Close all connections, and let nobody wait any longer for a server that does not answer."""
+    for connection in list(_open.pop(engine, ())):
+        with suppress(psycopg.OperationalError, OSError):  # it is closed already
+            own = socket.socket(fileno=os.dup(connection.fileno()))
+            own.shutdown(socket.SHUT_RDWR)  # who waits for an answer reads that the connection has ended
+            own.close()
+    engine.dispose()
 
 
 def may_pass(error: DBAPIError) -> bool:
@@ -44,7 +79,7 @@ def _postgres(url: str) -> sa.Engine:
         pool_pre_ping=True,
         pool_size=_CONNECTIONS,
         max_overflow=_CONNECTIONS,
-        connect_args={"connect_timeout": 10, "application_name": APPLICATION},
+        connect_args={"connect_timeout": _CONNECT, "application_name": APPLICATION},
     )
 
     @event.listens_for(engine, "handle_error")
@@ -52,7 +87,8 @@ def _postgres(url: str) -> sa.Engine:
         # DBOS waits for a server that is down, but knows only some of the messages that say so. An error
         # without a code is not from the server, but from the way to it.
         error = context.original_exception
-        if isinstance(error, psycopg.OperationalError) and error.sqlstate is None:
+        is_late = isinstance(error, psycopg.errors.IdleInTransactionSessionTimeout)
+        if is_late or (isinstance(error, psycopg.OperationalError) and error.sqlstate is None):
             context.is_disconnect = True
 
     return engine

@@ -1,6 +1,8 @@
 """What toolbus uses of DBOS beyond its documented interface; `tests/durable/test_seam.py` checks it."""
 
 import copy
+import threading
+import time
 from collections.abc import Callable, Container, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
@@ -8,6 +10,7 @@ from typing import Any, TypeVar
 import dbos._context as _context
 import dbos._dbos as _instances
 import dbos._serialization as _serialization
+import dbos._sys_db as _database
 import sqlalchemy as sa
 from dbos import DBOSClient
 from dbos._schemas.system_database import SystemSchema
@@ -16,6 +19,7 @@ from dbos._sys_db import SystemDatabase, db_retry
 from dbos._utils import GlobalParams
 
 __all__ = [
+    "Pauses",
     "Serializer",
     "add_queue",
     "executor",
@@ -143,6 +147,36 @@ def sent_message(client: DBOSClient, run: str, key: str) -> str | None:
     table = SystemSchema.notifications
     with _engine(client).connect() as connection:
         return connection.scalar(sa.select(table.c.message).where(table.c.message_uuid == f"{key}::{run}"))
+
+
+class Pauses:
+    """The pauses of DBOS before it tries again to reach its database: bounded, and cut short at the end.
+
+    It would sleep for up to 90 s, in threads that a program waits for when it ends.
+    """
+
+    LONGEST = 5.0
+    _SHORT = 0.1
+    _is_ending = threading.Event()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+    def sleep(self, seconds: float) -> None:
+        """Pause."""
+        if self._is_ending.wait(min(seconds, self.LONGEST)):
+            time.sleep(self._SHORT)
+
+    @classmethod
+    def begin(cls) -> None:
+        """From now on, DBOS pauses this way."""
+        cls._is_ending.clear()
+        _database.time = cls()  # pyright: ignore[reportPrivateImportUsage]  what it sleeps with
+
+    @classmethod
+    def end(cls) -> None:
+        """Let everybody try again at once: a store that is closed says so."""
+        cls._is_ending.set()
 
 
 # The steps of a run

@@ -10,7 +10,7 @@ import sqlalchemy as sa
 from dbos import DBOS, DBOSClient, WorkflowStatus
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from toolbus.agent.durable.engines import APPLICATION, may_pass, new_engine
+from toolbus.agent.durable.engines import APPLICATION, close_engine, may_pass, new_engine
 from toolbus.agent.durable.info import Step
 from toolbus.agent.durable.notes import TABLES, forget, intents_of, questions_of
 from toolbus.agent.durable.questions import Asked
@@ -220,10 +220,10 @@ class RunStore:
         return [run for run in runs if run not in kept]
 
     def close(self) -> None:
-        """Close all connections."""
+        """Close all connections; nobody waits any longer for a server that does not answer."""
+        close_engine(self.engine)
         if self._client is not None:
             self._client.destroy()
-        self.engine.dispose()
 
 
 def _shown(url: str) -> str:

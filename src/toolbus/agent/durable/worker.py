@@ -28,6 +28,7 @@ from toolbus.agent.durable.programs import (
     label_of,
     lacking,
 )
+from toolbus.agent.durable.seam import Pauses
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named, queue_of
 from toolbus.agent.durable.steps import Gate, Steps
 from toolbus.agent.durable.store import WORKFLOW, JSONSerializer, RunStore
@@ -36,6 +37,8 @@ from toolbus.core.version import version
 from toolbus.telemetry.runs import traced_run
 
 logger = logging.getLogger("toolbus")
+_CLOSING = 4.0
+"""Seconds in which a worker that ends tells the store; then it ends without."""
 _DIVERGED = (RunDiverged, dbos_errors.DBOSUnexpectedStepError)
 _ORPHANS = 12
 """Every so many beats, runs are looked for whose worker left no row."""
@@ -151,6 +154,7 @@ class Worker:
     def _launch_dbos(self) -> None:
         """Begin to take runs."""
         settings = self._settings
+        Pauses.begin()
         config: DBOSConfig = {
             "name": APPLICATION,
             "system_database_url": settings.url.replace("+psycopg", "", 1),
@@ -372,25 +376,36 @@ class Worker:
             await Worker.join(settings, performer)
 
     async def _close(self) -> None:
-        if not await self._gate.close(self._settings.drain):
-            logger.warning("calls in flight did not end within %g s", self._settings.drain)
-        tasks = [*self._active, *self._starting.values(), *([] if self._living is None else [self._living])]
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-        with ThreadPoolExecutor(1, "toolbus-close") as own:
+        """End within `drain` and some seconds, also if the store does not answer; at once if cancelled."""
+        try:
+            if not await self._gate.close(self._settings.drain):
+                logger.warning("calls in flight did not end within %g s", self._settings.drain)
+            living = [] if self._living is None else [self._living]
+            tasks = [*self._active, *self._starting.values(), *living]
+            for task in tasks:
+                task.cancel()
+            if tasks:
+                await asyncio.wait(tasks, timeout=_CLOSING)
             # DBOS made its own pool the default of the loop, and ends it.
             self._loop.set_default_executor(ThreadPoolExecutor(thread_name_prefix="asyncio"))
-            await self._loop.run_in_executor(own, DBOS.destroy)
-            with suppress(DBAPIError):  # then others find out that it is gone
-                await self._loop.run_in_executor(own, self._leave)
-        self.store.close()
-        Worker.here = None
+            own = ThreadPoolExecutor(1, "toolbus-close")
+            leaving = self._loop.run_in_executor(own, self._leave)
+            own.shutdown(wait=False)
+            if not (await asyncio.wait({leaving}, timeout=_CLOSING))[0]:
+                logger.warning("the store of runs %s does not answer at the end", self.store.place)
+        finally:
+            Pauses.end()
+            self.store.close()
+            Worker.here = None
+        await asyncio.wait({leaving}, timeout=2 * _CLOSING)
 
     def _leave(self) -> None:
-        if self.store.requeue(self.id):
-            self._leases.leave(self.id)
-        self._programs.adopt(set(self._labels), [])
+        """End DBOS and give the runs back; without the store, others find out that it is gone."""
+        DBOS.destroy()
+        with suppress(DBAPIError, RunStoreError):
+            if self.store.requeue(self.id):
+                self._leases.leave(self.id)
+            self._programs.adopt(set(self._labels), [])
 
 
 class _NeededElsewhere(Exception):
