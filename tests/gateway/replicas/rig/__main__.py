@@ -42,7 +42,8 @@ def table(found: Mapping[str, Report]) -> Iterator[str]:
     }
     width = max(map(len, rows))
     for words, values in rows.items():
-        yield f"{words:<{width}}" + "".join(f"{value:>9}" for value in values).rstrip()
+        if any(values):
+            yield (f"{words:<{width}}" + "".join(f"{value:>9}" for value in values)).rstrip()
     for name, report in found.items():
         yield from (f"{name}: {words}" for words in report.broken)
 
