@@ -100,11 +100,16 @@ async def test_a_task_whose_replica_was_killed_is_reported_as_unknown_and_not_re
     async with client() as one:
         started = (await one.call(first.url, "job", TASKS, token="a", seconds=600))["result"]
         await two.until_written("a")
+        await one.open(second.url)
+        (listed,) = (await one.legacy(second.url, "tasks/list"))["result"]["tasks"]
+        assert (listed["taskId"], listed["status"]) == (started["taskId"], "working"), "the other one runs it"
         first.kill()
         await first.ended()
         state = await one.modern(second.url, "tasks/get", {"taskId": started["taskId"]}, TASKS)
         assert state["result"]["status"] == "failed"
         assert "whether the call took effect is not known" in state["result"]["error"]["message"]
+        (listed,) = (await one.legacy(second.url, "tasks/list"))["result"]["tasks"]
+        assert listed["status"] == "failed"
         assert two.written == {"a": 1}
 
 

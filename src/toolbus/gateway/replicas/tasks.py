@@ -39,20 +39,24 @@ class StoredTask:
 
     @property
     def done(self) -> bool:
-        """Whether the task has ended; one whose replica has ended did, too."""
-        return True
+        """Whether the task has ended."""
+        return self.ended is not None or self.was_cancelled
 
     @property
     def requests(self) -> JSONObject:
         """The open questions."""
         return {}
 
+    @property
+    def unknown(self) -> "StoredTask":
+        """The task, as one whose replica has ended."""
+        error = {"error": ProtocolError(INTERNAL_ERROR, UNKNOWN).json}
+        return replace(self, ended=error, updated=datetime.now(UTC))
+
     def outcome(self) -> JSONObject | ProtocolError | None:
-        """How it ended; None if it was cancelled."""
-        if self.was_cancelled:
+        """How it ended; None if it was cancelled, or if another replica runs it."""
+        if self.was_cancelled or self.ended is None:
             return None
-        if self.ended is None:
-            return ProtocolError(INTERNAL_ERROR, UNKNOWN)
         if (error := self.ended.get("error")) is not None:
             return ProtocolError(error["code"], error["message"], error.get("data"))
         return self.ended["result"]
@@ -76,18 +80,17 @@ class SharedTasks:
             before = None if value is None else _read(value)
             if before is None:  # it has expired
                 return task
-            if before.ended is not None or before.was_cancelled:
+            if before.done:
                 return before
             if await self._store.replace(KIND, task.id, mark, _value(task), _left(task)):
                 return task
 
     async def given_up(self, task: StoredTask) -> StoredTask:
         """The task; one that runs in a replica which has ended has failed, for good."""
-        is_over = task.ended is not None or task.was_cancelled
-        if is_over or self._peers.has(task.id.partition(".")[0]):
+        replica = task.id.partition(".")[0]
+        if task.done or self._peers.has(replica) or await self._peers.find(replica) is not None:
             return task
-        error = {"error": ProtocolError(INTERNAL_ERROR, UNKNOWN).json}
-        return await self.end(replace(task, ended=error, updated=datetime.now(UTC)))
+        return await self.end(task.unknown)
 
     async def get(self, name: str, principal: str) -> StoredTask | None:
         """The task of that id, if it is this principal's."""
@@ -99,7 +102,7 @@ class SharedTasks:
         """The tasks of a principal, in the order of their start."""
         found = map(_read, (await self._store.items(KIND)).values())
         own = [task for task in found if task is not None and task.principal == principal]
-        return sorted(own, key=lambda task: task.created)
+        return [await self.given_up(task) for task in sorted(own, key=lambda task: task.created)]
 
     async def cancelled(self, task: StoredTask) -> StoredTask:
         """The task, cancelled: one whose replica has ended."""
