@@ -94,10 +94,16 @@ def _report(scenario: str, one: Pass, folder: Path, within: float) -> Report:
         return Report(scenario=scenario, faults=[f"it broke off: {type(error).__name__}: {error}"])
 
 
+def _interrupt(*_: object) -> None:
+    # Not the handler of asyncio, which cancels: what goes wrong while all is ended would replace that.
+    raise KeyboardInterrupt
+
+
 def main() -> int:
     """Run the scenarios and print their reports."""
     given = _given()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _interrupt)
     reports: list[Report] = []
     with tempfile.TemporaryDirectory(prefix="toolbus-crash-") as name, postgres_server() as server:
         root: Path = given.keep or Path(name)
