@@ -71,7 +71,7 @@ def extra_of(file: Path) -> str | None:
         return "agent"
     if (part, *rest[-1:]) in (("config", "lookup.py"), ("state", "keyring.py")):
         return "keyring"
-    if rest == ["store", "postgres.py"]:
+    if rest in (["store", "postgres.py"], ["store", "tables.py"]):
         return "postgres"
     if (part, *rest[:1]) == ("search", "encoders") or rest in (["kept_vectors.py"], ["meaning.py"]):
         return "search"
@@ -145,9 +145,13 @@ def test_every_dependency_of_the_core_has_a_lowest_version() -> None:
 # Every private name of other packages that the source uses, and the package; each has an upper bound.
 BOUNDED = {
     "adapters/langchain_images.py _llm_type": "langchain-core",
+    "agent/durable/seam.py _check_owner_txn": "dbos",
+    "agent/durable/seam.py _context": "dbos",
     "agent/durable/seam.py _dbos": "dbos",
+    "agent/durable/seam.py _dbos_context_var": "dbos",
     "agent/durable/seam.py _dbos_global_instance": "dbos",
     "agent/durable/seam.py _listening_queues": "dbos",
+    "agent/durable/seam.py _now_ms_sql": "dbos",
     "agent/durable/seam.py _schemas": "dbos",
     "agent/durable/seam.py _serialization": "dbos",
     "agent/durable/seam.py _sys_db": "dbos",

@@ -130,8 +130,7 @@ class Tasks:
             if self._parked.get(given, name) is call:
                 return call
         if self._shared is not None and (stored := await self._shared.get(given, name)) is not None:
-            stored = await self._shared.given_up(stored)
-            return stored if stored.done else stored.unknown  # its replica cannot be reached
+            return await self._shared.settled(stored)
         payload = self._seal.opened(_PURPOSE, name, given) if request.is_modern else None
         if payload is None:
             raise ProtocolError(INVALID_PARAMS, "Task not found")

@@ -85,12 +85,13 @@ class SharedTasks:
             if await self._store.replace(KIND, task.id, mark, _value(task), _left(task)):
                 return task
 
-    async def given_up(self, task: StoredTask) -> StoredTask:
+    async def settled(self, task: StoredTask) -> StoredTask:
         """The task; one that runs in a replica which has ended has failed, for good."""
         replica = task.id.partition(".")[0]
-        if task.done or self._peers.has(replica) or await self._peers.find(replica) is not None:
+        if task.done or await self._peers.find(replica) is not None:
             return task
-        return await self.end(task.unknown)
+        # One that is known, and cannot be reached, may be back soon.
+        return task.unknown if self._peers.has(replica) else await self.end(task.unknown)
 
     async def get(self, name: str, principal: str) -> StoredTask | None:
         """The task of that id, if it is this principal's."""
@@ -102,7 +103,7 @@ class SharedTasks:
         """The tasks of a principal, in the order of their start."""
         found = map(_read, (await self._store.items(KIND)).values())
         own = [task for task in found if task is not None and task.principal == principal]
-        return [await self.given_up(task) for task in sorted(own, key=lambda task: task.created)]
+        return [await self.settled(task) for task in sorted(own, key=lambda task: task.created)]
 
     async def cancelled(self, task: StoredTask) -> StoredTask:
         """The task, cancelled: one whose replica has ended."""
