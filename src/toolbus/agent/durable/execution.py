@@ -240,31 +240,18 @@ class Execution:
         began = time.monotonic()
         try:
             with self._journal.call(call):
-                return await self._make(call, name, arguments, tool, work)
+                if isinstance(tool, BusTool):
+                    view = tool.tool.runner
+                    assert isinstance(view, View), "an agent's tools are those of views"
+                    made = Called(id=call, name=name, server=tool.tool.server, origin=tool.tool.origin)
+                    with self._journal.calls(view.definition_digest, made):
+                        return await work()
+                is_repeatable = _is_repeatable(tool, self._performer.toolbox)
+                made = Called(id=call, name=name, server=None)
+                record = self._journal.run_function(made, arguments, is_repeatable, lambda: called(work))
+                return returned(await record)
         finally:
             self._seconds[call] = time.monotonic() - began
-
-    async def _make(
-        self,
-        call: str,
-        name: str,
-        arguments: Mapping[str, JSON],
-        tool: ToolsetTool[Any],
-        work: Callable[[], Awaitable[Any]],
-    ) -> Any:
-        if not isinstance(tool, BusTool):
-            called_function = Called(id=call, name=name, server=None)
-            is_repeatable = _is_repeatable(tool, self._performer.toolbox)
-            return returned(
-                await self._journal.run_function(
-                    called_function, arguments, is_repeatable, lambda: called(work)
-                )
-            )
-        view = tool.tool.runner
-        assert isinstance(view, View), "an agent's tools are those of views"
-        made = Called(id=call, name=name, server=tool.tool.server, origin=tool.tool.origin)
-        with self._journal.calls(view.definition_digest, made):
-            return await work()
 
     async def shown(self, tools: Mapping[str, ToolsetTool[Any]]) -> dict[str, ToolsetTool[Any]]:
         """The tools with their changes held back, and calls one by one of those that may not be repeated."""
