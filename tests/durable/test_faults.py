@@ -319,7 +319,9 @@ async def test_an_agent_that_is_closed_executes_nothing_more(tmp_path: Path) -> 
     own = settings(tmp_path)
     async with Agent(ScriptedModel(["Done."]), durable=own) as agent:
         pass
-    assert await agent.runs.recent() == []
-    assert await agent.runs.workers() == []
+    with pytest.raises(RunStoreError, match="it was closed; create another Agent or Runs"):
+        await agent.runs.recent()
     assert Worker.here is None
-    await agent.runs.close()
+    looking = Runs(own)
+    assert await looking.workers() == []
+    await looking.close()

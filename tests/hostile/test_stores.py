@@ -63,10 +63,7 @@ async def test_a_run_with_a_question_that_somebody_made_up(made_up: str, tmp_pat
     runs = Runs(Durable(store=str(file)))
     for run in ("r1", "r2"):
         await runs.start("go", key=run)
-    columns = "(workflow_uuid, key, value, serialization)"
-    written(
-        file, f"INSERT INTO workflow_events {columns} VALUES ('r1', 'question', ?, 'toolbus_json')", made_up
-    )
+    written(file, "INSERT INTO toolbus_questions VALUES ('r1', 1, 'q1', ?, 0)", made_up)
     listed = {info.id: info.error for info in await runs.recent()}
     assert listed == {"r1": "its record in the store was not written by toolbus", "r2": None}
     for run in ("r1", "r2"):

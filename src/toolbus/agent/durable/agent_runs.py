@@ -115,9 +115,8 @@ class AgentRuns:
         if self._joining is not None:
             with suppress(RunStoreError):  # whoever waited for it has got the error
                 await asyncio.shield(self._joining)
-                assert Worker.here is not None, "it joined"
-                # Not the one that it joined: that may have begun anew.
-                await Worker.here.leave(self.settings.queue)
+                if Worker.here is not None:  # not the one that it joined: that may have begun anew, or ended
+                    await Worker.here.leave(self.settings.queue)
             self._joining = None
         await self.runs.close()
 

@@ -40,7 +40,7 @@ def new_engine(url: str) -> sa.Engine:
     @event.listens_for(engine, "do_connect", insert=True)
     def refuse(*_: object) -> None:  # pyright: ignore[reportUnusedFunction]
         if engine not in _open:
-            raise RunStoreError("of this process", "it was closed", "open it again")
+            raise RunStoreError("of this process", "it was closed", "create another Agent or Runs")
 
     @event.listens_for(engine, "connect")
     def note(connection: object, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
@@ -48,6 +48,11 @@ def new_engine(url: str) -> sa.Engine:
             connections.add(connection)  # pyright: ignore[reportUnknownArgumentType]  of which rows, does not matter
             connection.execute(b"SET idle_in_transaction_session_timeout = %d" % _IDLE)
             connection.commit()
+
+    @event.listens_for(engine, "checkin")
+    def end(connection: Any, _: object) -> None:  # pyright: ignore[reportUnusedFunction]
+        if engine not in _open and connection is not None:  # it was in use when the engine was closed
+            connection.close()
 
     return engine
 

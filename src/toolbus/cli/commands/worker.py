@@ -15,7 +15,7 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, enable_logging
 from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
-from toolbus.cli.stop_signals import stop_signals
+from toolbus.cli.stop_signals import Stop, stop_signals
 from toolbus.cli.terminal import variables
 from toolbus.core.errors import ToolbusError
 
@@ -44,27 +44,37 @@ async def run(settings: Settings, target: str | None, options: WorkerOptions) ->
     screen = Screen(settings)
     if not settings.verbose:
         enable_logging(logging.WARNING)  # nobody else reports what happens to its runs
-    async with AsyncExitStack() as stack:
-        with stop_signals() as stop:
-            if target is None:
-                agent = await _agent_of_config(screen, settings, options, stack)
-            else:
-                _refuse_ignored(target, settings, options)
-                load_durable(screen, "toolbus worker")
-                agent = agent_of_program(target)
-            await stack.enter_async_context(agent)
-            assert agent.durable is not None, "it was checked"
-            stop.limit = agent.durable.drain
-            ready = partial(_print_ready, screen, agent.durable, agent.runs.store.place)
-            working = asyncio.create_task(agent.work(ready))
-            stopped = asyncio.create_task(stop.event.wait())
-            await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            if working.done():
-                working.result()  # raises why it ended
-            screen.note(f"calls in flight end; {await _last_words(agent.runs, agent.durable.queue)}")
-            working.cancel()
-            await agent.close()
+    with stop_signals() as stop:
+        try:
+            await _work(screen, settings, target, options, stop)
+        except asyncio.CancelledError:
+            if not stop.is_forced:
+                raise
     return 128 + stop.number if stop.is_forced else 0
+
+
+async def _work(
+    screen: Screen, settings: Settings, target: str | None, options: WorkerOptions, stop: Stop
+) -> None:
+    async with AsyncExitStack() as stack:
+        if target is None:
+            agent = await _agent_of_config(screen, settings, options, stack)
+        else:
+            _refuse_ignored(target, settings, options)
+            load_durable(screen, "toolbus worker")
+            agent = agent_of_program(target)
+        await stack.enter_async_context(agent)
+        assert agent.durable is not None, "it was checked"
+        stop.limit = agent.durable.drain
+        ready = partial(_print_ready, screen, agent.durable, agent.runs.store.place)
+        working = asyncio.create_task(agent.work(ready))
+        stopped = asyncio.create_task(stop.event.wait())
+        await asyncio.wait({working, stopped}, return_when=asyncio.FIRST_COMPLETED)
+        if working.done():
+            working.result()  # raises why it ended
+        screen.note(f"calls in flight end; {await _last_words(agent.runs, agent.durable.queue)}")
+        working.cancel()
+        await agent.close()
 
 
 def _print_ready(screen: Screen, own: "Durable", place: str) -> None:
