@@ -134,7 +134,10 @@ def test_a_mistake_is_one_line_with_the_next_step(tmp_path: Path) -> None:
     assert (code, err.endswith("no.db'; name it with --runs or $TOOLBUS_RUNS\n")) == (2, True)
     mysql = "toolbus: --runs must be a path or a postgresql:// URL, not mysql://\n"
     assert fails("backup", "b.db", "--runs", "mysql://ann@db/runs") == (2, mysql)
-    assert fails("restore", "b.db") == (2, "toolbus: there is no file 'b.db'\n")
+    assert fails("restore", "b.db") == (
+        2,
+        "toolbus: there is no file 'b.db'; name one that 'toolbus store backup' has written\n",
+    )
     toolbus(tmp_path, "runs", "start", "ann", "--key", "letters")
     assert toolbus(tmp_path, "store", "backup", "b.db")[0] == 0
     step = "choose another name, or overwrite it with --force"

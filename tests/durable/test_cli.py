@@ -178,7 +178,7 @@ async def test_workers_and_watchers_report_a_death_and_an_outage(
         assert ", which has ended\n" in out
         assert "no worker takes runs of 'agent' now" in err
         _, _, err = toolbus(tmp_path, "runs", "start", "Go.", "--key", "b", "--agent", "other", **store)
-        assert "no worker takes runs of 'other' now; start one: toolbus worker --agent other" in err
+        assert "no worker takes runs of 'other' now; start one: toolbus worker MODULE:NAME" in err
         second, watcher = (
             Process(tmp_path, *words, **store)
             for words in (("worker", "letters:agent"), ("runs", "watch", "letter"))

@@ -22,11 +22,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.messages import ToolReturn as PydanticReturn
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
-from tests.durable.stage import Ledger, ended, run_when, settings
+from tests.durable.stage import Ledger, ended, is_waiting, run_when, settings
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.agent import Agent, Limits
-from toolbus.agent.durable import RunFailed, Runs, repeatable
+from toolbus.agent.durable import QuestionAnswered, RunFailed, Runs, repeatable
 from toolbus.agent.durable.clock import Clock
 from toolbus.agent.events import ToolCalled, ToolReturned
 from toolbus.core.elicitation import Answer
@@ -204,7 +204,7 @@ async def test_a_run_returns_an_object_that_another_process_asked_for(
         async with asyncio.timeout(PATIENCE):
             assert await run.final == value
             assert await agent.join("k", output=kind).final == value
-        assert [event async for event in run if isinstance(event, ToolCalled)] == []
+        assert [event async for event in run if isinstance(event, ToolCalled | ToolReturned)] == []
     elsewhere = Runs(settings(tmp_path))
     info = await elsewhere.get("k")
     await elsewhere.close()
@@ -251,8 +251,39 @@ async def test_a_question_that_nobody_answers_in_time_is_declined(tmp_path: Path
     own = settings(tmp_path, answer_within=0.3)
     async with Agent(model, mcp_servers=servers, approve="ask", durable=own) as agent:
         run = agent.start("Go.")
-        assert "did not allow" in await ended(run)
+        assert "nobody answered in time" in await ended(run)
+        assert [event.action async for event in run if isinstance(event, QuestionAnswered)] == ["late"]
+        steps = [(step.name, step.about, step.outcome) for step in await agent.runs.steps(run.id)]
+    assert ("approval", "ledger_write", "asked") in steps
     assert ledger.lines == []
+
+
+async def test_a_function_that_got_a_parameter_with_a_default_is_the_same_function(tmp_path: Path) -> None:
+    async def work(function: Callable[..., Any], *, ends: bool) -> str:
+        servers = {"inn": {"server": asking()}}
+        calls = [("buy", {"text": "tea"}), ("inn_book", {"guest": "Ann"}), ("buy", {"text": "milk"})]
+        model = following(*map(calling, calls), saying)
+        own = settings(tmp_path)
+        async with Agent(model, tools=[function], mcp_servers=servers, durable=own) as agent:
+            run = agent.start("Go.", key="k")
+            await run_when(agent.runs, "k", is_waiting)
+            if not ends:
+                return ""
+            await run.answer(Answer(action="decline"))
+            return await ended(run)
+
+    def first(text: str) -> str:
+        """Buy something."""
+        return f"bought {text}"
+
+    def second(text: str, color: str = "red") -> str:
+        """Buy something of a color."""
+        return f"bought {text}, {color}"
+
+    first.__name__ = second.__name__ = "buy"
+    await work(first, ends=False)
+    bought = json.loads(await work(second, ends=True))
+    assert (bought[0], bought[2]) == ("bought tea", "bought milk, red")
 
 
 async def test_the_events_of_a_run_have_the_texts_that_the_model_reads(tmp_path: Path) -> None:

@@ -57,7 +57,7 @@ async def test_another_program_of_the_same_name_does_not_take_its_runs(tmp_path:
             with pytest.raises(RunStoreError, match="another program") as refused:
                 await ended(agent.start("Go.", key="other"))
     assert "(with look, pay), and has runs that have not ended (k)" in str(refused.value)
-    assert 'Durable(store=..., agent="other")' in str(refused.value)
+    assert "Durable(agent=..., version=...), --agent, --version" in str(refused.value)
     named = settings(tmp_path, agent="other")
     async with Agent(ScriptedModel(["Mine."]), tools=[count], durable=named) as agent:
         assert await ended(agent.start("Go.", key="other")) == "Mine."

@@ -65,6 +65,6 @@ async def test_a_key_that_does_not_open_the_restored_store_is_reported(tmp_path:
         await command(old, "store", "backup", file)
         wrong = "b3RoZXJvdGhlcm90aGVyb3RoZXJvdGhlcm90aGVyb3Q="
         code, out, _ = await command(new, "store", "restore", file, "--json", key=wrong)
-        assert code == 0
+        assert code == 1
         assert "it was encrypted with another key" in json.loads(out)["key_problem"]
         assert (await command(new, "key", "list"))[1].splitlines()[1].startswith("ann ")

@@ -28,7 +28,10 @@ class QuestionAnswered:
 
     id: str
     action: str
-    """What the person did: accept, decline or cancel; of an approval, the answer, such as once or no."""
+    """What the person did: accept, decline or cancel; of an approval, the answer, such as once or no.
+
+    `late` if nobody answered in time.
+    """
 
 
 DurableEvent: TypeAlias = (

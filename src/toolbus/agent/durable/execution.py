@@ -31,7 +31,7 @@ from toolbus.agent.durable.held import TEXT, HeldTools, short
 from toolbus.agent.durable.journal import Called, RunJournal, is_safe_to_repeat
 from toolbus.agent.durable.model import JournaledModel, read_messages
 from toolbus.agent.durable.output import Output
-from toolbus.agent.durable.questions import answer_allows, approval_question
+from toolbus.agent.durable.questions import LATE, answer_allows, approval_question
 from toolbus.agent.durable.steps import Steps
 from toolbus.agent.limits import LimitReached, Limits, limit_error, usage_limits
 from toolbus.agent.models import model_error
@@ -195,14 +195,16 @@ class Execution:
             return None  # which is not recorded: the record of the call is the next one
 
         async def decided_before() -> dict[str, JSON]:
-            return decision
+            return {**decision, "about": name}
 
         decision = await self._steps.run("approval", decided_before)
         if "approved" in decision:
             return Approval(call=decision["approved"], by="function", answer=decision["answer"])
         if "ask" in decision:
             answers = await self._journal.ask(Pending.from_json(decision["ask"]))
-            return None if answer_allows(answers) else denial_text(False)
+            if answer_allows(answers):
+                return None
+            return denial_text("nobody answered in time" if LATE in answers.values() else False)
         return decision.get("denied")
 
     async def _decide(

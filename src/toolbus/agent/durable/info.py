@@ -90,9 +90,9 @@ class Step:
     name: str
     """`offer`, `model`, `approval` or `call`; a call that was begun, and has no end yet, is an `intent`."""
     about: str
-    """The tool of a call."""
+    """The tool of a call, or of an approval."""
     outcome: str
-    """`done`, `failed`, `refused`, `held`, `waits` for a person or a task, `begun`, or `unknown`."""
+    """`done`, `failed`, `asked`, `refused`, `held`, `waits` for a person or a task, `begun`, or `unknown`."""
     at: float | None = None
 
     @classmethod
@@ -121,7 +121,7 @@ class Step:
         return cls(
             number=row["function_id"],
             name=row["function_name"],
-            about=output.get("tool", ""),
+            about=output.get("tool") or output.get("about", ""),
             outcome=_outcome(row["function_name"], output, row["error"]),
             at=None if at is None else at / 1000,
         )
@@ -179,6 +179,8 @@ def unreadable_info(row: WorkflowStatus) -> RunInfo:
 def _outcome(name: str, output: Mapping[str, Any], error: object) -> str:
     if error is not None:
         return "failed"
+    if name == "approval":
+        return "asked" if "ask" in output else "refused" if output.get("denied") else "done"
     if name != "call":
         return "done"
     for key, outcome in (

@@ -22,7 +22,7 @@ from toolbus.agent.durable.clock import Clock
 from toolbus.agent.durable.codec import read_result, result_json
 from toolbus.agent.durable.held import HeldTools, short
 from toolbus.agent.durable.notes import Intent, Notes
-from toolbus.agent.durable.questions import Asked, answer_allows, changed_question
+from toolbus.agent.durable.questions import LATE, Asked, answer_allows, changed_question
 from toolbus.agent.durable.steps import Steps
 from toolbus.bus.tasks import given_approval
 from toolbus.bus.tool import failure_text
@@ -63,6 +63,15 @@ class Subject:
     """The digest of the tool's definition; None if it does not matter whether that changed."""
     is_repeatable: bool
     called: "Called | None" = None
+
+    def is_of(self, record: Record) -> bool:
+        """Whether a record is of this call.
+
+        A function may have got a parameter with a default meanwhile, so the model's own calls are told by id.
+        """
+        if self.called is not None:
+            return (record["tool"], record.get("id")) == (self.name, self.called.id)
+        return record["call"] == self.call
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +247,7 @@ class RunJournal:
 
         while True:
             record = await self.steps.run("call", outcome)
-            if record["call"] != subject.call:
+            if not subject.is_of(record):
                 raise self.steps.abort(RunDiverged(self.run_id))
             self._clock.replay(record["elapsed"])
             self._held.pin(subject.name, record["definition"])
@@ -294,7 +303,7 @@ class RunJournal:
             sent = await self.steps.receive(asked.id, self._answer_within)
             if sent is None:
                 logger.warning("run %s: nobody answered %s in time", self.run_id, asked.id)
-                return dict.fromkeys(asked.pending.questions, Answer(action="cancel"))
+                return dict.fromkeys(asked.pending.questions, LATE)
             try:
                 answers = asked.read_answers(sent)
                 Resumed.of(asked.pending, answers)

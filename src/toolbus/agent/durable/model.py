@@ -54,7 +54,9 @@ class JournaledModel(WrapperModel):
         outputs = {tool.name for tool in model_request_parameters.output_tools}
 
         async def ask() -> Record:
-            returned = [self._returned(part) for part in _last_returns(messages)]
+            returned = [
+                self._returned(one) for one in _last_returns(messages) if one.tool_name not in outputs
+            ]
             response = await self.wrapped.request(messages, model_settings, model_request_parameters)
             return {
                 "returned": [event_json(one) for one in returned if one.id not in self._journal.returned],

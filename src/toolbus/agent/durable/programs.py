@@ -164,7 +164,7 @@ def claim_name(store: RunStore, settings: Durable, tools: Set[str]) -> None:
     if known and not known & tools and (use := _use(store, settings)) is not None:
         names = ", ".join(sorted(known)[:_SHOWN])
         problem = f"its agent {named(settings.queue)!r} is another program (with {names}), and has {use}"
-        step = 'name this one: Durable(store=..., agent="other"), or give its new version: version="2"'
+        step = "give this one another name or version: Durable(agent=..., version=...), --agent, --version"
         raise RunStoreError(store.place, problem, step)
     with store.engine.begin() as connection:
         connection.execute(

@@ -107,6 +107,8 @@ def changed_question(tool: str, arguments: Mapping[str, JSON], call: str) -> Pen
     )
 
 
+LATE = Answer(action="cancel")
+"""What counts as the answer to a question that nobody answered in time."""
 ACCEPTED = Answer(action="accept", content={"answer": "accept"})
 """The answer that accepts a changed tool."""
 

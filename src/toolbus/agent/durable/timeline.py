@@ -12,7 +12,7 @@ from pydantic_core import to_json, to_jsonable_python
 
 from toolbus.adapters.media import model_blocks
 from toolbus.agent.durable.codec import read_result
-from toolbus.agent.durable.events import DurableEvent
+from toolbus.agent.durable.events import DurableEvent, QuestionAnswered
 from toolbus.agent.durable.questions import Asked
 from toolbus.agent.events import TextDelta, ThinkingDelta, ToolCalled, ToolReturned
 from toolbus.core.elicitation import Pending
@@ -90,6 +90,8 @@ def _asks(record: Mapping[str, Any]) -> bool:
 def _answered(asked: Mapping[int, Asked], number: int, message: Any) -> list[DurableEvent]:
     """The answer that a step received, if it was one."""
     question = asked[max(one for one in asked if one <= number)]
+    if message is None:
+        return [QuestionAnswered(id=question.id, action="late")]
     try:
         answers = question.read_answers(message)
         Resumed.of(question.pending, answers)

@@ -108,9 +108,9 @@ async def list_runs(settings: Settings, store: str | None, *, ended: bool) -> in
         lines = [line for row in rows for line in worker_rows(row, rows)]
         screen.print(Text(""))
         _print_table(screen, ("worker", "agent", "toolbus", "runs", "tools"), lines)
-    waiting = ((info.agent, info.version) for info in found if info.is_open and not served[info.queue])
-    for agent, version in dict.fromkeys(waiting):
-        screen.note(Hints(store).no_worker(agent, version))
+    waiting = {info.queue: info for info in found if info.is_open and not served[info.queue]}
+    for info in waiting.values():
+        print_no_worker(screen, info, rows, Hints(store))
     return 0
 
 
@@ -120,6 +120,19 @@ def _print_table(screen: Screen, header: Sequence[str], rows: "Iterable[list[Tex
 
 def _is_served(queue: str, workers: "Iterable[WorkerRow]") -> bool:
     return any(row.takes(queue) for row in workers)
+
+
+def print_no_worker(screen: Screen, info: "RunInfo", workers: "Iterable[WorkerRow]", hints: Hints) -> None:
+    """Say what to do if a run is open, and no worker takes it."""
+    rows = [row for row in workers if row.is_alive]
+    if info.is_open and not _is_served(info.queue, rows):
+        from toolbus.agent.durable.settings import named
+
+        prefix = f"{info.agent}@"
+        served = {name for row in rows for name in map(named, row.labels) if name.startswith(prefix)}
+        screen.note(
+            hints.no_worker(info.agent, info.version, sorted(name.removeprefix(prefix) for name in served))
+        )
 
 
 def _row(info: "RunInfo") -> list[Text]:
@@ -161,8 +174,7 @@ async def show(settings: Settings, store: str | None, run: str) -> int:
     screen.rows([[Text(name, style="dim"), Text(visible(value))] for name, value in facts], indent=0)
     screen.rows([step_row(step) for step in steps], indent=2, max_lines=1)
     _print_state(screen, info, hints)
-    if info.is_open and not is_served:
-        screen.note(hints.no_worker(info.agent, info.version))
+    print_no_worker(screen, info, workers, hints)
     return 0
 
 
@@ -240,9 +252,9 @@ async def start(
                 f"run {run!r} exists already and is {info.status}; the prompt was not used, it has its own: "
                 f"{one_line(info.prompt)}"
             )
-        is_served = _is_served(info.queue, await runs.workers())
-        if info.is_open and not is_served:
-            screen.note(Hints(store).no_worker(info.agent, info.version))
+        workers = await runs.workers()
+        is_served = _is_served(info.queue, workers)
+        print_no_worker(screen, info, workers, Hints(store))
         if wait:
             info = await runs.wait(run)
     if screen.as_json:

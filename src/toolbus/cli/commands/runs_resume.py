@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from toolbus.cli.commands.resume import INTERRUPTED, Answers, ask_answers, field_lines, given_answers
-from toolbus.cli.commands.runs import open_runs
+from toolbus.cli.commands.runs import open_runs, print_no_worker
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import at_terminal
@@ -62,11 +62,13 @@ async def resume(
             return INTERRUPTED
         if said is not None:
             done.append(said)
-        info = await runs.get(run)
+        info, workers = await runs.get(run), await runs.workers()
     if screen.as_json:
-        screen.json({"done": done, **run_json(info)})
+        has_worker = any(row.takes(info.queue) for row in workers)
+        screen.json({"done": done, **run_json(info, has_worker=has_worker)})
     else:
         screen.print(Text(visible(f"{run}: {', '.join(done)}")))
+        print_no_worker(screen, info, workers, Hints(store))
     return 0
 
 

@@ -3,11 +3,13 @@
 import asyncio
 from typing import TYPE_CHECKING
 
+from rich.text import Text
+
 from toolbus.cli.commands.runs import open_runs
 from toolbus.cli.options import Settings
 from toolbus.cli.output.run_hints import Hints
 from toolbus.cli.output.run_lines import event_line, print_end, run_json
-from toolbus.cli.output.screen import Screen, escaped_json
+from toolbus.cli.output.screen import Screen, escaped_json, visible
 from toolbus.cli.session import async_command
 
 if TYPE_CHECKING:
@@ -24,8 +26,11 @@ async def watch(settings: Settings, store: str | None, run: str) -> int:
     async with open_runs(screen, store) as runs:
         await runs.get(run)  # a store that cannot be reached now is an error; later, that is waited for
         info = await _Watcher(screen, runs, run, Hints(store)).until_end()
+        has_worker = any(row.takes(info.queue) for row in await runs.workers())
     if screen.as_json:
-        print(escaped_json({"event": "RunEnded", **run_json(info)}), flush=True)
+        print(escaped_json({"event": "RunEnded", **run_json(info, has_worker=has_worker)}), flush=True)
+    elif info.structured is not None:
+        screen.print(Text(visible(info.output or "")))
     return print_end(screen, info)
 
 

@@ -60,6 +60,8 @@ async def _rekeyed(store: Store) -> tuple[int, KeyUse]:
 def backup(settings: Settings, file: Path, runs: str | None, *, force: bool) -> int:
     """Save the store of the config and the runs in a file, as far as there are any."""
     screen, path = Screen(settings), working_folder() / file
+    if not path.parent.is_dir():
+        raise Usage(f"there is no folder {str(path.parent)!r}; create it first")
     if path.exists() and not force:
         raise Usage(f"{str(file)!r} exists; choose another name, or overwrite it with --force")
     parts = [part for part in (_store_part(settings), _runs_part(screen, runs, is_new=False)) if part]
@@ -73,6 +75,8 @@ def backup(settings: Settings, file: Path, runs: str | None, *, force: bool) -> 
         screen.json({"file": str(path), **_counts_json(parts, saved)})
         return 0
     _print_counts(screen, "saved", parts, saved)
+    if "runs" not in saved:
+        screen.note(f"no durable runs are saved: there is no {DEFAULT} in this folder; name them with --runs")
     if "store" in saved:
         screen.note("the values of the store stay encrypted; keep their key as well: it is not in the file")
     return 0
@@ -82,7 +86,7 @@ def restore(settings: Settings, file: Path, runs: str | None) -> int:
     """Restore what a file has into empty databases."""
     screen, path = Screen(settings), working_folder() / file
     if not path.is_file():
-        raise Usage(f"there is no file {str(file)!r}")
+        raise Usage(f"there is no file {str(file)!r}; name one that 'toolbus store backup' has written")
     with opened_backup(path) as found:
         parts = list(_destinations(screen, settings, found, runs))
         with _progress(screen, "restoring") as report:
@@ -90,11 +94,11 @@ def restore(settings: Settings, file: Path, runs: str | None) -> int:
     problem = asyncio.run(_key_problem(parts))
     if screen.as_json:
         screen.json({"file": str(path), **_counts_json(parts, found.parts), "key_problem": problem})
-        return 0
+        return int(bool(problem))
     _print_counts(screen, "restored", parts, found.parts)
     if problem:
         screen.note(f"the gateways cannot use the store yet: {problem}")
-    return 0
+    return int(bool(problem))
 
 
 def _destinations(screen: Screen, settings: Settings, found: Backup, runs: str | None) -> Generator[Part]:

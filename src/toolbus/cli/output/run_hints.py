@@ -1,7 +1,7 @@
 """The commands that a message about durable runs suggests, whole: to be copied and run."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from toolbus.core.display import without_passwords
@@ -28,15 +28,19 @@ class Hints:
             return f"to refuse the call, answer=no; to allow it, run: {command}"
         return f"to answer, run: {command}"
 
-    def no_worker(self, agent: str, version: str | None) -> str:
-        """That nobody executes the runs of an agent, or of its version, and what to do."""
+    def no_worker(self, agent: str, version: str | None, pinned: Sequence[str] = ()) -> str:
+        """That nobody executes the runs of an agent, or of its version, and what to do.
+
+        `pinned` are the versions that have workers.
+        """
         options = [] if agent == "agent" else ["--agent", agent]
         if version is not None:
             options += ["--version", version]
         which = repr(agent) if version is None else f"{agent!r} of version {version!r}"
+        others = f"its workers take only runs of version {' and '.join(pinned)}; " if pinned else ""
         return (
-            f"no worker takes runs of {which} now; start one: {self._command('worker', *options)}, "
-            "or toolbus worker MODULE:NAME"
+            f"no worker takes runs of {which} now; {others}start one: toolbus worker MODULE:NAME, or, with "
+            f"the servers of your config, {self._command('worker', *options)}"
         )
 
     def _command(self, *words: str) -> str:

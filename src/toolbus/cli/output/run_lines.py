@@ -57,6 +57,7 @@ def run_json(
         "answered": info.answered,
         "held": sorted(info.held),
         "output": info.output,
+        "structured": info.structured,
         "error": info.error,
     }
     if has_worker is not None:
