@@ -35,23 +35,23 @@ def ask(prompt: str) -> str:
     """Print the prompt and read a line; EOFError on Ctrl-D, KeyboardInterrupt on Ctrl-C."""
     if termios is None:
         return _ask_with_input(prompt)
-    client = client_terminal()
-    if client is not None:
-        client.claim().result()
-    _print_prompt(prompt)
-    if client is not None:
-        _wait_for(client)
+    if (client := client_terminal()) is not None:
+        _ask_client(client, prompt)
     else:
+        _print_prompt(prompt)
         # Not input(): readline misses a Ctrl-C between its prompt and its wait.
         while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
             pass
     return _read_line()
 
 
-def _wait_for(client: ClientTerminal) -> None:
-    """Wait for a line of a client; its terminal is left alone while it is suspended."""
+def _ask_client(client: ClientTerminal, prompt: str) -> None:
+    """Print the prompt and wait for a line; leave the terminal alone while its client is suspended."""
     suspended = threading.Event()
+    # Before the prompt: a client that nobody handles stops at once, and we would read what its shell gets.
     with client.handling(signal.SIGTSTP, suspended.set):
+        client.claim().result()
+        _print_prompt(prompt)
         while True:
             is_readable = bool(select.select([sys.stdin], [], [], POLL_SECONDS)[0])
             client.check_signals()
@@ -73,24 +73,24 @@ async def ask_async(prompt: str) -> str:
     interrupted = asyncio.Event()
     with signal_calls(signal.SIGINT, interrupted.set):
         if (client := client_terminal()) is not None:
-            await _unless(interrupted, asyncio.wrap_future(client.claim()))
-        _print_prompt(prompt)
-        if client is None:
-            await _unless(interrupted, _is_readable())
+            await _ask_client_async(client, prompt, interrupted)
         else:
-            await _readable_for(client, interrupted)
+            _print_prompt(prompt)
+            await _unless(interrupted, _is_readable())
     return _read_line()
 
 
-async def _readable_for(client: ClientTerminal, interrupted: asyncio.Event) -> None:
-    """Wait for a line of a client; its terminal is left alone while it is suspended."""
+async def _ask_client_async(client: ClientTerminal, prompt: str, interrupted: asyncio.Event) -> None:
+    """Like `_ask_client`; `Interrupted` on Ctrl-C."""
     suspended, loop = asyncio.Event(), asyncio.get_running_loop()
 
     def suspend() -> None:
         loop.call_soon_threadsafe(suspended.set)
 
-    while True:
-        with client.handling(signal.SIGTSTP, suspend):
+    with client.handling(signal.SIGTSTP, suspend):
+        await _unless(interrupted, asyncio.wrap_future(client.claim()))
+        _print_prompt(prompt)
+        while True:
             reading = asyncio.ensure_future(_is_readable())
             stopping = asyncio.ensure_future(suspended.wait())
             try:
@@ -102,9 +102,9 @@ async def _readable_for(client: ClientTerminal, interrupted: asyncio.Event) -> N
             if not suspended.is_set():
                 return
             suspended.clear()
-        client.suspended()
-        # The client answers when it has been continued.
-        await _unless(interrupted, asyncio.wrap_future(client.claim()))
+            client.suspended()
+            # The client answers when it has been continued.
+            await _unless(interrupted, asyncio.wrap_future(client.claim()))
 
 
 async def _is_readable() -> None:
