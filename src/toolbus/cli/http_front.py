@@ -7,8 +7,7 @@ import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
 
-from toolbus.cli.console_runs import console_runs
-from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.program import Program, ServeReport
 from toolbus.cli.replica import Replica, replica_socket
 from toolbus.cli.workers import Worker
 from toolbus.config import BusConfig
@@ -23,12 +22,12 @@ from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.call_queue import CallLimits
 from toolbus.gateway.console.announcement import Announcement, announced
-from toolbus.gateway.console.app import PATH as CONSOLE
 from toolbus.gateway.console.app import ConsoleApp
 from toolbus.gateway.console.state import Console, ConsoleKeys
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.request import CONSOLE
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
 from toolbus.gateway.replicas.front import ReplicaFront
 from toolbus.gateway.replicas.peers import Peers
@@ -46,7 +45,7 @@ class HttpFront:
     def __init__(
         self,
         config: BusConfig,
-        log: ServeLog,
+        program: Program,
         replica: Replica | None = None,
         worker: Worker | None = None,
     ) -> None:
@@ -56,16 +55,17 @@ class HttpFront:
         self._app: App | None = None
         self._console: Console | None = None
         self._config = config
-        self._log = log
+        self._program = program
+        self._log = program.report
         self._replica = replica
         self._access = self._access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         self._workers = None if worker is None else worker.workers
         self._socket = bound_socket(serve) if worker is None else worker.inherited.socket
-        self.seal, self.spent = _carried(config, log, replica)
+        self.seal, self.spent = _carried(config, self._log, replica)
         """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
-            log.add_line("serve", warning, "yellow")
+            self._log.add_line("serve", warning, "yellow")
 
     def prepared(self, config: BusConfig) -> Callable[[Views], str]:
         """A function that uses the `serve` of another config, and returns what of it needs a restart.
@@ -150,7 +150,7 @@ class HttpFront:
         self._show_keys()
         app = ConsoleApp(console, self._console_serve)
         try:
-            async with console_runs(console, self._log):
+            async with self._program.console_runs(console):
                 with ExitStack() as stack:
                     self._announce(stack, app.entry.secret, self.console_url)
                     return await self._run(gateway, stop, app)
@@ -282,7 +282,7 @@ def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
         raise ConfigError(problem, file=config.file, key="serve.tls") from error
 
 
-def _carried(config: BusConfig, log: ServeLog, replica: Replica | None) -> tuple[Seal, UsedOnce]:
+def _carried(config: BusConfig, log: ServeReport, replica: Replica | None) -> tuple[Seal, UsedOnce]:
     if replica is not None and (config.store is not None or config.file is None):
         return replica.replicas.seal, replica.replicas.spent
     if config.file is not None:

@@ -9,10 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.cli.config_changes import Stamps, file_stamps, read_again, stamps_at_start
-from toolbus.cli.errors import Usage
-from toolbus.cli.listing_cache import last_inventories, save_listings
-from toolbus.cli.output.screen import Screen
-from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.program import Program, ServeReport
 from toolbus.cli.stop_signals import Stop, stop_signals
 from toolbus.config import BusConfig
 from toolbus.config.serve import Serve
@@ -33,7 +30,7 @@ if TYPE_CHECKING:  # over stdio, nothing of HTTP is imported
     from toolbus.cli.workers import Worker
 
 Chosen: TypeAlias = Callable[[BusConfig], Serve]
-"""The `serve` of a config, changed by the options of the command; raises `Usage` if it cannot be."""
+"""The `serve` of a config, changed by the options of the command; `ToolbusError` if it cannot be."""
 FIRST_WITHIN = 0.3
 """Seconds for the first request over stdio; it is answered before anything else is imported or started."""
 POLL_SECONDS = 1.0
@@ -41,7 +38,7 @@ POLL_SECONDS = 1.0
 
 
 async def serve(
-    screen: Screen,
+    program: Program,
     config: BusConfig,
     chosen: Chosen,
     *,
@@ -56,28 +53,27 @@ async def serve(
     """
     collect_rarely()
     serve = chosen(config)
-    log = ServeLog(screen, None if worker is None else worker.number)
     if over_stdio:
-        return await _serve(config, chosen, log, None, began)
+        return await _serve(program, config, chosen, None, began)
     from toolbus.cli.http_front import HttpFront
     from toolbus.cli.replica import opened_replica
 
     async with opened_replica(config, serve, worker) as replica:
         # First, before anything starts: it may be impossible.
-        front = HttpFront(config.model_copy(update={"serve": serve}), log, replica, worker)
-        return await _serve(config, chosen, log, front, began, worker)
+        front = HttpFront(config.model_copy(update={"serve": serve}), program, replica, worker)
+        return await _serve(program, config, chosen, front, began, worker)
 
 
 async def _serve(
+    program: Program,
     config: BusConfig,
     chosen: Chosen,
-    log: ServeLog,
     front: "HttpFront | None",
     began: int,
     worker: "Worker | None" = None,
 ) -> int:
     serve, client, board, over_stdio = chosen(config), OnlyClient(), Switchboard(), front is None
-    bus = _new_bus(config, _interactions(front, client, board), serve, log)
+    bus = _new_bus(config, _interactions(front, client, board), serve, program)
     offered = _only_view(serve) if over_stdio else serve
     views = Views(bus, offered)
 
@@ -98,24 +94,26 @@ async def _serve(
                 budget_of=views.budget_of,
                 seal=seal,
                 spent=spent,
-                on_event=log.on_event,
+                on_event=program.report.on_event,
                 board=board,
                 replicas=None if front is None else front.replicas,
             ) as gateway:
                 client.sessions = gateway.sessions
-                following = _follow_config(bus, config, stamps_at_start(config, began), log, prepared)
+                following = _follow_config(
+                    bus, config, stamps_at_start(config, began), program.report, prepared
+                )
                 if front is None:
                     serving = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
                 else:
                     serving = front.serve(gateway, stop.event, board)
-                await _until_first(serving, _announce(gateway, log, serve, front, worker), following)
+                await _until_first(serving, _announce(gateway, program, serve, front, worker), following)
         except asyncio.CancelledError:
             if not stop.is_forced:
                 raise
             return 128 + stop.number
         finally:
             if bus.running:
-                save_listings(bus.config, bus)
+                program.save_listings(bus.config, bus)
             await bus.stop()
     return 0
 
@@ -144,10 +142,10 @@ def _limits(serve: Serve, front: "HttpFront | None") -> Limits:
     )
 
 
-def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, log: ServeLog) -> Toolbus:
+def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, program: Program) -> Toolbus:
     bus = Toolbus(config, interactions=interactions)
-    bus.assume(last_inventories(config))
-    bus.on_event(log.on_event, calls=False)
+    bus.assume(program.last_inventories(config))
+    bus.on_event(program.report.on_event, calls=False)
     if "max_sessions" in serve.model_fields_set:
         bus.max_sessions = serve.max_sessions
     return bus
@@ -180,24 +178,24 @@ def _following(worker: "Worker | None", stop: Stop) -> AbstractContextManager[No
 
 
 async def _announce(
-    gateway: Gateway, log: ServeLog, serve: Serve, front: "HttpFront | None", worker: "Worker | None"
+    gateway: Gateway, program: Program, serve: Serve, front: "HttpFront | None", worker: "Worker | None"
 ) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
     await gateway.started()
-    save_listings(gateway.bus.config, gateway.bus)
+    program.save_listings(gateway.bus.config, gateway.bus)
     if worker is not None:
         await worker.ready()
         if worker.number != FIRST:
             return
     url, console = (None, None) if front is None else (front.url, front.console_url)
-    log.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url, console)
+    program.report.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url, console)
 
 
 async def _follow_config(
     bus: Toolbus,
     config: BusConfig,
     seen: Stamps,
-    log: ServeLog,
+    report: ServeReport,
     prepared: Callable[[BusConfig], Callable[[], str]],
 ) -> None:
     """Read the config again when it changes, and report what cannot be used.
@@ -212,11 +210,11 @@ async def _follow_config(
             fresh = read_again(config)
             use = prepared(fresh)
             await bus.reload(fresh)
-        except (ToolbusError, Usage) as error:
-            log.add_line("config", f"not reloaded: {str(error).removeprefix(f'{config.file}: ')}", "red")
+        except ToolbusError as error:
+            report.add_line("config", f"not reloaded: {str(error).removeprefix(f'{config.file}: ')}", "red")
         else:
             later = use()
-            log.add_line("config", f"reloaded{'; ' if later else ''}{later}")
+            report.add_line("config", f"reloaded{'; ' if later else ''}{later}")
             config = fresh
         # The state before the reload, so that a write during it is noticed.
         seen = {file: now.get(file, stamp) for file, stamp in file_stamps(config).items()}

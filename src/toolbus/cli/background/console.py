@@ -9,9 +9,10 @@ from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config.serve import Serve
 from toolbus.core.switchboard import Switchboard
 from toolbus.gateway.console.announcement import Announcement, announced
-from toolbus.gateway.console.app import PATH, ConsoleApp
+from toolbus.gateway.console.app import ConsoleApp
 from toolbus.gateway.console.standalone import StandaloneConsole
 from toolbus.gateway.console.state import Console
+from toolbus.gateway.http.request import CONSOLE
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket
 
 HOST = "127.0.0.1"
@@ -31,7 +32,7 @@ async def open_console(
         log.add_line("up", f"there is no console: {error}", "yellow")
         yield None
         return
-    url = f"http://{HOST}:{sock.getsockname()[1]}{PATH}"
+    url = f"http://{HOST}:{sock.getsockname()[1]}{CONSOLE}"
     console = Console(bus, board)
     app = ConsoleApp(console, Serve())
     server = HttpServer(StandaloneConsole(app))

@@ -7,6 +7,7 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
@@ -16,7 +17,10 @@ from toolbus.cli.session import load_trusted_config, selected_servers
 from toolbus.config import BusConfig
 from toolbus.config.location import near_miss
 from toolbus.config.serve import Serve
-from toolbus.core.errors import ConfigError
+from toolbus.core.errors import ConfigError, ToolbusError
+
+if TYPE_CHECKING:
+    from toolbus.cli.program import Program
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,9 +48,10 @@ def run(settings: Settings, options: ServeOptions) -> int:
     with screen.spinner("starting"):  # the imports take a while
         from toolbus.cli.serving import serve
 
-    chosen = partial(_serve_settings, options=options)
+    chosen = partial(_usable_settings, options=options)
     if options.stdio or serve_settings.workers == 1:
-        return asyncio.run(serve(screen, config, chosen, over_stdio=options.stdio, began=began))
+        program = _program(screen, None)
+        return asyncio.run(serve(program, config, chosen, over_stdio=options.stdio, began=began))
     from toolbus.bus.sdk_import import import_late
     from toolbus.cli.http_front import bound_socket, check_shared_state
     from toolbus.cli.output.serve_log import ServeLog
@@ -59,8 +64,24 @@ def run(settings: Settings, options: ServeOptions) -> int:
     worker = start_workers(serve_settings.workers, sock, ending, ServeLog(screen).add_serve_line)
     if isinstance(worker, int):
         return worker
-    serving = serve(screen, config, chosen, over_stdio=False, began=began, worker=worker)
-    return asyncio.run(serving)
+    program = _program(screen, worker.number)
+    return asyncio.run(serve(program, config, chosen, over_stdio=False, began=began, worker=worker))
+
+
+def _program(screen: Screen, worker: int | None) -> "Program":
+    """What the gateway needs of this program; `worker` is its number, if it is one of several."""
+    from toolbus.cli.console_runs import console_runs
+    from toolbus.cli.listing_cache import last_inventories, save_listings
+    from toolbus.cli.output.serve_log import ServeLog
+    from toolbus.cli.program import Program
+
+    log = ServeLog(screen, worker)
+    return Program(
+        report=log,
+        last_inventories=last_inventories,
+        save_listings=save_listings,
+        console_runs=partial(console_runs, log=log),
+    )
 
 
 def _check(settings: Settings, options: ServeOptions) -> None:
@@ -78,6 +99,14 @@ def _check(settings: Settings, options: ServeOptions) -> None:
             "--stdio is for an editor or agent, which starts it and speaks MCP with it; add it to yours "
             "with 'toolbus install', or serve HTTP with --http 127.0.0.1:7400"
         )
+
+
+def _usable_settings(config: BusConfig, options: ServeOptions) -> Serve:
+    """The `serve` of a config that has changed; `ToolbusError` if it cannot be used."""
+    try:
+        return _serve_settings(config, options)
+    except Usage as error:
+        raise ToolbusError(str(error)) from error
 
 
 def _serve_settings(config: BusConfig, options: ServeOptions) -> Serve:

@@ -20,11 +20,10 @@ from toolbus.gateway.console.pages import BY_PATH, PAGES
 from toolbus.gateway.console.state import Console
 from toolbus.gateway.console.stream import Streams
 from toolbus.gateway.http.limits import Limits
-from toolbus.gateway.http.request import Headers, HttpRequest
+from toolbus.gateway.http.request import CONSOLE, Headers, HttpRequest
 
 logger = logging.getLogger("toolbus")
 
-PATH = "/console"
 _COOKIE = "toolbus_console"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -64,7 +63,7 @@ class ConsoleApp:
         self._streams = Streams(console, (limits or Limits()).keepalive_seconds)
         public = urlsplit(serve.public_url or "")
         self._public_origin = f"{public.scheme}://{public.netloc}".lower() if serve.public_url else None
-        self._public_path = f"{public.path.rstrip('/')}{PATH}"
+        self._public_path = f"{public.path.rstrip('/')}{CONSOLE}"
         folder = Path(__file__).parent / "static"
         self._static = {
             file.name: (_TYPES[file.suffix], file.read_bytes())
@@ -229,11 +228,11 @@ class ConsoleApp:
 
 def _asked(http: HttpRequest) -> tuple[str, str]:
     """What a path has below `/console`: the secret of a session, and what is asked of that session."""
-    first, _, rest = http.facts.path.removeprefix(PATH).lstrip("/").partition("/")
+    first, _, rest = http.facts.path.removeprefix(CONSOLE).lstrip("/").partition("/")
     return first, rest
 
 
 def _way_back(http: HttpRequest) -> str:
     """The way from a requested path to `/console/`."""
-    steps = http.facts.path.removeprefix(PATH).count("/")
-    return "../" * (steps - 1) if steps else f"{PATH[1:]}/"
+    steps = http.facts.path.removeprefix(CONSOLE).count("/")
+    return "../" * (steps - 1) if steps else f"{CONSOLE[1:]}/"

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from toolbus.gateway.console.app import PATH, ConsoleApp
+from toolbus.gateway.console.app import ConsoleApp
 from toolbus.gateway.http.limits import Limits, Refusals
-from toolbus.gateway.http.request import HttpRequest, answer
+from toolbus.gateway.http.request import CONSOLE, HttpRequest, answer
 from toolbus.gateway.metrics import Metrics
 
 
@@ -23,7 +23,7 @@ class StandaloneConsole:
     async def serve(self, http: HttpRequest) -> None:
         """Answer one request."""
         path = http.facts.path
-        is_here = path == PATH or path.startswith(f"{PATH}/")
+        is_here = path == CONSOLE or path.startswith(f"{CONSOLE}/")
         await answer(http, self._console.serve(http) if is_here else http.respond(404))
 
     async def idle(self) -> None:

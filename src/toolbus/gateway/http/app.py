@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Container
 from dataclasses import replace
 from functools import partial
 from random import shuffle
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
@@ -18,8 +18,6 @@ from toolbus.core.errors import StoreError
 from toolbus.core.records import JSONObject
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
-from toolbus.gateway.console.app import PATH as CONSOLE
-from toolbus.gateway.console.app import ConsoleApp
 from toolbus.gateway.elsewhere import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
@@ -30,6 +28,7 @@ from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.message import ONE_MESSAGE, has_envelope, kind_of
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
+    CONSOLE,
     Headers,
     HttpRequest,
     NoRoom,
@@ -64,6 +63,18 @@ _TRIES = 4
 """How often to look where a session or a call is, which may move meanwhile."""
 
 
+class ConsolePages(Protocol):
+    """The console that is served beside the gateway."""
+
+    async def serve(self, http: HttpRequest) -> None:
+        """Serve a request to `CONSOLE` or below."""
+        ...
+
+    def drain(self) -> None:
+        """End the streams."""
+        ...
+
+
 class App:
     """Answers the HTTP requests to a gateway; `serve_http` runs it."""
 
@@ -76,7 +87,7 @@ class App:
         limits: Limits | None = None,
         *,
         path: str = "/mcp",
-        console: ConsoleApp | None = None,
+        console: ConsolePages | None = None,
         workers: Workers | None = None,
     ) -> None:
         """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in.

@@ -20,6 +20,8 @@ logger = logging.getLogger("toolbus")
 RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
+CONSOLE = "/console"
+"""The path of the console."""
 JSON_TYPE = (b"content-type", b"application/json")
 _SSE_HEADERS = (
     (b"content-type", b"text/event-stream"),
