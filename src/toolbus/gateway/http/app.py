@@ -12,13 +12,13 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from toolbus.config.serve import Serve
-from toolbus.connect.transports.messages import Unreadable, parsed_strictly
-from toolbus.core.errors import StoreError
-from toolbus.core.records import JSONObject
+from toolbus.config.settings.serve import Serve
+from toolbus.connect.transports.wire.messages import Unreadable, parsed_strictly
+from toolbus.core.values.errors import StoreError
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
-from toolbus.gateway.elsewhere import Elsewhere
+from toolbus.gateway.calls.wrong_replica import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.admitted import Admitted
@@ -39,12 +39,12 @@ from toolbus.gateway.http.request import (
     is_json,
 )
 from toolbus.gateway.http.worker_pages import WorkerPages
+from toolbus.gateway.http.workers import Workers
 from toolbus.gateway.metrics import OTHER, Metrics
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol import INTERNAL_ERROR
-from toolbus.gateway.protocol_error import BUSY
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import BUSY
+from toolbus.gateway.protocol.words import INTERNAL_ERROR
 from toolbus.gateway.replicas.relay import MISDIRECTED
-from toolbus.gateway.workers import Workers
 from toolbus.state.store.store import Allowance
 
 logger = logging.getLogger("toolbus")

@@ -11,9 +11,9 @@ from typing import Protocol, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from toolbus.core.records import JSON, JSONObject
+from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.access.admission import Access, Refusal, RequestFacts
-from toolbus.gateway.principal import LOCAL, Principal
+from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 logger = logging.getLogger("toolbus")
 
