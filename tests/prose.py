@@ -37,7 +37,7 @@ _WORDS = re.compile(r"[A-Za-z]{2,}[,;:]? [A-Za-z]+[,;:]? [A-Za-z]+[,;:]? [A-Za-z
 _CODE = re.compile(r"(`+)[^`]+?\1")
 _LINK = re.compile(r"!?\[([^\]]*)\]\([^)]*\)")
 _FENCE = re.compile(r"^ *(`{3,}|~{3,}).*?^ *\1[`~]*$", re.MULTILINE | re.DOTALL)
-_BREAK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*>] |\d+\. |#+ |\||[├└│]))|(?<=:)\n(?=\s{4,})")
+_BREAK = re.compile(r"\n\s*\n|\n(?=\s*(?:[-*>] |\d+\. |#+ |\||[├└│]|\S+ {2,}\S))|(?<=:)\n(?=\s{4,})")
 _COLUMN = re.compile(r"\|")
 _SENTENCE = re.compile(r"(?<=[.?!])[\"')*_]*\s+(?=[\"'(*_\[]*(?:[A-Z`]|toolbus\b))")
 _ABBREVIATION = re.compile(r"\b(?:e\.g|i\.e|etc|vs)\.$")

@@ -1,4 +1,4 @@
-"""How the arguments that a model writes become those of the server."""
+"""The mapping from the arguments of a model to the arguments of the server."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ class ArgumentMap:
     defaults: JSONObject = field(default_factory=lambda: EMPTY)
     """Sent unless the model sets them, by the server's name."""
     fixed: JSONObject = field(default_factory=lambda: EMPTY)
-    """Always sent, whatever the model sets."""
+    """Always sent, regardless of the model's value."""
     hidden: frozenset[str] = frozenset()
     """Arguments that the model cannot set, by the server's name."""
     originals: Mapping[str, str] = field(default_factory=dict[str, str])

@@ -1,4 +1,4 @@
-"""When each list of a server expires, and may be requested again.
+"""The expiry of each list of a server, after which it may be requested again.
 
 Nothing happens by itself when a list expires: it is requested when somebody needs it.
 """
@@ -10,7 +10,7 @@ from toolbus.core.freshness import ListKind
 from toolbus.discover.listing import ListResult
 
 EVERY = 1.0
-"""Seconds between two requests of a list because it has expired, whatever its server says."""
+"""Seconds between two requests of a list because it has expired, regardless of its server."""
 NAME_EVERY = 10.0
 """Seconds after which an unknown name is a reason to list tools again, and a failed list may be repeated."""
 

@@ -9,7 +9,7 @@ from toolbus.core.skills import MANIFEST, READ_SKILL, Skill
 from toolbus.core.text import cleaned
 
 SHOWN = 50
-"""How many skills a description lists."""
+"""The number of skills that a description lists."""
 LONGEST = 500
 """Characters of each skill's description."""
 SHOWN_FILES = 100

@@ -1,7 +1,7 @@
 """Files of running processes, such as sockets: in a private folder that ends with the user's session.
 
 It is `$XDG_RUNTIME_DIR/toolbus`, or `run` in the state folder. A program may have been started with another
-environment, so whoever looks for a running one looks in both.
+environment, so search both for a running one.
 """
 
 import os
@@ -18,7 +18,7 @@ def runtime_folder() -> PrivateFolder:
 
 
 def runtime_folders() -> list[PrivateFolder]:
-    """Where files of running processes may be; the first is that of this process."""
+    """The folders for files of running processes; the first belongs to this process."""
     below_state = PrivateFolder(state_folder().base / "run", protects=True)
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     # The specification: a relative path is invalid, and so is a folder of another user.
