@@ -167,7 +167,8 @@ PATTERNS = (
             r"(?<!what )(?<!as it )\b(?:is|are|was|were) there\b(?=[.,;:)]| if| with| now|$)(?!.*\?)"
             r"|^There if\b|^There (?:is|are)\b.* (?:if|when|unless)\b"
             r"|\bholds? (?:for|if|whatever|in (?:every|the|a|all)|until|with)\b"
-            r"|\bcounts? (?:as|for|from|once|until|only if|at once)\b|\bstands? (?:before|around|between)\b"
+            r"|\bcounts? (?:as|for|from(?! \d)|once|until|only if|at once)\b"
+            r"|\bstands? (?:before|around|between)\b"
             r"|\b(?:config|entry|schema|file) says\b"
         ),
         advice="use a verb of action: 'Shown if the gateway uses keys', 'applies to', 'is treated as'",
