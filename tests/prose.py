@@ -72,8 +72,13 @@ class Hit:
 
 def sources() -> list[Path]:
     """The files whose prose is checked: the package, the pages at the root, and docs."""
-    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
-    return sorted([*(ROOT / "src").rglob("*.py"), *(page for page in pages if page.name not in GENERATED)])
+    return [*_below(ROOT / "src"), *sorted(ROOT.glob("*.md")), *_below(ROOT / "docs")]
+
+
+def _below(folder: Path) -> list[Path]:
+    """The source files and pages in a folder, without generated pages."""
+    files = [*folder.rglob("*.py"), *folder.rglob("*.md")]
+    return sorted(file for file in files if file.name not in GENERATED)
 
 
 def hits(paths: Iterable[Path]) -> list[Hit]:
@@ -171,12 +176,7 @@ def _parts(text: str, separator: re.Pattern[str]) -> Iterator[tuple[int, str]]:
 def main(arguments: list[str]) -> int:
     """Print the hits in the given files and folders, by default in all sources; 1 if there are any."""
     given = [Path(argument).resolve() for argument in arguments]
-    paths = [
-        path
-        for entry in given
-        for path in (sorted(entry.rglob("*")) if entry.is_dir() else [entry])
-        if path.suffix in {".py", ".md"}
-    ]
+    paths = [path for entry in given for path in (_below(entry) if entry.is_dir() else [entry])]
     found = hits(paths if given else sources())
     for hit in found:
         print(f"{hit}\n    {hit.pattern.advise(hit.sentence.text)}")

@@ -8,14 +8,14 @@ LONGEST = 25
 
 # After these verbs a clause is idiomatic: "the message says what happened".
 _REPORTING = "".join(
-    rf"(?<!\b{verb} what )"
+    rf"(?<!\b(?i:{verb}) what )"
     for verb in re.findall(
         r"\w+",
         """say says saying said see sees seen show shows shown showing tell tells told telling
         explain explains describe describes list lists listed learn learns check checks
         decide decides report reports print prints mean means define defines ask asks asked
         state states find finds found determine determines compare compares know knows known
-        out about on exactly matters""",
+        out about on exactly matters affects changes""",
     )
 )
 # The verb of a clause without another subject: "what differs", "what is held".
@@ -126,10 +126,16 @@ PATTERNS = (
     ),
     Pattern(
         name="whoever",
-        regex=re.compile(r"\b(?:who|whom|what|which)ever\b", re.IGNORECASE),
+        regex=re.compile(
+            r"\b(?:who|whom|what|which)ever\b(?! (?:order|number|reason|version)\b)(?! the \w+[.,;)])",
+            re.IGNORECASE,
+        ),
         advice="name the subject ('the next user'), or write 'any', 'everything', 'regardless of'",
         wrong=("One user gets half, and whoever comes next finds room.", "Whatever is read is compared."),
-        right=("A single user can occupy half of the queue, so the next user always finds room.",),
+        right=(
+            "A single user can occupy half of the queue, so the next user always finds room.",
+            "It returns the same text, whatever the input.",
+        ),
     ),
     Pattern(
         name="that of",
@@ -167,7 +173,7 @@ PATTERNS = (
             r"(?<!what )(?<!as it )\b(?:is|are|was|were) there\b(?=[.,;:)]| if| with| now|$)(?!.*\?)"
             r"|^There if\b|^There (?:is|are)\b.* (?:if|when|unless)\b"
             r"|\bholds? (?:for|if|whatever|in (?:every|the|a|all)|until|with)\b"
-            r"|\bcounts? (?:as|for|from(?! \d)|once|until|only if|at once)\b"
+            r"|\bcounts? (?:as|for|from(?! \d)|once|until|only if|at once)\b(?! long)"
             r"|\bstands? (?:before|around|between)\b"
             r"|\b(?:config|entry|schema|file) says\b"
         ),
