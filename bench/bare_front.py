@@ -12,13 +12,13 @@ from toolbus.core.values.records import JSONObject
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.run import HttpServer, listening_socket
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 
 
 class ConstantGateway(Gateway):
     """Answers every request with the same result."""
 
-    async def answer(self, exchange: Exchange, method: str, params: JSONObject | None) -> JSONObject:
+    async def answer(self, exchange: ClientExchange, method: str, params: JSONObject | None) -> JSONObject:
         return {"content": [{"type": "text", "text": "hello"}], "resultType": "complete"}
 
 

@@ -10,7 +10,7 @@ import pytest
 from tests.adapters.environments import living_here
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.provider_tools import field_of
 from toolbus.adapters.tool_list import ToolList, bus_of
 
@@ -54,7 +54,7 @@ async def test_every_adapter_takes_them(name: str) -> None:
 
 async def test_a_view_of_the_source_is_taken() -> None:
     async with Toolbus(_config()) as bus:
-        nothing: Exposed = {}
+        nothing: ExposureOptions = {}
         assert shown(bus, nothing) is bus
         source = shown(bus, {"expose": "search"})
         assert [tool.name for tool in bus_of(source).tools()] == ["search_tools", "call_tool"]

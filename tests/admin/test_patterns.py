@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from toolbus.config.launch.administrator import Administrator, AdministratorPolicy, LaunchList, PolicyFile
-from toolbus.config.launch.patterns import Launch, url_allowed, url_denied, url_problem
+from toolbus.config.launch.patterns import ResolvedLaunch, url_allowed, url_denied, url_problem
 from toolbus.connect.http.url import parse_url
 
 CORP = "https://*.example.com/*"
@@ -21,12 +21,12 @@ def policy(allow: LaunchList | None = None, deny: LaunchList | None = None) -> A
     return Administrator(files=(PolicyFile(path="/p", policy=given_lists),))
 
 
-def program(line: str, *variables: str, cwd: str | None = None) -> Launch:
+def program(line: str, *variables: str, cwd: str | None = None) -> ResolvedLaunch:
     command, *args = shlex.split(line)
-    return Launch(command=command, args=tuple(args), variables=frozenset(variables), cwd=cwd)
+    return ResolvedLaunch(command=command, args=tuple(args), variables=frozenset(variables), cwd=cwd)
 
 
-def refusal(administrator: Administrator, launch: Launch) -> str | None:
+def refusal(administrator: Administrator, launch: ResolvedLaunch) -> str | None:
     """The list that refuses it."""
     error = administrator.refusal(launch, "it", "server")
     return None if error is None else error.key
@@ -323,8 +323,8 @@ def test_an_argument_of_a_server_that_is_named_like_a_denied_package_is_not_deni
 def test_an_empty_list_allows_nothing_and_a_list_that_is_not_given_does_not_restrict() -> None:
     nothing = LaunchList(argv=())
     assert refusal(policy(allow=nothing), program("anything")) == "allow.argv"
-    assert refusal(policy(allow=nothing), Launch(url="http://x/")) is None
-    assert refusal(policy(allow=LaunchList(urls=())), Launch(url="http://x/")) == "allow.urls"
+    assert refusal(policy(allow=nothing), ResolvedLaunch(url="http://x/")) is None
+    assert refusal(policy(allow=LaunchList(urls=())), ResolvedLaunch(url="http://x/")) == "allow.urls"
     assert refusal(policy(allow=LaunchList(urls=())), program("anything")) is None
 
 

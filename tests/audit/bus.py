@@ -11,7 +11,7 @@ from tests.servers.everyday import everyday
 from toolbus import Answer, CallRefused, Elicitation, Interactions, Sampled, Sampling, Text, Toolbus
 from toolbus.audit.trail import AuditTrail
 from toolbus.config.settings.audit import Audit, Content
-from toolbus.core.operation.operation import Decided, Operation
+from toolbus.core.operation.operation import Decision, Operation
 
 
 def answering(day: str = "2026-12-24") -> Interactions:
@@ -35,10 +35,12 @@ async def recorded_bus(
 
     async def guard(operation: Operation) -> None:
         if operation.spec.name == denies:
-            denied = Decided(action="deny", rule="policy[0]", by="policy", definition="sha256:1", reason="no")
+            denied = Decision(
+                action="deny", rule="policy[0]", by="policy", definition="sha256:1", reason="no"
+            )
             trail.decided(operation, denied)
             raise CallRefused(f"tool {denies!r}", "no")
-        trail.decided(operation, Decided(action="allow", by="default"))
+        trail.decided(operation, Decision(action="allow", by="default"))
 
     servers = {"day": {"server": everyday()}, "ask": {"server": asking()}}
     options = {"interactions": answering(), **options}

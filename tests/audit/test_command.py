@@ -11,7 +11,7 @@ from tests.cli.running import Done, toolbus
 from toolbus import Caller
 from toolbus.audit.trail import AuditTrail
 from toolbus.config.settings.audit import Audit
-from toolbus.core.operation.operation import Decided, Failure, Operation, request_spec
+from toolbus.core.operation.operation import Decision, Failure, Operation, request_spec
 from toolbus.core.values.records import Text, ToolResult
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.MULTILINE)
@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
         )
         call = trail.start(operation)
         action = "deny" if reason else "allow"
-        trail.decided(operation, Decided(action=action, by="policy", rule="policy[1]", reason=reason))
+        trail.decided(operation, Decision(action=action, by="policy", rule="policy[1]", reason=reason))
         call.end(ToolResult(content=(Text(text="done"),)), Failure("refused") if reason else None)
     trail.close()
     return folder
@@ -111,11 +111,11 @@ def test_json_has_the_lines_as_they_are(folder: Path) -> None:
 def test_all_chains_are_merged_by_time(folder: Path) -> None:
     kept = AuditTrail(Audit(file=str(folder / "audit.jsonl")))
     kept.decided(
-        Operation(spec=request_spec("tools/call", "a", "1"), arguments={}), Decided(action="allow", by="x")
+        Operation(spec=request_spec("tools/call", "a", "1"), arguments={}), Decision(action="allow", by="x")
     )
     write_lines(folder / "audit.jsonl", 1)
     kept.decided(
-        Operation(spec=request_spec("tools/call", "a", "2"), arguments={}), Decided(action="allow", by="x")
+        Operation(spec=request_spec("tools/call", "a", "2"), arguments={}), Decision(action="allow", by="x")
     )
     kept.close()
     events = json.loads(audit(folder, "--json").stdout)["events"]
@@ -171,7 +171,7 @@ def test_the_rule_that_denied_is_named_once(folder: Path) -> None:
     operation = Operation(spec=request_spec("tools/call", "notes", "forget"), arguments={}, caller=Caller())
     for end in (": notes are kept", ""):
         reason = f"rule policy[0] denies it{end}"
-        trail.decided(operation, Decided(action="deny", by="policy", rule="policy[0]", reason=reason))
+        trail.decided(operation, Decision(action="deny", by="policy", rule="policy[0]", reason=reason))
     trail.close()
     assert shown(audit(folder, "--tool", "forget")) == [
         "deny notes/forget policy[0]: notes are kept",

@@ -16,7 +16,7 @@ from toolbus.audit.trail import AuditTrail, open_trail
 from toolbus.config import BusConfig, load_config
 from toolbus.config.secrets.redact import Redactor
 from toolbus.config.settings.audit import Audit
-from toolbus.core.operation.operation import Decided, Operation, request_spec
+from toolbus.core.operation.operation import Decision, Operation, request_spec
 from toolbus.core.text.canonical import digest
 from toolbus.core.values.errors import AuditFailed
 
@@ -184,7 +184,7 @@ def test_secrets_in_the_config_are_known_before_a_server_is_connected(file: Path
     trail = open_trail(config.model_copy(update={"audit": Audit(file=str(file), content="full")}))
     assert trail is not None
     operation = Operation(spec=request_spec("tools/call", "day", "echo"), arguments={"text": SECRET})
-    trail.decided(operation, Decided(action="allow", by="default"))
+    trail.decided(operation, Decision(action="allow", by="default"))
     trail.close()
     assert lines(file)[0]["arguments"] == {"text": "***"}
 
@@ -211,7 +211,7 @@ def test_a_text_that_would_break_a_line(file: Path, attack: str, content: Any) -
     operation = Operation(
         spec=request_spec("tools/call", "day", text), arguments={text: text}, caller=Caller(user=text)
     )
-    trail.decided(operation, Decided(action="deny", by=text, reason=text, rule=text, definition=text))
+    trail.decided(operation, Decision(action="deny", by=text, reason=text, rule=text, definition=text))
     trail.close()
     (line,) = lines(file)
     assert {line[key] for key in ("tool", "user", "by", "reason", "rule", "definition")} == {text}
@@ -231,7 +231,7 @@ def test_a_line_takes_little_time(file: Path) -> None:
     """With room for slow machines: about 10 us were measured for each."""
     trail = AuditTrail(Audit(file=str(file)))
     spec = request_spec("tools/call", "files", "read_file")
-    decision = Decided(action="allow", by="default", definition="sha256:" + "0" * 64)
+    decision = Decision(action="allow", by="default", definition="sha256:" + "0" * 64)
     began = time.thread_time()
     for _ in range(5_000):
         operation = Operation(spec=spec, arguments={"path": "notes/today.md"})

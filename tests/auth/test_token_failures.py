@@ -24,7 +24,7 @@ from tests.auth.token_process import LOGIN, RESOURCE
 from tests.patience import PATIENCE
 from toolbus.errors import TokenStoreError
 from toolbus.state.tokens.store import StoreCalls
-from toolbus.state.tokens.tokens import Tokens, open_tokens
+from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def tokens(folder: Path) -> Tokens:
+async def tokens(folder: Path) -> TokenSource:
     """The login, in files."""
     tokens = open_tokens(f"file:{folder}")
     await tokens.save(LOGIN)
@@ -63,7 +63,7 @@ def index_file(folder: Path) -> Path:
     return file
 
 
-async def failure(tokens: Tokens, *, saving: bool = False) -> TokenStoreError:
+async def failure(tokens: TokenSource, *, saving: bool = False) -> TokenStoreError:
     """The error of finding, or of saving, the login; no part of it shows a token."""
     with pytest.raises(TokenStoreError) as caught:
         await (tokens.save(LOGIN) if saving else tokens.find(RESOURCE, "ann"))
@@ -96,7 +96,7 @@ DAMAGED = {
 
 @pytest.mark.parametrize("content", DAMAGED.values(), ids=DAMAGED)
 async def test_a_damaged_login(
-    content: bytes, tokens: Tokens, folder: Path, caplog: pytest.LogCaptureFixture
+    content: bytes, tokens: TokenSource, folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is refused and left as it is; a new login keeps it aside."""
     file = login_file(folder)
@@ -121,7 +121,7 @@ async def test_a_damaged_login(
 
 
 @pytest.mark.parametrize("content", [b"{", b'{"v": 1, "logins": ["ann"]}', b'{"v": 1, "logins": {"ann": 5}}'])
-async def test_a_damaged_list_of_logins(content: bytes, tokens: Tokens, folder: Path) -> None:
+async def test_a_damaged_list_of_logins(content: bytes, tokens: TokenSource, folder: Path) -> None:
     """It is refused and left as it is; a new login keeps it aside."""
     file = index_file(folder)
     file.write_bytes(content)
@@ -171,7 +171,7 @@ async def test_a_damaged_login_in_a_custom_store() -> None:
 
 
 @pytest.mark.parametrize("content", [changed(v=2), changed(invented="s3cret")], ids=["version", "field"])
-async def test_a_login_of_a_newer_version(content: bytes, tokens: Tokens, folder: Path) -> None:
+async def test_a_login_of_a_newer_version(content: bytes, tokens: TokenSource, folder: Path) -> None:
     """It is refused, and not replaced either."""
     file = login_file(folder)
     file.write_bytes(content)
@@ -191,7 +191,7 @@ def run(command: str) -> None:
 
 
 @pytest.mark.parametrize(("mode", "verb"), [(0o644, "read"), (0o640, "read"), (0o660, "write")])
-async def test_a_file_that_others_can_access(mode: int, verb: str, tokens: Tokens, folder: Path) -> None:
+async def test_a_file_that_others_can_access(mode: int, verb: str, tokens: TokenSource, folder: Path) -> None:
     """It is refused, with the command that protects it."""
     file = login_file(folder)
     file.chmod(mode)
@@ -208,7 +208,7 @@ async def test_a_file_that_others_can_access(mode: int, verb: str, tokens: Token
     assert await tokens.find(RESOURCE, "ann") == LOGIN
 
 
-async def test_a_folder_that_others_can_write(tokens: Tokens, folder: Path) -> None:
+async def test_a_folder_that_others_can_write(tokens: TokenSource, folder: Path) -> None:
     """It is refused, with the command that protects it."""
     os.chmod(folder, 0o770)
     for saving in (False, True):
@@ -220,7 +220,7 @@ async def test_a_folder_that_others_can_write(tokens: Tokens, folder: Path) -> N
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a file to another user")
-async def test_a_file_or_folder_of_another_user(tokens: Tokens, folder: Path) -> None:
+async def test_a_file_or_folder_of_another_user(tokens: TokenSource, folder: Path) -> None:
     """It is refused."""
     for path in (login_file(folder), folder):
         os.chown(path, NOBODY, -1)
@@ -266,7 +266,7 @@ def test_a_read_only_folder(monkeypatch: pytest.MonkeyPatch) -> None:
             folder.chmod(0o700)
 
 
-async def test_a_full_disk(tokens: Tokens, folder: Path) -> None:
+async def test_a_full_disk(tokens: TokenSource, folder: Path) -> None:
     """The old login stays whole."""
     before = sorted(os.listdir(folder))
 

@@ -19,7 +19,7 @@ from tests.auth.keyrings import FileKeyring
 from tests.auth.token_process import LOGIN, RESOURCE
 from tests.patience import PATIENCE
 from toolbus.errors import TokenStoreError
-from toolbus.state.tokens.tokens import Tokens, open_tokens
+from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]
@@ -124,7 +124,7 @@ async def test_a_lock_that_stays_taken_names_its_holder(tmp_path: Path) -> None:
     )
 
 
-async def in_turns(tokens: Tokens, log: list[str], name: str) -> None:
+async def in_turns(tokens: TokenSource, log: list[str], name: str) -> None:
     for _ in range(5):
         async with tokens.lock(RESOURCE, "ann"):
             log.append(f"{name} in")

@@ -26,7 +26,7 @@ from toolbus.state.tokens.keyring import KeyringStore
 from toolbus.state.tokens.lock import Locks
 from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.store import StoreCalls
-from toolbus.state.tokens.tokens import Tokens, open_tokens
+from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 pytestmark = pytest.mark.anyio
 ISSUER = LOGIN.issuer
@@ -76,7 +76,7 @@ class AsyncStore(PlainStore):
 
 
 @pytest.fixture(params=["memory", "keyring", "auto", "files", "file:DIR", "plain", "async"])
-def tokens(request: pytest.FixtureRequest, tmp_path: Path) -> Tokens:
+def tokens(request: pytest.FixtureRequest, tmp_path: Path) -> TokenSource:
     """Every store."""
     match request.param:
         case "files":
@@ -92,7 +92,7 @@ def tokens(request: pytest.FixtureRequest, tmp_path: Path) -> Tokens:
             return open_tokens(setting)
 
 
-async def test_a_login_is_found_again_and_removed(tokens: Tokens) -> None:
+async def test_a_login_is_found_again_and_removed(tokens: TokenSource) -> None:
     assert await tokens.find(RESOURCE, "ann") is None
     async with tokens.lock(RESOURCE, "ann"):
         await tokens.save(LOGIN)
@@ -107,7 +107,7 @@ async def test_a_login_is_found_again_and_removed(tokens: Tokens) -> None:
     await tokens.remove(LOGIN)  # again: there is nothing
 
 
-async def test_users_servers_and_issuers_are_kept_apart(tokens: Tokens) -> None:
+async def test_users_servers_and_issuers_are_kept_apart(tokens: TokenSource) -> None:
     ben, other = replace(LOGIN, user="ben"), replace(LOGIN, resource="https://other.example/mcp")
     nobody = replace(LOGIN, user="")
     for login in (ben, LOGIN, other, nobody):
@@ -121,7 +121,7 @@ async def test_users_servers_and_issuers_are_kept_apart(tokens: Tokens) -> None:
     assert await tokens.logins(RESOURCE) == [nobody, ben]
 
 
-async def test_the_login_of_a_new_issuer_takes_the_place_of_the_old_one(tokens: Tokens) -> None:
+async def test_the_login_of_a_new_issuer_takes_the_place_of_the_old_one(tokens: TokenSource) -> None:
     """What was only registered there does not."""
     registered = replace(LOGIN, issuer="https://new.example", access="", refresh=None)
     await tokens.save(LOGIN)
@@ -215,7 +215,7 @@ async def test_the_keyring_has_an_entry_for_each_login(ring: FileKeyring) -> Non
 
 async def test_a_keyring_with_small_entries_holds_a_login_in_pieces(ring: FileKeyring) -> None:
     """As on Windows, where an entry has at most 2,560 bytes."""
-    tokens = Tokens(KeyringStore(piece=50), Locks([]))
+    tokens = TokenSource(KeyringStore(piece=50), Locks([]))
     await tokens.save(LOGIN)
     await tokens.save(replace(LOGIN, access="s3cret-" + "x" * 500))
     long = len(ring.entries)
@@ -276,7 +276,7 @@ async def test_a_save_that_is_cancelled_goes_on_to_its_end_under_the_lock() -> N
     assert await tokens.find(RESOURCE, "ann") == LOGIN
 
 
-async def test_no_token_is_shown_or_pickled(tokens: Tokens, caplog: pytest.LogCaptureFixture) -> None:
+async def test_no_token_is_shown_or_pickled(tokens: TokenSource, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     async with tokens.lock(RESOURCE, "ann"):
         await tokens.save(LOGIN)
@@ -298,7 +298,7 @@ def test_a_store_is_any_object_with_the_three_methods() -> None:
     assert repr(open_tokens(stores[0])) == "Tokens('PlainStore')"
     tokens = open_tokens("memory")
     assert open_tokens(tokens) is tokens
-    assert StoreCalls.seconds == Tokens.lock_seconds == 60
+    assert StoreCalls.seconds == TokenSource.lock_seconds == 60
 
 
 def test_every_field_of_a_login_survives() -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from toolbus.errors import TokenStoreError
 from toolbus.state.files import state_folder
 from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import Tokens, open_tokens
+from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 RESOURCE = "https://hub.example/mcp"
 LOGIN = Login(
@@ -37,7 +37,7 @@ def wait_for_go() -> None:
     sys.stdin.readline()
 
 
-async def renew(tokens: Tokens, counts: Path) -> None:
+async def renew(tokens: TokenSource, counts: Path) -> None:
     """Renew the login, unless another process has done so by the time that the lock is free."""
     known = await tokens.find(RESOURCE, "ann")
     assert known is not None
@@ -53,13 +53,13 @@ async def renew(tokens: Tokens, counts: Path) -> None:
     print(login.renewed_at, login.access)
 
 
-async def hold(tokens: Tokens) -> None:
+async def hold(tokens: TokenSource) -> None:
     """Hold the lock."""
     async with tokens.lock(RESOURCE, "ann"):
         wait_for_go()
 
 
-async def hold_and_fork(tokens: Tokens) -> None:
+async def hold_and_fork(tokens: TokenSource) -> None:
     """Hold the lock, with a forked child that lives on."""
     async with tokens.lock(RESOURCE, "ann"):
         if (child := os.fork()) == 0:
@@ -68,7 +68,7 @@ async def hold_and_fork(tokens: Tokens) -> None:
         wait_for_go()
 
 
-async def write_in_vain(tokens: Tokens) -> None:
+async def write_in_vain(tokens: TokenSource) -> None:
     """Save where nothing can be written; print what is said, and what is stored then."""
     try:
         async with tokens.lock(RESOURCE, "ann"):

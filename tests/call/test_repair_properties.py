@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.call.schemas import Call, calls, modest, validator_of, values, verdict
-from toolbus.call.arguments import ArgumentCheck, Checked
+from toolbus.call.arguments import ArgumentCheck, CheckedArguments
 from toolbus.records import JSON
 
 KEYWORDS = [
@@ -30,7 +30,7 @@ def test_valid_arguments_come_back_as_the_very_same_object(call: Call) -> None:
     checked = ArgumentCheck(schema).checked(arguments)
     assert repr(arguments) == before
     if verdict(schema, arguments) is not False:
-        assert checked == Checked(arguments=arguments)
+        assert checked == CheckedArguments(arguments=arguments)
         assert checked.arguments is arguments
 
 
@@ -40,7 +40,7 @@ def test_invalid_arguments_end_repaired_and_valid_or_as_a_problem(call: Call) ->
     schema, arguments = call
     checked = ArgumentCheck(schema).checked(arguments)
     if validator_of(schema) is None:  # refers to itself without end: nothing is checked
-        assert checked == Checked(arguments=arguments)
+        assert checked == CheckedArguments(arguments=arguments)
     elif verdict(schema, arguments) is False:
         assert bool(checked.repairs) != bool(checked.problem)
         if checked.problem:

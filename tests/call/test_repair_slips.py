@@ -3,7 +3,7 @@
 import pytest
 
 from tests.call.tools import CLOSED, INTEGER, POINT, STRING, STRINGS, TAG_A, TAG_B, TAGGED, checked, tool
-from toolbus.call.arguments import Checked
+from toolbus.call.arguments import CheckedArguments
 from toolbus.records import JSON
 
 # What stands at the argument `a`, what is given for it, what becomes of it, and how that is told.
@@ -56,7 +56,7 @@ READ: list[tuple[JSON, JSON, JSON, str]] = [
 @pytest.mark.parametrize(("schema", "given", "meant", "told"), READ)
 def test_a_slip_is_repaired_and_told(schema: JSON, given: JSON, meant: JSON, told: str) -> None:
     whole = {**tool(["a"], a=schema), "$defs": {"count": INTEGER}}
-    assert checked(whole, {"a": given}) == Checked(arguments={"a": meant}, repairs=(told,))
+    assert checked(whole, {"a": given}) == CheckedArguments(arguments={"a": meant}, repairs=(told,))
 
 
 KEPT: list[tuple[JSON, JSON]] = [
@@ -112,7 +112,7 @@ ABSENT: list[tuple[JSON, JSON, str]] = [
 @pytest.mark.parametrize(("schema", "given", "told"), ABSENT)
 def test_nothing_for_an_optional_argument_is_left_out(schema: JSON, given: JSON, told: str) -> None:
     arguments = {"a": given, "b": 1}
-    assert checked(tool(a=schema), arguments) == Checked(arguments={"b": 1}, repairs=(told,))
+    assert checked(tool(a=schema), arguments) == CheckedArguments(arguments={"b": 1}, repairs=(told,))
     assert checked(tool(["a"], a=schema), arguments).problem is not None
 
 
@@ -128,8 +128,8 @@ MISSING: list[tuple[JSON, JSON, str]] = [
 def test_a_missing_argument_is_filled_in_only_if_it_has_to_be_there(
     schema: JSON, filling: JSON, told: str
 ) -> None:
-    assert checked(tool(["a"], a=schema), {}) == Checked(arguments={"a": filling}, repairs=(told,))
-    assert checked(tool(a=schema), {}) == Checked(arguments={})
+    assert checked(tool(["a"], a=schema), {}) == CheckedArguments(arguments={"a": filling}, repairs=(told,))
+    assert checked(tool(a=schema), {}) == CheckedArguments(arguments={})
 
 
 def test_a_default_that_does_not_fit_is_not_filled_in() -> None:
@@ -144,21 +144,21 @@ def test_a_default_is_filled_in_where_another_argument_asks_for_it() -> None:
 @pytest.mark.parametrize("name", ["File_Path", "file-path", "filePath", "FILEPATH"])
 def test_a_name_spelt_another_way_is_renamed_not_dropped(name: str) -> None:
     closed = {**tool(["file_path"], file_path=STRING), "additionalProperties": False}
-    repaired = Checked(arguments={"file_path": "x"}, repairs=(f"{name}: renamed to file_path",))
+    repaired = CheckedArguments(arguments={"file_path": "x"}, repairs=(f"{name}: renamed to file_path",))
     assert checked(closed, {name: "x"}) == repaired
     assert checked(tool(["file_path"], file_path=STRING), {name: "x"}) == repaired
 
 
 def test_a_free_name_is_not_taken_for_an_optional_one_and_a_forbidden_one_is() -> None:
     free = tool(file_path=STRING)
-    assert checked(free, {"filePath": "x"}) == Checked(arguments={"filePath": "x"})
+    assert checked(free, {"filePath": "x"}) == CheckedArguments(arguments={"filePath": "x"})
     assert checked({**free, "additionalProperties": False}, {"filePath": "x"}).arguments == {"file_path": "x"}
 
 
 def test_of_two_alternatives_the_one_that_loses_nothing_is_taken() -> None:
     other = {"type": "object", "properties": {"z": INTEGER}, "additionalProperties": False}
     answer = checked(tool(a={"anyOf": [other, CLOSED]}), {"a": {"x": "1"}})
-    assert answer == Checked(arguments={"a": {"x": 1}}, repairs=("a.x: '1' became 1",))
+    assert answer == CheckedArguments(arguments={"a": {"x": 1}}, repairs=("a.x: '1' became 1",))
 
 
 def test_repairs_go_through_json_in_a_string_and_down_to_every_place() -> None:
@@ -166,7 +166,7 @@ def test_repairs_go_through_json_in_a_string_and_down_to_every_place() -> None:
         **tool(["l", "n"], l={"type": "array", "items": CLOSED}, n=INTEGER),
         "additionalProperties": False,
     }
-    assert checked(schema, {"l": '[{"x": "1", "z": 0}]', "n": ["2"], "Q": 1}) == Checked(
+    assert checked(schema, {"l": '[{"x": "1", "z": 0}]', "n": ["2"], "Q": 1}) == CheckedArguments(
         arguments={"l": [{"x": 1}], "n": 2},
         repairs=(
             'l: \'[{"x": "1", "z": 0}]\' became [{"x": "1", "z": 0}]',

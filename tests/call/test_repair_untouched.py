@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.call.tools import INTEGER, POINT, STRING, STRINGS, checked, tool
-from toolbus.call.arguments import Checked
+from toolbus.call.arguments import CheckedArguments
 from toolbus.records import JSON
 
 VALID: list[tuple[JSON, JSON]] = [
@@ -58,7 +58,7 @@ def test_an_older_draft_is_read_as_such() -> None:
         "definitions": {"count": INTEGER},
     }
     assert checked(draft4, {"a": 5.0}).repairs == ("a: 5.0 became 5",)
-    assert checked(draft7, {"a": 5}) == Checked(arguments={"a": 5})
+    assert checked(draft7, {"a": 5}) == CheckedArguments(arguments={"a": 5})
 
 
 def nested(depth: int) -> JSON:
@@ -78,7 +78,7 @@ def test_what_cannot_be_looked_through_is_left_to_the_server(arguments: dict[str
     steps: JSON = {"items": {"$ref": "#/properties/c"}}
     for _ in range(30):
         steps = {"allOf": [steps]}
-    assert checked(tool(a=STRING, b=tree, c=steps), arguments) == Checked(arguments=arguments)
+    assert checked(tool(a=STRING, b=tree, c=steps), arguments) == CheckedArguments(arguments=arguments)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_what_cannot_be_looked_through_is_left_to_the_server(arguments: dict[str
     ],
 )
 def test_fractions_long_texts_and_long_lists_are_validated(schema: Any, value: Any) -> None:
-    assert checked(tool(a=schema), {"a": value}) == Checked(arguments={"a": value})
+    assert checked(tool(a=schema), {"a": value}) == CheckedArguments(arguments={"a": value})
 
 
 @pytest.mark.parametrize("pattern", ["^(a+)+$", "^(a|aa)*$"])
@@ -103,8 +103,8 @@ def test_a_pattern_that_would_explode_elsewhere_refuses_in_linear_time(pattern: 
 @pytest.mark.parametrize("pattern", ["^(?=a)", r"(a)\1", r"^a\Z", "(", "^(a{0,1000}){0,1000}$"])
 def test_a_pattern_that_cannot_be_compiled_is_not_checked_and_the_rest_is(pattern: str) -> None:
     schema = tool(a={"type": "string", "pattern": pattern}, b=INTEGER)
-    assert checked(schema, {"a": "x", "b": 1}) == Checked(arguments={"a": "x", "b": 1})
-    assert checked(schema, {"a": 5, "b": "1"}) == Checked(
+    assert checked(schema, {"a": "x", "b": 1}) == CheckedArguments(arguments={"a": "x", "b": 1})
+    assert checked(schema, {"a": 5, "b": "1"}) == CheckedArguments(
         arguments={"a": "5", "b": 1}, repairs=("a: 5 became '5'", "b: '1' became 1")
     )
 
@@ -120,13 +120,13 @@ def laughs(levels: int) -> JSON:
 def test_references_that_branch_without_bound_are_not_checked() -> None:
     assert checked(laughs(10), {"a": "5"}).repairs == ("a: '5' became 5",)
     for levels in (30, 500, 5000):
-        assert checked(laughs(levels), {"a": "x"}) == Checked(arguments={"a": "x"})
+        assert checked(laughs(levels), {"a": "x"}) == CheckedArguments(arguments={"a": "x"})
 
 
 def test_a_deep_value_of_a_schema_that_branches_and_recurses_is_not_checked() -> None:
     twice = {"type": "array", "items": {"$ref": "#/$defs/tree"}}
     schema = {**tool(a={"$ref": "#/$defs/tree"}), "$defs": {"tree": {"anyOf": [twice, twice, INTEGER]}}}
-    assert checked(schema, {"a": nested(40)}) == Checked(arguments={"a": nested(40)})
+    assert checked(schema, {"a": nested(40)}) == CheckedArguments(arguments={"a": nested(40)})
     assert checked(schema, {"a": nested(3)}).problem is not None
 
 
@@ -156,7 +156,7 @@ def test_an_unknown_draft_counts_as_the_newest_and_content_is_an_annotation() ->
     draft7 = {"$schema": "http://json-schema.org/draft-07/schema#"}
     encoded = {"type": "string", "contentEncoding": "base64", "contentMediaType": "application/json"}
     arguments = {"a": "no base64"}
-    assert checked({**draft7, **tool(a=encoded)}, arguments) == Checked(arguments=arguments)
+    assert checked({**draft7, **tool(a=encoded)}, arguments) == CheckedArguments(arguments=arguments)
     unknown = {"$schema": "https://example.com/mine", **tool(a=INTEGER)}
     assert checked(unknown, {"a": "5"}).repairs == ("a: '5' became 5",)
 

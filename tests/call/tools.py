@@ -1,6 +1,6 @@
 """Small schemas, and the check of arguments against them, for the tables of slips."""
 
-from toolbus.call.arguments import ArgumentCheck, Checked
+from toolbus.call.arguments import ArgumentCheck, CheckedArguments
 from toolbus.records import JSON, JSONObject
 
 INTEGER = {"type": "integer"}
@@ -22,5 +22,5 @@ def tool(required: list[str] | None = None, **properties: JSON) -> dict[str, JSO
     return {"type": "object", "properties": properties, "required": required or []}
 
 
-def checked(schema: JSONObject, arguments: JSONObject) -> Checked:
+def checked(schema: JSONObject, arguments: JSONObject) -> CheckedArguments:
     return ArgumentCheck(schema).checked(arguments)

@@ -7,9 +7,9 @@ import pytest
 
 from toolbus.agent import Agent, RunEvent, RunResult, TextDelta
 from toolbus.cli.chat.background import background_loop
-from toolbus.cli.chat.conversation import Conversation
+from toolbus.cli.chat.conversation import ChatTurns
 from toolbus.cli.chat.prompter import Prompter
-from toolbus.cli.output.screen import Screen, Settings
+from toolbus.cli.output.screen import Screen, SharedOptions
 from toolbus.testing import ScriptedModel
 
 
@@ -49,7 +49,7 @@ def test_ctrl_c_stops_the_turn_once_what_is_being_drawn_is_drawn() -> None:
     with background_loop() as loop:
         agent = loop.enter(Agent(model=ScriptedModel(["One two three."])))
         with pytest.raises(KeyboardInterrupt):
-            Conversation(loop, agent, view, Prompter(Screen(Settings()), None), ()).send("go")
+            ChatTurns(loop, agent, view, Prompter(Screen(SharedOptions()), None), ()).send("go")
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert view.drawn[0] == "begun"
     assert len(view.drawn) == 3, "more was heard after Ctrl-C"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.core.operation.events import Event, StateChanged, ToolHeld
@@ -13,7 +13,7 @@ from toolbus.core.operation.events import Event, StateChanged, ToolHeld
 def test_an_event_of_several_views_is_one_line_with_its_user(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    log = ServeLog(Screen(Settings(json=True)))
+    log = ServeLog(Screen(SharedOptions(json=True)))
     held = ToolHeld(server="mail", tool="send", reason="it has changed")
     lost = StateChanged(server="mail", state="retrying", previous="ready", error="the connection was lost")
     back = StateChanged(server="mail", state="ready", previous="retrying")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.patience import PATIENCE, until
 from toolbus import Toolbus
-from toolbus.code.sandbox import Sandbox
+from toolbus.code.sandbox import ScriptSandbox
 
 pytestmark = pytest.mark.anyio
 SECRET = "a-secret-of-the-host"
@@ -87,14 +87,14 @@ async def test_a_cancelled_script_leaves_no_process() -> None:
 async def test_a_script_that_is_cancelled_while_its_process_starts_leaves_none(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    starting, goes_on, opened = threading.Event(), threading.Event(), Sandbox._open  # pyright: ignore[reportPrivateUsage]
+    starting, goes_on, opened = threading.Event(), threading.Event(), ScriptSandbox._open  # pyright: ignore[reportPrivateUsage]
 
-    def slowly(box: Sandbox, stubs: str) -> None:
+    def slowly(box: ScriptSandbox, stubs: str) -> None:
         starting.set()
         assert goes_on.wait(PATIENCE)
         opened(box, stubs)
 
-    monkeypatch.setattr(Sandbox, "_open", slowly)
+    monkeypatch.setattr(ScriptSandbox, "_open", slowly)
     async with Toolbus({"servers": {}, "code": {"time": 600}}) as bus:
         running = asyncio.create_task(bus.scripts.run("while True:\n    pass"))
         assert await asyncio.to_thread(starting.wait, 60)

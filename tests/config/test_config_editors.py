@@ -10,7 +10,7 @@ import yaml
 from tests.config.test_config_dialects import DIALECTS
 from tests.config.test_config_entries import WRONG
 from toolbus.config import load_config
-from toolbus.config.hosts.convert import Imported, imported
+from toolbus.config.hosts.convert import ImportedServers, imported
 from toolbus.config.hosts.editors import EDITORS, ImportFile, found_files
 from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ConfigError
@@ -25,7 +25,7 @@ def written(path: Path, content: Any) -> Path:
     return path
 
 
-def taken_over(folder: Path, content: Any, *, editor: str = "file", name: str = "c.json") -> Imported:
+def taken_over(folder: Path, content: Any, *, editor: str = "file", name: str = "c.json") -> ImportedServers:
     return imported(ImportFile(editor=editor, path=written(folder / name, content), folder=folder))
 
 

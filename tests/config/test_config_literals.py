@@ -12,7 +12,7 @@ import pytest
 from tests.config.test_config_secrecy import random_texts
 from toolbus.config import Resolved, Secrets, load_config, load_server, resolved
 from toolbus.config.editing.yaml_text import as_yaml
-from toolbus.config.hosts.convert import Imported, imported
+from toolbus.config.hosts.convert import ImportedServers, imported
 from toolbus.config.hosts.editors import ImportFile
 from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ToolbusError
@@ -21,7 +21,9 @@ GITHUB = "ghp_" + "a1B2c3D4" * 4
 OPENAI = "sk-proj-" + "a1B2c3D4" * 3
 
 
-def taken(folder: Path, servers: Mapping[str, Any], names: Mapping[str, str] | None = None) -> Imported:
+def taken(
+    folder: Path, servers: Mapping[str, Any], names: Mapping[str, str] | None = None
+) -> ImportedServers:
     path = folder / "c.json"
     path.write_text(json.dumps({"mcpServers": servers}))
     return imported(ImportFile(path=path), taken=names)

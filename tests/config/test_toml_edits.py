@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolbus.config.editing.change import Change, edited
+from toolbus.config.editing.change import TextChange, edited
 from toolbus.config.editing.host_file import with_entry
 from toolbus.core.values.errors import ConfigError
 
@@ -137,7 +137,7 @@ def test_an_edit_is_what_it_says_and_nothing_else(
     text: str, kind: Any, steps: tuple[str | int, ...], value: Any, written: str
 ) -> None:
     before = text.replace("\n", "\r\n") if written == "crlf" else "\ufeff" * (written == "bom") + text
-    after, _ = edited(before, PATH, [Change(kind=kind, steps=steps, value=value)])
+    after, _ = edited(before, PATH, [TextChange(kind=kind, steps=steps, value=value)])
     assert after.startswith("\ufeff") == (written == "bom")
     assert ("\r\n" in after) == (written == "crlf" and "\n" in text)
     document = tomllib.loads(text)
@@ -163,7 +163,7 @@ def test_an_edit_is_what_it_says_and_nothing_else(
 )  # fmt: skip
 def test_what_toml_cannot_say_is_left_to_the_person(text: str, kind: Any, steps: Any, value: Any) -> None:
     with pytest.raises(ConfigError, match=r"^cannot be edited: .*; edit it by hand$"):
-        edited(text, PATH, [Change(kind=kind, steps=steps, value=value)])
+        edited(text, PATH, [TextChange(kind=kind, steps=steps, value=value)])
 
 
 @pytest.mark.parametrize("text", ["", "# nothing\n\n# but comments\n", "\ufeff# nothing", "\r\n"])

@@ -9,13 +9,13 @@ from mcp.shared.exceptions import MCPError
 
 from tests.servers.recording import Recording, recording
 from toolbus.config import Secrets, load_server, resolved
-from toolbus.connect.auth.credentials import Refusal
+from toolbus.connect.auth.credentials import HttpRefusal
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.opening.failure import connect_failure
 from toolbus.connect.transports.http import MAX_REFUSALS
 from toolbus.connect.transports.streamable import streamable_http_peer
-from toolbus.connect.transports.wire.jsonrpc import Peer
+from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer
 from toolbus.connect.transports.wire.wire_error import WireError
 
 pytestmark = pytest.mark.anyio
@@ -28,7 +28,7 @@ class Tokens:
     def __init__(self, *, retries: bool) -> None:
         self._retries = retries
         self._issued = 0
-        self.refusals: list[Refusal] = []
+        self.refusals: list[HttpRefusal] = []
 
     def headers(self, method: str, url: str) -> Mapping[str, str] | None:
         self._issued += 1
@@ -37,7 +37,7 @@ class Tokens:
     async def renew(self) -> None:
         raise AssertionError("they do not expire")
 
-    async def refused(self, refusal: Refusal) -> bool:
+    async def refused(self, refusal: HttpRefusal) -> bool:
         self.refusals.append(refusal)
         return self._retries and refusal.earlier == 0
 
@@ -49,7 +49,7 @@ def record() -> Iterator[Recording]:
 
 
 @asynccontextmanager
-async def connected(url: str, tokens: Tokens) -> AsyncGenerator[tuple[Peer, Attempt]]:
+async def connected(url: str, tokens: Tokens) -> AsyncGenerator[tuple[JsonRpcPeer, Attempt]]:
     config = load_server({"url": url}, alias="a")
     attempt = Attempt(
         config=config,
@@ -117,7 +117,7 @@ async def test_credentials_that_have_expired_are_renewed_before_a_request(record
 
 async def test_a_request_is_not_sent_again_forever(record: Recording) -> None:
     class Stubborn(Tokens):
-        async def refused(self, refusal: Refusal) -> bool:
+        async def refused(self, refusal: HttpRefusal) -> bool:
             return True
 
     record.statuses["tools/call"] = 401

@@ -14,7 +14,7 @@ from tests.patience import PATIENCE
 from tests.servers.raw_http import RawServer, Request, raw_server, response, send_plain
 from toolbus import LinkLost, Toolbus
 from toolbus.connect.http import connection as http_connection
-from toolbus.connect.http.events import Event, EventParser
+from toolbus.connect.http.events import EventParser, ServerSentEvent
 from toolbus.connect.http.url import parse_url
 
 pytestmark = pytest.mark.anyio
@@ -242,8 +242,8 @@ async def test_a_cookie_goes_back_to_the_server_that_set_it(server: RawServer) -
     assert [request.headers.get("cookie") for request in server.calls] == [None, "node=7"]
 
 
-def found(text: bytes, sizes: list[int]) -> list[Event]:
-    parser, events = EventParser(10_000), list[Event]()
+def found(text: bytes, sizes: list[int]) -> list[ServerSentEvent]:
+    parser, events = EventParser(10_000), list[ServerSentEvent]()
     for size in sizes:
         events += parser.feed(text[:size])
         text = text[size:]
@@ -272,9 +272,9 @@ def test_events_are_read_as_the_standard_says() -> None:
         b"id: 5\nretry: 20\ndata\n\nretry: soon\nid: a\0b\nunknown: 1\ndata:  x:y\n\ndata: never ended"
     )
     assert found(stream, []) == [
-        Event(kind="endpoint", data=b"/a\nb"),
-        Event(id="5", retry=20),
-        Event(data=b" x:y"),
+        ServerSentEvent(kind="endpoint", data=b"/a\nb"),
+        ServerSentEvent(id="5", retry=20),
+        ServerSentEvent(data=b" x:y"),
     ]
 
 

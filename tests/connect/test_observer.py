@@ -11,9 +11,9 @@ from tests.conftest import plain
 from tests.patience import PATIENCE
 from tests.servers.recording import recording
 from toolbus.config import load_server
-from toolbus.connect.auth.identity import Identity
+from toolbus.connect.auth.identity import LinkOwner
 from toolbus.connect.link import Link
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.discover import Discovery
 
 pytestmark = pytest.mark.anyio
@@ -27,12 +27,12 @@ class FailingOnce(Discovery):
         self.opens = 0
         self.is_open = asyncio.Event()
 
-    async def on_open(self, session: Session) -> None:
+    async def on_open(self, session: ServerSession) -> None:
         await super().on_open(session)
         self.opens += 1
         self.is_open.set()
 
-    async def run(self, session: Session) -> None:
+    async def run(self, session: ServerSession) -> None:
         if self.opens == 0:
             await self.is_open.wait()
             raise RuntimeError("out of order")
@@ -41,7 +41,7 @@ class FailingOnce(Discovery):
 
 @asynccontextmanager
 async def linked(entry: dict[str, Any], observer: Discovery):
-    link = Link(load_server(entry, alias="a"), Identity(), observer, lambda event: None)
+    link = Link(load_server(entry, alias="a"), LinkOwner(), observer, lambda event: None)
     try:
         async with asyncio.timeout(PATIENCE):
             await link.open()

@@ -19,7 +19,7 @@ from tests.postgres import Server
 from tests.wire import Provider
 from tests.wire import ToolCall as WireCall
 from toolbus.agent.durable import Durable, Runs, RunStoreError
-from toolbus.agent.durable.questions import Asked
+from toolbus.agent.durable.questions import WaitingCall
 from toolbus.cli.output.run_hints import Hints, answer_text
 from toolbus.core.values.elicitation import Answer, Pending
 
@@ -307,9 +307,9 @@ async def test_the_error_of_a_store_has_no_chain_of_causes() -> None:
     assert "psycopg" not in "".join(format_exception(caught.value))
 
 
-def _asked(server: str, call: str | None, params: dict[str, Any]) -> Asked:
+def _asked(server: str, call: str | None, params: dict[str, Any]) -> WaitingCall:
     requests = {"a": {"method": "elicitation/create", "params": params}}
-    return Asked(
+    return WaitingCall(
         id="q1", pending=Pending(server=server, tool="t", arguments={}, requests=requests, call=call)
     )
 

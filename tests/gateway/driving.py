@@ -12,11 +12,11 @@ from toolbus.config.settings.serve import Serve
 from toolbus.core.ask.interactions import Interactions
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.principal import LOCAL, Principal
-from toolbus.gateway.protocol.sessions import Session
+from toolbus.gateway.protocol.sessions import ClientSession
 from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 from toolbus.state.seal import Seal
 
 VERSION = "2026-07-28"
@@ -97,7 +97,7 @@ class ModernClient:
     ) -> JSON:
         """One request; what it needs is not answered."""
         meta = meta or {}
-        exchange = Exchange(
+        exchange = ClientExchange(
             principal=self.principal,
             era="modern",
             version=VERSION,
@@ -130,7 +130,7 @@ class ModernClient:
 class LegacyClient:
     """A legacy client: has a session, and is asked on the streams of its requests."""
 
-    def __init__(self, gateway: Gateway, session: Session, answers: Answers | None = None) -> None:
+    def __init__(self, gateway: Gateway, session: ClientSession, answers: Answers | None = None) -> None:
         self.gateway = gateway
         self.session = session
         self.answers = answers or {}
@@ -167,7 +167,7 @@ class LegacyClient:
     async def request(
         self, method: str, params: JSON | None = None, meta: JSON | None = None, number: int | None = None
     ) -> JSON:
-        exchange = Exchange(
+        exchange = ClientExchange(
             principal=self.session.principal,
             era="legacy",
             version=self.session.version,
@@ -184,7 +184,7 @@ class LegacyClient:
 @asynccontextmanager
 async def gateway_over(
     config: JSON,
-    settings: Settings | None = None,
+    settings: GatewayLimits | None = None,
     seal: Seal | None = None,
     interactions: Interactions = FORWARDS,
     serve: Serve | None = None,

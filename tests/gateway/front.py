@@ -16,13 +16,13 @@ from pydantic import Field
 from tests.gateway.driving import JSON, VERSION, gateway_over
 from tests.patience import PATIENCE
 from toolbus.config.settings.serve import Serve
-from toolbus.gateway.access.admission import Access
+from toolbus.gateway.access.admission import Admission
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.run import HttpServer, listening_socket, tls_context
 from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 
 OLDER = "2025-06-18"
 """Clients before 2025-11-25 get what is answered within 15 s as JSON; later ones a stream after 0.05 s."""
@@ -221,9 +221,9 @@ class Events:
 
 @asynccontextmanager
 async def front(
-    limits: Limits | None = None,
-    access: Access | None = None,
-    settings: Settings | None = None,
+    limits: HttpLimits | None = None,
+    access: Admission | None = None,
+    settings: GatewayLimits | None = None,
     config: JSON | None = None,
     certificate: Path | None = None,
     serve: Serve | None = None,

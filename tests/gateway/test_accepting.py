@@ -9,8 +9,8 @@ import pytest
 
 from tests.patience import until
 from toolbus.gateway.http.accepting import Acceptor
-from toolbus.gateway.http.limits import Limits, Refusals
-from toolbus.gateway.http.protocol import Hub
+from toolbus.gateway.http.limits import HttpLimits, Refusals
+from toolbus.gateway.http.protocol import ConnectionLimits
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.http.run import listening_socket
 from toolbus.gateway.http.workers import ConnectionCounts, Workers
@@ -33,7 +33,7 @@ class Gateway:
     def __post_init__(self) -> None:
         self.socket = self.stack.enter_context(listening_socket("127.0.0.1", 0))
         self.socket.listen(64)
-        self.hubs: list[Hub] = []
+        self.hubs: list[ConnectionLimits] = []
 
     @property
     def spread(self) -> list[int]:
@@ -41,7 +41,7 @@ class Gateway:
 
     def start(self) -> Acceptor:
         """One more worker."""
-        hub, number = Hub(_unused, Limits(), Refusals(Metrics())), len(self.hubs)
+        hub, number = ConnectionLimits(_unused, HttpLimits(), Refusals(Metrics())), len(self.hubs)
         self.hubs.append(hub)
         workers = Workers(
             gateway="g", number=number, count=3, connections=self.counts, all_started=lambda: True

@@ -12,7 +12,7 @@ from toolbus.config import load_config
 from toolbus.config.location import Location
 from toolbus.config.settings.serve import Serve, read_serve
 from toolbus.core.values.errors import ConfigError
-from toolbus.gateway.access.admission import Access, Refusal
+from toolbus.gateway.access.admission import Admission, Refusal
 from toolbus.gateway.access.control import (
     FREE,
     LONGEST,
@@ -50,7 +50,7 @@ class Door:
         self.stored = StoredKeys(folder / "toolbus.yaml")
         settings = read_serve(serve, Location())
         keys = Keys(self.stored, settings.default_view, clock=self.clock) if settings.auth.keys else None
-        self.access: Access = AccessControl(settings, keys=keys, clock=self.clock)
+        self.access: Admission = AccessControl(settings, keys=keys, clock=self.clock)
 
     def key(self, name: str, *views: str) -> str:
         key = self.stored.add(name, views=views)[0]

@@ -19,9 +19,9 @@ from toolbus import Toolbus
 from toolbus.connect.busy import BUSY, wait_for_room
 from toolbus.core.values.errors import INTERNAL_ERROR, CallRejected
 from toolbus.gateway.calls.queue import CallLimits
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +43,7 @@ def noting(order: list[str], gates: Gates) -> MCPServer:
 @asynccontextmanager
 async def busy(servers: JSON, **limits: Any) -> AsyncGenerator[Front]:
     """A gateway whose clients have the names that they give."""
-    settings = Settings(calls=CallLimits(**{"wait_seconds": 600, **limits}))
+    settings = GatewayLimits(calls=CallLimits(**{"wait_seconds": 600, **limits}))
     config = {"servers": {alias: {"server": server, "prefix": ""} for alias, server in servers.items()}}
     async with front(access=Names(), settings=settings, config=config) as served:
         yield served
@@ -175,7 +175,7 @@ async def test_one_user_leaves_room_for_the_requests_of_others() -> None:
     """However many requests of one user are in flight, and whatever they are."""
     gates = Gates()
     config = {"servers": {"noting": {"server": noting([], gates), "prefix": ""}}}
-    async with front(Limits(requests=40), Names(), config=config) as served:
+    async with front(HttpLimits(requests=40), Names(), config=config) as served:
         many = [called(served, "note", "many", who="many") for _ in range(60)]
         await until(lambda: sum(call.done() for call in many) == 40)
         listed = await served.modern("tools/list", {}, {"authorization": "single"})
@@ -196,7 +196,7 @@ async def test_a_server_takes_no_more_than_its_own_limit_and_users_take_turns_th
     order: list[str] = []
     gates = Gates()
     config = {"servers": {"noting": {"server": noting(order, gates), "prefix": "", "max_concurrency": 1}}}
-    async with front(access=Names(), config=config, settings=Settings(calls=CallLimits())) as served:
+    async with front(access=Names(), config=config, settings=GatewayLimits(calls=CallLimits())) as served:
         many = [called(served, "note", "many", who="many") for _ in range(20)]
         await until(lambda: len(served.gateway.queue) == 19)
         single = called(served, "note", "single", who="single")
@@ -229,7 +229,7 @@ def asking() -> MCPServer:
 async def test_a_call_that_waits_for_a_person_does_not_keep_others_waiting() -> None:
     """A legacy server and clients of both eras: the call is in flight all the while."""
     config = {"servers": {"asking": {"server": asking(), "prefix": "", "era": "legacy"}}}
-    settings = Settings(calls=CallLimits(per_server=1, wait_seconds=600))
+    settings = GatewayLimits(calls=CallLimits(per_server=1, wait_seconds=600))
     async with gateway_over(config, settings) as gateway:
         modern = ModernClient(gateway, principal=Principal(name="ann"))
         asked = await modern.once("tools/call", {"name": "ask", "arguments": {}})

@@ -22,7 +22,7 @@ from toolbus.core.values.records import Budget
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.sessions import Sessions
+from toolbus.gateway.protocol.sessions import ClientSessions
 
 pytestmark = pytest.mark.anyio
 
@@ -118,7 +118,7 @@ async def test_trouble_with_a_connection_of_a_session_is_reported() -> None:
 
 async def test_a_session_of_another_principal() -> None:
     """It does not exist for anybody but who opened it."""
-    sessions = Sessions(max_sessions=2)
+    sessions = ClientSessions(max_sessions=2)
     mine = sessions.open(LOCAL, "2025-11-25", {})
     assert sessions.get(mine.id, LOCAL) is mine
     assert sessions.get(mine.id, Principal(name="eve")) is None
@@ -131,7 +131,7 @@ async def test_a_session_of_another_principal() -> None:
 
 async def test_sessions_end_when_they_are_idle_or_too_many() -> None:
     clock = [0.0]
-    sessions = Sessions(max_sessions=2, idle=10, now=lambda: clock[0])
+    sessions = ClientSessions(max_sessions=2, idle=10, now=lambda: clock[0])
     first = sessions.open(LOCAL, "2025-11-25", {})
     clock[0] = 5
     second = sessions.open(LOCAL, "2025-11-25", {})

@@ -12,7 +12,7 @@ from tests.gateway.front import BOTH, OLDER, Events, Front, LegacySession, front
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.gateway.access.admission import Refusal, RequestFacts
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
@@ -167,7 +167,7 @@ async def test_an_event_that_was_never_sent_cannot_be_resumed(event: str) -> Non
 
 
 async def test_what_a_session_keeps_for_lost_connections_is_bounded() -> None:
-    async with front(Limits(replay_bytes=50_000)) as served:
+    async with front(HttpLimits(replay_bytes=50_000)) as served:
         session = await served.opened()
         (first,) = await lost_stream(served, session, tool_call("wait"))
         served.gates.opened.set()
@@ -224,7 +224,7 @@ async def test_the_end_of_a_session_ends_its_streams() -> None:
 
 async def test_a_stream_ends_when_its_key_is_revoked() -> None:
     access = Names()
-    async with front(Limits(keepalive_seconds=0.05), access=access) as served:
+    async with front(HttpLimits(keepalive_seconds=0.05), access=access) as served:
         session = await served.opened()
         async with served.http.stream("GET", served.url, headers=session.headers) as response:
             events = Events(response)

@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.driving import JSON
 from tests.gateway.front import BOTH, Front, front, modern_bytes, modern_request
 from tests.patience import PATIENCE, until
-from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.limits import HttpLimits, Refusals
 from toolbus.gateway.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
@@ -22,7 +22,7 @@ HEAD = f"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\nauthorization: Bearer {SECRET}
 
 
 @asynccontextmanager
-async def attacked(limits: Limits, caplog: pytest.LogCaptureFixture, kind: str) -> AsyncGenerator[Front]:
+async def attacked(limits: HttpLimits, caplog: pytest.LogCaptureFixture, kind: str) -> AsyncGenerator[Front]:
     """A front that has to refuse something of this kind, log it once without its content, and go on."""
     caplog.set_level(logging.DEBUG)
     async with front(limits) as served:
@@ -36,35 +36,35 @@ async def attacked(limits: Limits, caplog: pytest.LogCaptureFixture, kind: str) 
 
 async def test_headers_that_are_too_long(caplog: pytest.LogCaptureFixture) -> None:
     """They are refused with 431, finished or not."""
-    async with attacked(Limits(head_bytes=2000), caplog, "head") as served:
+    async with attacked(HttpLimits(head_bytes=2000), caplog, "head") as served:
         for data in (b"x-a: " + b"a" * 3000, b"x-a: " + b"a" * 3000 + b"\r\n\r\n", b"x-a: b\r\n" * 400):
             assert (await served.raw(HEAD + data)).startswith(b"HTTP/1.1 431 ")
 
 
 async def test_a_path_that_is_too_long(caplog: pytest.LogCaptureFixture) -> None:
     """It is refused with 431."""
-    async with attacked(Limits(head_bytes=2000), caplog, "head") as served:
+    async with attacked(HttpLimits(head_bytes=2000), caplog, "head") as served:
         data = b"GET /" + b"a" * 3000 + b" HTTP/1.1\r\nhost: localhost\r\n\r\n"
         assert (await served.raw(data)).startswith(b"HTTP/1.1 431 ")
 
 
 async def test_too_many_headers(caplog: pytest.LogCaptureFixture) -> None:
     """They are refused with 431."""
-    async with attacked(Limits(headers=20), caplog, "head") as served:
+    async with attacked(HttpLimits(headers=20), caplog, "head") as served:
         answer = await served.raw(HEAD + b"x-a: b\r\n" * 30 + b"\r\n")
         assert answer.startswith(b"HTTP/1.1 431 ")
 
 
 async def test_a_body_that_says_it_is_too_long(caplog: pytest.LogCaptureFixture) -> None:
     """It is refused with 413 before it is read."""
-    async with attacked(Limits(body_bytes=1000), caplog, "body") as served:
+    async with attacked(HttpLimits(body_bytes=1000), caplog, "body") as served:
         answer = await served.raw(HEAD + b"content-length: 1001\r\n\r\n")
         assert answer.startswith(b"HTTP/1.1 413 ")
 
 
 async def test_a_body_that_is_sent_although_it_is_too_long(caplog: pytest.LogCaptureFixture) -> None:
     """The client gets to read the refusal."""
-    async with attacked(Limits(body_bytes=1000), caplog, "body") as served:
+    async with attacked(HttpLimits(body_bytes=1000), caplog, "body") as served:
         response = await served.http.post(served.url, content=b"x" * 2_000_000, headers=BOTH)
         assert response.status_code == 413
 
@@ -73,7 +73,7 @@ async def test_a_body_in_pieces_that_is_too_long(caplog: pytest.LogCaptureFixtur
     """It is refused with 413 as soon as it is too long, although it never says how long it is."""
     chunk = b"190\r\n" + b"x" * 400 + b"\r\n"
     head = b"".join(f"{name}: {value}\r\n".encode() for name, value in BOTH.items())
-    async with attacked(Limits(body_bytes=1000), caplog, "body") as served:
+    async with attacked(HttpLimits(body_bytes=1000), caplog, "body") as served:
         answer = await served.raw(HEAD + head + b"transfer-encoding: chunked\r\n\r\n" + chunk * 3)
         assert answer.startswith(b"HTTP/1.1 413 ")
 
@@ -103,20 +103,20 @@ async def test_a_body_in_pieces_is_taken(caplog: pytest.LogCaptureFixture) -> No
 )
 async def test_bytes_that_are_not_a_request(data: bytes, caplog: pytest.LogCaptureFixture) -> None:
     """They are refused with 400, also where two servers would read them differently."""
-    async with attacked(Limits(), caplog, "malformed") as served:
+    async with attacked(HttpLimits(), caplog, "malformed") as served:
         assert (await served.raw(data)).startswith(b"HTTP/1.1 400 ")
 
 
 async def test_headers_that_never_end(caplog: pytest.LogCaptureFixture) -> None:
     """The client has some seconds for them, however many bytes it sends meanwhile."""
-    async with attacked(Limits(head_seconds=0.1), caplog, "slow_head") as served:
+    async with attacked(HttpLimits(head_seconds=0.1), caplog, "slow_head") as served:
         assert (await served.raw(HEAD + b"x-a: ")).startswith(b"HTTP/1.1 408 ")
 
 
 async def test_a_body_that_never_ends(caplog: pytest.LogCaptureFixture) -> None:
     """The client has some seconds for it, and the request that waits for it ends."""
     head = b"".join(f"{name}: {value}\r\n".encode() for name, value in BOTH.items())
-    async with attacked(Limits(body_seconds=0.1), caplog, "slow_body") as served:
+    async with attacked(HttpLimits(body_seconds=0.1), caplog, "slow_body") as served:
         answer = await served.raw(HEAD + head + b"content-length: 100\r\n\r\n{")
         assert answer.startswith(b"HTTP/1.1 408 ")
         await served.app.idle()
@@ -124,7 +124,7 @@ async def test_a_body_that_never_ends(caplog: pytest.LogCaptureFixture) -> None:
 
 async def test_a_connection_that_is_not_used() -> None:
     """It is closed without a word, before its first request and after its last one."""
-    async with front(Limits(head_seconds=0.1, idle_seconds=0.1)) as served:
+    async with front(HttpLimits(head_seconds=0.1, idle_seconds=0.1)) as served:
         assert await served.raw(b"") == b""
         answer = await served.raw(modern_bytes(served.port, "tools/call", ADD))
         assert answer.startswith(b"HTTP/1.1 200 OK")
@@ -134,7 +134,7 @@ async def test_a_connection_that_is_not_used() -> None:
 
 async def test_a_response_that_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
     """Its connection is closed, and the call is not kept."""
-    async with attacked(Limits(unread_seconds=0.1), caplog, "slow_reader") as served:
+    async with attacked(HttpLimits(unread_seconds=0.1), caplog, "slow_reader") as served:
         with socket.create_connection(("127.0.0.1", served.port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             params: JSON = {"name": "large", "arguments": {"size": 8_000_000}}
@@ -144,7 +144,7 @@ async def test_a_response_that_is_not_read(caplog: pytest.LogCaptureFixture) -> 
 
 async def test_a_response_that_is_read_byte_by_byte(caplog: pytest.LogCaptureFixture) -> None:
     """The same: what counts is that the connection has room again, not that a byte was taken."""
-    async with attacked(Limits(unread_seconds=0.5), caplog, "slow_reader") as served:
+    async with attacked(HttpLimits(unread_seconds=0.5), caplog, "slow_reader") as served:
         with socket.create_connection(("127.0.0.1", served.port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             params: JSON = {"name": "large", "arguments": {"size": 8_000_000}}
@@ -164,7 +164,7 @@ async def test_a_response_that_is_read_byte_by_byte(caplog: pytest.LogCaptureFix
 
 async def test_a_stream_that_is_not_read(caplog: pytest.LogCaptureFixture) -> None:
     """What waits for it is bounded; then its connection is closed and the call cancelled."""
-    async with attacked(Limits(backlog_bytes=1_000_000), caplog, "slow_reader") as served:
+    async with attacked(HttpLimits(backlog_bytes=1_000_000), caplog, "slow_reader") as served:
         with socket.create_connection(("127.0.0.1", served.port)) as client:
             client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             arguments = {"size": 500_000, "parts": 40}
@@ -181,7 +181,7 @@ async def _until_closed(served: Front) -> None:
 
 async def test_more_connections_than_there_may_be(caplog: pytest.LogCaptureFixture) -> None:
     """Further ones are refused with 503; those that are open go on."""
-    async with attacked(Limits(connections=3), caplog, "connections") as served:
+    async with attacked(HttpLimits(connections=3), caplog, "connections") as served:
         open_ones = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
         assert (await served.raw(b"")).startswith(b"HTTP/1.1 503 ")
         for reader, writer in open_ones:
@@ -192,7 +192,7 @@ async def test_more_connections_than_there_may_be(caplog: pytest.LogCaptureFixtu
 
 async def test_more_connections_of_one_address_than_it_may_have(caplog: pytest.LogCaptureFixture) -> None:
     """Further ones are refused with 503."""
-    async with attacked(Limits(connections_per_address=2), caplog, "connections") as served:
+    async with attacked(HttpLimits(connections_per_address=2), caplog, "connections") as served:
         open_ones = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(2)]
         assert (await served.raw(b"")).startswith(b"HTTP/1.1 503 ")
         for reader, writer in open_ones:
@@ -202,10 +202,10 @@ async def test_more_connections_of_one_address_than_it_may_have(caplog: pytest.L
 
 
 @pytest.mark.parametrize(
-    ("limits", "status"), [(Limits(requests_per_principal=1), 429), (Limits(requests=1), 503)]
+    ("limits", "status"), [(HttpLimits(requests_per_principal=1), 429), (HttpLimits(requests=1), 503)]
 )
 async def test_more_requests_at_once_than_one_may_have(
-    limits: Limits, status: int, caplog: pytest.LogCaptureFixture
+    limits: HttpLimits, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Further ones are refused with 429, or with 503 if all have too many."""
     async with attacked(limits, caplog, "in_flight") as served:
@@ -220,7 +220,7 @@ async def test_more_requests_at_once_than_one_may_have(
 
 async def test_calls_of_connections_that_are_gone() -> None:
     """A legacy call goes on without its connection, so it counts until it ends."""
-    async with front(Limits(requests_per_principal=1)) as served:
+    async with front(HttpLimits(requests_per_principal=1)) as served:
         session = await served.opened()
         call = asyncio.create_task(session.call("wait"))
         async with asyncio.timeout(PATIENCE):

@@ -8,7 +8,7 @@ import pytest
 from tests.gateway.driving import JSON, VERSION
 from tests.gateway.front import BOTH, META, PREFIX, Events, front, modern_bytes, modern_request
 from tests.patience import PATIENCE
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -38,7 +38,7 @@ async def test_progress_makes_the_response_a_stream() -> None:
 
 
 async def test_a_call_that_takes_long_becomes_a_stream_with_signs_of_life() -> None:
-    async with front(Limits(keepalive_seconds=0.1)) as served:
+    async with front(HttpLimits(keepalive_seconds=0.1)) as served:
         body, headers = modern_request("tools/call", {"name": "wait"})
         async with served.http.stream("POST", served.url, content=body, headers=headers) as response:
             assert response.headers["content-type"] == "text/event-stream"

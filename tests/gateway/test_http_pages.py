@@ -14,7 +14,7 @@ from tests.patience import until
 from tests.servers.asking import asking
 from toolbus.core.values.records import ServerStatus
 from toolbus.gateway.access.admission import Refusal, RequestFacts
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.metrics import Metrics
 from toolbus.gateway.protocol.principal import Principal
 
@@ -212,7 +212,7 @@ async def test_a_duration_is_without_the_time_that_a_person_takes(asks: str) -> 
 
 
 async def test_probes_are_answered_however_many_calls_and_connections_there_are() -> None:
-    limits = Limits(connections=6, connections_per_address=4, requests=8)
+    limits = HttpLimits(connections=6, connections_per_address=4, requests=8)
     async with front(limits) as served:
         pending = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(4)]
         for _, writer in pending:

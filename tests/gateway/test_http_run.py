@@ -16,7 +16,7 @@ from tests import warm
 from tests.gateway.front import Events, front, modern_request
 from tests.patience import PATIENCE, until
 from tests.servers.certificates import self_signed
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.run import CannotListen, listening_socket
 
 pytestmark = pytest.mark.anyio
@@ -123,7 +123,7 @@ async def test_streams_without_end_do_not_keep_it_from_ending() -> None:
 
 
 async def test_calls_over_tls(tmp_path: Path) -> None:
-    async with front(Limits(body_bytes=10_000), certificate=self_signed(tmp_path)) as served:
+    async with front(HttpLimits(body_bytes=10_000), certificate=self_signed(tmp_path)) as served:
         response = await served.modern("tools/call", {"name": "add", "arguments": {"a": 1, "b": 2}})
         assert response.json()["result"]["content"] == [{"type": "text", "text": "3"}]
         refused = await served.raw(b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.requests import Clock
-from toolbus.gateway.access.identity import Denied, Identity
+from toolbus.gateway.access.identity import CredentialDenied, CredentialHolder
 from toolbus.gateway.access.keys import LOOK_SECONDS, Keys
 from toolbus.gateway.access.stored_keys import KeyExists, StoredKey, StoredKeys, digest_of_key, hour_of
 from toolbus.gateway.protocol.principal import Principal
@@ -37,7 +37,7 @@ class Gateway:
         return Principal(kind="key", name="any", key=digest_of_key(key))
 
     def reason(self, key: str) -> str:
-        with pytest.raises(Denied) as denied:
+        with pytest.raises(CredentialDenied) as denied:
             self.keys.identity(key)
         return denied.value.reason
 
@@ -51,10 +51,10 @@ async def test_a_key_says_who_holds_it(gateway: Gateway) -> None:
     plain, _ = gateway.stored.add("ci")
     expires = gateway.now() + 60
     full, _ = gateway.stored.add("ann", views=("research", "all"), user="ann@example.com", expires=expires)
-    assert gateway.keys.identity(plain) == Identity(
+    assert gateway.keys.identity(plain) == CredentialHolder(
         kind="key", name="ci", views=("default",), key=digest_of_key(plain)
     )
-    assert gateway.keys.identity(full) == Identity(
+    assert gateway.keys.identity(full) == CredentialHolder(
         kind="key",
         name="ann",
         user="ann@example.com",

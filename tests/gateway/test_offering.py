@@ -14,7 +14,7 @@ from toolbus import Toolbus
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 
 pytestmark = pytest.mark.anyio
 INFO = "io.modelcontextprotocol/serverInfo"
@@ -123,7 +123,7 @@ async def test_results_are_passed_on_as_servers_sent_them() -> None:
 
 
 async def test_lists_come_in_pages() -> None:
-    async with gateway_over(servers(), Settings(page=5)) as gateway:
+    async with gateway_over(servers(), GatewayLimits(page=5)) as gateway:
         client = ModernClient(gateway)
         names: list[str] = []
         params: dict[str, Any] = {}

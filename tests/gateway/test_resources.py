@@ -15,7 +15,7 @@ from tests.properties import modest
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus.core.values.uri_templates import within
-from toolbus.gateway.protocol.naming import Located, Uris, fits_template
+from toolbus.gateway.protocol.naming import ResourceOrigin, Uris, fits_template
 from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
@@ -131,13 +131,13 @@ async def test_a_resource_that_nobody_has(era: Era, uri: str) -> None:
 
 
 def test_where_a_resource_may_be() -> None:
-    a, b = Located("a", "x://1"), Located("b", "x://2")
-    template = Located("b", "y://{id}/z")
+    a, b = ResourceOrigin("a", "x://1"), ResourceOrigin("b", "x://2")
+    template = ResourceOrigin("b", "y://{id}/z")
     uris = Uris([a, b], [template], ["a", "b"])
     assert uris.located("x://1") == [a]
-    assert uris.located("x://3") == [Located("a", "x://3"), Located("b", "x://3")]
-    assert uris.located("y://7/z") == [Located("b", "y://7/z")]
-    assert uris.located("b+x://9") == [Located("b", "x://9")]
+    assert uris.located("x://3") == [ResourceOrigin("a", "x://3"), ResourceOrigin("b", "x://3")]
+    assert uris.located("y://7/z") == [ResourceOrigin("b", "y://7/z")]
+    assert uris.located("b+x://9") == [ResourceOrigin("b", "x://9")]
     assert uris.located("q://1") == []
 
 

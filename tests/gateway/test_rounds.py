@@ -13,7 +13,7 @@ from tests.servers.asking import Sure, asking
 from tests.servers.everyday import everyday
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 from toolbus.state.seal import Seal
 
 pytestmark = pytest.mark.anyio
@@ -116,7 +116,7 @@ async def test_a_response_that_is_missing_is_asked_for_again(config: dict[str, A
 async def test_a_waiting_call_ends_when_nobody_answers() -> None:
     config = {"servers": {"ask": {"server": asking(), "era": "legacy", "prefix": ""}}}
     ended = asyncio.Event()
-    async with gateway_over(config, Settings(answer_within=0.05)) as gateway:
+    async with gateway_over(config, GatewayLimits(answer_within=0.05)) as gateway:
         gateway.bus.on_event(lambda event: ended.set() if type(event).__name__ == "CallEnded" else None)
         client = ModernClient(gateway)
         assert (await client.once("tools/call", ANN))["resultType"] == "input_required"

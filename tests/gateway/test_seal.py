@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.requests import Clock
 from toolbus.gateway.serve.front import stored_key
-from toolbus.state.files import Exposed
+from toolbus.state.files import FileExposed
 from toolbus.state.seal import Seal
 
 VALUE = {"server": "files", "state": "naïve ☃", "round": 2}
@@ -81,5 +81,5 @@ def test_a_key_that_others_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [file] = (tmp_path / "state" / "toolbus" / "gateway").iterdir()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.chmod(0o644)
-    with pytest.raises(Exposed):
+    with pytest.raises(FileExposed):
         stored_key(tmp_path / "toolbus.yaml")

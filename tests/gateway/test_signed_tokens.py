@@ -21,7 +21,7 @@ from toolbus.config.settings.serve import read_serve
 from toolbus.gateway.access.admission import Refusal
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.access.issuer import AGAIN_SECONDS, KEEP_SECONDS, LAST_RESORT_SECONDS, Issuer
-from toolbus.gateway.access.tokens import Tokens
+from toolbus.gateway.access.tokens import AccessTokens
 from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
@@ -43,7 +43,7 @@ class Door:
         views: dict[str, Any] = {"default": {}, "research": {}}
         serve = read_serve({"auth": {"oauth": settings}, "views": views}, Location())
         assert serve.auth.oauth is not None
-        self.tokens = Tokens(
+        self.tokens = AccessTokens(
             serve.auth.oauth, Issuer(serve.auth.oauth, Secrets(), clock=self.clock), "default"
         )
         self._made = lambda: AccessControl(serve, tokens=self.tokens)

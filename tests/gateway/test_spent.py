@@ -12,8 +12,8 @@ from toolbus import Toolbus
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.state.files import PrivateFolder
+from toolbus.state.one_time_use import LocalOneTimeUse
 from toolbus.state.seal import Seal
-from toolbus.state.spent import Spent
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32
@@ -41,7 +41,10 @@ async def test_an_approval_is_used_once_also_after_a_restart(tmp_path: Path) -> 
     retry: dict[str, Any] = {}
     for run in range(2):
         bus = Toolbus(config, interactions=FORWARDS)
-        async with bus, Gateway(bus, seal=Seal(KEY), spent=Spent(folder, "gateway/x.spent")) as gateway:
+        async with (
+            bus,
+            Gateway(bus, seal=Seal(KEY), spent=LocalOneTimeUse(folder, "gateway/x.spent")) as gateway,
+        ):
             client = _client(gateway)
             if run == 0:
                 retry = {**CALL, **client.answered(await client.once("tools/call", CALL))}
@@ -72,7 +75,10 @@ async def test_a_use_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
     (tmp_path / "state").write_text("a file where the folder should be")
     config = {"servers": {"day": {"server": everyday()}}, "policy": ASKS}
     bus = Toolbus(config, interactions=FORWARDS)
-    async with bus, Gateway(bus, spent=Spent(PrivateFolder(tmp_path / "state"), "x.spent")) as gateway:
+    async with (
+        bus,
+        Gateway(bus, spent=LocalOneTimeUse(PrivateFolder(tmp_path / "state"), "x.spent")) as gateway,
+    ):
         client = _client(gateway)
         refused = await client.request("tools/call", CALL)
         assert refused["isError"]
@@ -82,8 +88,8 @@ async def test_a_use_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
 def test_what_has_expired_is_forgotten_and_no_more_is_kept_than_needed(tmp_path: Path) -> None:
     now = [1000.0]
     for spent in (
-        Spent(now=lambda: now[0]),
-        Spent(PrivateFolder(tmp_path / "state"), "x.spent", now=lambda: now[0]),
+        LocalOneTimeUse(now=lambda: now[0]),
+        LocalOneTimeUse(PrivateFolder(tmp_path / "state"), "x.spent", now=lambda: now[0]),
     ):
         now[0] = 1000.0
         first, second = spent.issue(10), spent.issue(600)
@@ -97,6 +103,6 @@ def test_what_has_expired_is_forgotten_and_no_more_is_kept_than_needed(tmp_path:
 
 
 def test_the_number_of_remembered_uses_is_bounded(tmp_path: Path) -> None:
-    spent = Spent(PrivateFolder(tmp_path / "state"), "x.spent")
+    spent = LocalOneTimeUse(PrivateFolder(tmp_path / "state"), "x.spent")
     assert all(spent.take(spent.issue(600 + number)) for number in range(1010))
     assert len(list((tmp_path / "state/x.spent").iterdir())) == 1000

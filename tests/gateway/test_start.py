@@ -27,7 +27,7 @@ from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.protocol.principal import LOCAL
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
@@ -138,7 +138,9 @@ async def starting(
     bus = Toolbus({**stock.config, **settings}, interactions=FORWARDS)
     bus.assume(known)
     view_of = None if serve is None else Views(bus, serve).view_of
-    async with Gateway(bus, Settings(list_within=PATIENCE, first_within=0.3), view_of=view_of) as gateway:
+    async with Gateway(
+        bus, GatewayLimits(list_within=PATIENCE, first_within=0.3), view_of=view_of
+    ) as gateway:
         try:
             yield gateway
         finally:

@@ -22,7 +22,7 @@ from toolbus.config.settings.serve import read_serve
 from toolbus.gateway.access.admission import Refusal
 from toolbus.gateway.access.control import AccessControl, access_of
 from toolbus.gateway.access.issuer import Issuer
-from toolbus.gateway.access.tokens import REMEMBER_OPAQUE, Tokens
+from toolbus.gateway.access.tokens import REMEMBER_OPAQUE, AccessTokens
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.protocol.principal import Principal
 
@@ -85,7 +85,7 @@ class Door:
         serve = read_serve(settings(authority, **oauth), Location())
         assert serve.auth.oauth is not None
         issuer = Issuer(serve.auth.oauth, Secrets(lambda name: SECRET if name == "GATEWAY" else None))
-        tokens = Tokens(serve.auth.oauth, issuer, "default", now=self.now)
+        tokens = AccessTokens(serve.auth.oauth, issuer, "default", now=self.now)
         self.access = AccessControl(serve, tokens=tokens, now=self.now, clock=self.now)
 
     async def admit(self, token: str = "", path: str = "/mcp") -> Principal | Refusal:

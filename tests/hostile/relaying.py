@@ -10,12 +10,12 @@ from mcp.server.mcpserver import MCPServer
 
 from tests.gateway.front import Front, front
 from tests.patience import PATIENCE
-from toolbus.gateway.access.admission import Access
+from toolbus.gateway.access.admission import Admission
 from toolbus.gateway.http.run import HttpServer, listening_socket
 from toolbus.gateway.replicas.front import ReplicaFront
 from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.once import shared_seal
+from toolbus.state.store.one_time_use import shared_seal
 from toolbus.state.store.store import Store
 from toolbus.state.store.url import parse_store_url
 
@@ -106,7 +106,7 @@ def _noting(calls: list[str]) -> MCPServer:
 
 
 @asynccontextmanager
-async def pair(folder: Path, access: Access | None = None) -> AsyncGenerator[Pair]:
+async def pair(folder: Path, access: Admission | None = None) -> AsyncGenerator[Pair]:
     """Two gateways in this process, which reach each other over sockets only.
 
     `access` decides who may use the one that has sessions and calls.

@@ -12,12 +12,12 @@ import pytest
 from tests.cli.running import environment, toolbus
 from tests.patience import PATIENCE
 from toolbus.cli.commands.safety.trust import trust_written
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.config import load_config
-from toolbus.config.secrets.lookup import Missing, Secrets
+from toolbus.config.secrets.lookup import MissingValue, Secrets
 from toolbus.config.secrets.reference import Reference
-from toolbus.core.plain_files import Unreadable, read_plain
+from toolbus.core.plain_files import UnreadableFile, read_plain
 from toolbus.core.values.errors import ConfigError
 
 SHELL = "servers: {a: {command: sh, args: [-c, 'exit 1']}}\n"
@@ -85,7 +85,7 @@ def test_a_secret_manager_that_mounts_a_fifo(tmp_path: Path) -> None:
         filled = filling.submit(secret.write_bytes, content)
         assert read_plain(secret, len(content), patience=PATIENCE) == content
         assert filled.result(PATIENCE) == len(content)
-    with pytest.raises(Unreadable, match="its writer was not done"):
+    with pytest.raises(UnreadableFile, match="its writer was not done"):
         read_plain(secret, len(content), patience=0.1)
 
 
@@ -160,7 +160,7 @@ def test_a_config_that_changes_while_it_is_written(tmp_path: Path, monkeypatch: 
     file = tmp_path / "project" / "toolbus.yaml"
     file.parent.mkdir()
     file.write_text(SHELL)
-    screen = Screen(Settings(config=None))
+    screen = Screen(SharedOptions(config=None))
     assert not trust_written(screen, file, b"servers: {}\n")
     assert trust_written(screen, file, SHELL.encode())
 
@@ -180,6 +180,6 @@ def test_a_command_of_the_bus_that_the_administrator_denies(
     (site / "policy.yaml").write_text("deny: {argv: ['touch **']}\n")
     monkeypatch.setenv("XDG_CONFIG_DIRS", str(site.parent))
     found = asyncio.run(_looked_up(f"touch {tmp_path / 'ran'}", tmp_path))
-    assert isinstance(found, Missing)
+    assert isinstance(found, MissingValue)
     assert "deny.argv" in found.reason
     assert not (tmp_path / "ran").exists()

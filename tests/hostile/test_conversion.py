@@ -32,7 +32,7 @@ from toolbus.schema.node import Schema
 from toolbus.schema.work import LEAST_STEPS, STEPS_PER_VALUE, size_of
 from toolbus.shape.cost import definition_tokens
 from toolbus.shape.dialects import DIALECTS, converted
-from toolbus.shape.lean import described_schema
+from toolbus.shape.trim import described_schema
 
 T = TypeVar("T")
 ROOT = str(Path(__file__).parents[2])

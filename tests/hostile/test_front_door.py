@@ -16,8 +16,8 @@ from tests.gateway.front import front, modern_bytes, modern_request
 from tests.hostile.besieged import besieged
 from tests.patience import PATIENCE, until
 from tests.servers.certificates import self_signed
-from toolbus.gateway.http.limits import Limits
-from toolbus.gateway.http.protocol import Connection
+from toolbus.gateway.http.limits import HttpLimits
+from toolbus.gateway.http.protocol import HttpConnection
 
 pytestmark = pytest.mark.anyio
 
@@ -72,7 +72,7 @@ async def test_trailers_that_are_complete() -> None:
     ).encode()
     start = b"POST /mcp HTTP/1.1\r\n" + head + b"connection: close\r\ntransfer-encoding: chunked\r\n\r\n"
     chunk = b"%x\r\n%s\r\n0\r\n" % (len(body), body)
-    async with front(Limits(head_bytes=4000, headers=50)) as served:
+    async with front(HttpLimits(head_bytes=4000, headers=50)) as served:
         good = await served.raw(start + chunk + b"mcp-method: tools/list\r\nx: y\r\n\r\n")
         assert good.startswith(b"HTTP/1.1 200")
         assert b'"text":"3"' in good
@@ -86,7 +86,7 @@ async def test_a_large_body_whose_chunk_frames_arrive_alone() -> None:
     head = "".join(
         f"{name}: {value}\r\n" for name, value in {"host": "127.0.0.1", **headers}.items()
     ).encode()
-    async with front(Limits(head_bytes=4000)) as served:
+    async with front(HttpLimits(head_bytes=4000)) as served:
         reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
         writer.write(
             b"POST /mcp HTTP/1.1\r\nconnection: close\r\ntransfer-encoding: chunked\r\n" + head + b"\r\n"
@@ -143,7 +143,7 @@ async def test_handshakes_that_never_end(first: bytes, tmp_path: Path) -> None:
 
 async def test_a_handshake_has_seconds(tmp_path: Path) -> None:
     """A connection that is not encrypted in time is closed, and leaves its place to others."""
-    limits = Limits(handshake_seconds=1, connections=4, handshakes=4)
+    limits = HttpLimits(handshake_seconds=1, connections=4, handshakes=4)
     async with front(limits, certificate=self_signed(tmp_path)) as served:
         for first in (b"", HELLO):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -218,7 +218,7 @@ CLOSED: dict[str, Callable[[int], bytes]] = {
 @pytest.mark.parametrize("kind", CLOSED)
 async def test_connections_that_were_closed(kind: str) -> None:
     """Their memory is free at once, and does not wait for the garbage collector."""
-    seen: list[weakref.ref[Connection]] = []
+    seen: list[weakref.ref[HttpConnection]] = []
     async with front() as served:
         gc.collect()
         gc.disable()
@@ -240,7 +240,7 @@ async def test_connections_that_were_closed(kind: str) -> None:
 @pytest.mark.parametrize("proxies", [["127.0.0.1"], ["127.0.0.1/8"]])
 async def test_the_connections_of_a_proxy(proxies: list[str]) -> None:
     """Those of a trusted proxy are not limited to those of one address, however its network is written."""
-    limits = Limits(connections_per_address=2)
+    limits = HttpLimits(connections_per_address=2)
     async with (
         front(limits, trusted_proxies=proxies) as served,
         connections(served.port, 5, source="127.0.0.1"),

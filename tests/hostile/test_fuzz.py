@@ -13,7 +13,7 @@ from tests.hostile.strategies import WRITTEN
 from tests.properties import modest
 from toolbus.config import load_server
 from toolbus.config.secrets.redact import Redactor
-from toolbus.connect.transports.wire.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
 
 CONFIG = load_server(
     {"url": "http://127.0.0.1:9/mcp", "limits": {"message": 10_000, "values": 300}}, alias="a"
@@ -37,7 +37,7 @@ async def _take(written: list[bytes]) -> list[str]:
     async def on_progress(progress: float, total: float | None, message: str | None) -> None:
         assert (type(progress), type(message)) in ((float, str), (float, type(None)))
 
-    peer = Peer("test", send, redacted=Redactor(), on_invalid=lambda nth, data: None, config=CONFIG)
+    peer = JsonRpcPeer("test", send, redacted=Redactor(), on_invalid=lambda nth, data: None, config=CONFIG)
     running = asyncio.create_task(peer.run(on_request, on_notify))
     await asyncio.sleep(0)
     call = asyncio.create_task(peer.send_raw_request("tools/call", {}, {"on_progress": on_progress}))

@@ -18,7 +18,7 @@ from toolbus.errors import ConfigError
 from toolbus.lock.deception import suspicions
 from toolbus.lock.file import LockedServer
 from toolbus.policy.patterns import Pattern
-from toolbus.policy.target import Target
+from toolbus.policy.target import PolicyTarget
 
 DENIED = "delete_my_cafiles0"
 KNOWN = {
@@ -41,7 +41,7 @@ KNOWN = {
 
 def denies(pattern: str, name: str) -> bool:
     return Pattern(f"github/{pattern}", loosens=False).matches(
-        Target(kind="tool", server="github", name=name)
+        PolicyTarget(kind="tool", server="github", name=name)
     )
 
 
@@ -81,7 +81,7 @@ def test_a_name_that_looks_different(name: str) -> None:
 def test_an_allowed_name_in_look_alike_characters() -> None:
     """A rule that allows a name allows no other one, whatever it looks like."""
     pattern = Pattern(f"github/{DENIED}", loosens=True)
-    targets = [Target(kind="tool", server="github", name=name) for name in disguises()]
+    targets = [PolicyTarget(kind="tool", server="github", name=name) for name in disguises()]
     assert not any(map(pattern.matches, targets))
 
 

@@ -15,11 +15,11 @@ from tests.hostile.test_revoked_keys import bearer, outcome
 from tests.patience import PATIENCE
 from toolbus.gateway.access.tokens import REMEMBER_OPAQUE
 from toolbus.gateway.http.app import ASK_EVERY
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 
 pytestmark = pytest.mark.anyio
 
-OFTEN = Limits(keepalive_seconds=0.01)
+OFTEN = HttpLimits(keepalive_seconds=0.01)
 """Something is sent all the time."""
 LISTEN: dict[str, Any] = {"notifications": {"toolsListChanged": True}}
 STEPS: dict[str, Any] = {"name": "steps", "arguments": {"wait": True}, "_meta": {"progressToken": "t"}}

@@ -26,12 +26,12 @@ from toolbus.core.operation.quota import Quota
 from toolbus.core.values.errors import TooManySessions
 from toolbus.core.values.uri_templates import within
 from toolbus.gateway.calls.queue import Busy, CallLimits
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.sessions import Sessions
+from toolbus.gateway.protocol.sessions import ClientSessions
 from toolbus.gateway.protocol.views import MAX_PRINCIPALS
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 
 BAD, GOOD = Principal(name="key:bad"), Principal(name="key:good")
 BUSY = -32029
@@ -83,7 +83,7 @@ def test_principals_who_open_and_close_sessions_in_any_order(
     """Nobody is refused, and nobody loses a session to another one who has as many or more."""
 
     async def run() -> None:
-        sessions = Sessions(most)
+        sessions = ClientSessions(most)
         principals = [Principal(name=str(number)) for number in range(6)]
         for owner, opens in steps:
             before = [[one for one in sessions if one.principal == who] for who in principals]
@@ -114,7 +114,7 @@ def test_a_server_that_returns_while_clients_subscribe_to_thousands_of_its_resou
 async def test_a_user_who_subscribes_to_all_that_there_is(era: str) -> None:
     """One user has at most half of `max_subscriptions`; what it leaves counts no longer."""
     config = {"servers": {"many": many()}}
-    settings = Settings(max_subscriptions=10, calls=CallLimits())
+    settings = GatewayLimits(max_subscriptions=10, calls=CallLimits())
 
     def uris(number: int) -> list[str]:
         return [f"many://{one}" for one in range(number)]
@@ -161,7 +161,7 @@ async def test_a_server_whose_questions_one_user_never_answers() -> None:
         "limits": {"requests": 10},
     }
     call: JSON = {"name": "ask", "arguments": {}}
-    async with gateway_over(config, Settings(calls=CallLimits())) as gateway:
+    async with gateway_over(config, GatewayLimits(calls=CallLimits())) as gateway:
         bad, good = (ModernClient(gateway, principal=one) for one in (BAD, GOOD))
         for _ in range(5):
             assert "inputRequests" in await bad.once("tools/call", call)
@@ -174,7 +174,7 @@ async def test_a_server_whose_questions_one_user_never_answers() -> None:
 async def test_tasks_with_large_results() -> None:
     """Results that clients have not fetched take at most `max_task_bytes`: of one user, half of it."""
     config = {"servers": {"many": many()}}
-    settings = Settings(max_task_bytes=200_000)
+    settings = GatewayLimits(max_task_bytes=200_000)
     async with gateway_over(config, settings) as gateway:
         bad, good = [await LegacyClient.opened(gateway, principal=one) for one in (BAD, GOOD)]
 
@@ -270,7 +270,7 @@ async def test_a_user_who_uses_approvals_without_end() -> None:
 @pytest.mark.anyio
 async def test_sessions_that_do_not_read_their_streams() -> None:
     """The streams of one user's sessions keep at most half of the room for all of them."""
-    limits = Limits(streams_bytes=400_000)
+    limits = HttpLimits(streams_bytes=400_000)
     gates = Gates()
     config = {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     async with front(limits, Names(), config=config) as gateway:

@@ -14,7 +14,7 @@ from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.gateway import stdio
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 
 pytestmark = pytest.mark.anyio
 
@@ -23,7 +23,7 @@ CLIENT = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"n
 
 @asynccontextmanager
 async def served(
-    settings: Settings | None = None,
+    settings: GatewayLimits | None = None,
 ) -> AsyncGenerator[tuple[BinaryIO, BinaryIO, "asyncio.Task[None]"]]:
     """The client's ends of two pipes, and the gateway between them."""
     from_client, to_gateway = os.pipe()
@@ -70,7 +70,7 @@ async def test_a_message_nested_too_deeply(depth: int) -> None:
 
 async def test_a_line_without_an_end() -> None:
     """It is not kept: a message beyond the limit is an error, and the next one is read."""
-    async with served(Settings(max_message=10_000)) as (client, output, _):
+    async with served(GatewayLimits(max_message=10_000)) as (client, output, _):
         client.write(line("initialize", 1, CLIENT))
         await response(output, 1)
         for _ in range(100):

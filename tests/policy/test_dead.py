@@ -6,9 +6,9 @@ import pytest
 
 from tests.policy.targets import ETC, policy, prompt, resource, tool
 from toolbus.core.values.records import Origin, ToolSpec
-from toolbus.policy.rules import Target
+from toolbus.policy.rules import PolicyTarget
 
-OFFERED: dict[str, list[Target]] = {
+OFFERED: dict[str, list[PolicyTarget]] = {
     "github": [tool("github/create_issue"), tool("github/delete_repo"), prompt("github/review")],
     "files": [
         tool("files/read_file", readOnlyHint=True),
@@ -145,7 +145,7 @@ def test_a_rule_that_can_be_reached(rules: list[dict[str, Any]]) -> None:
 
 
 def test_an_alias_with_slashes_is_told_apart_from_a_name_with_slashes() -> None:
-    offered = {"a": [tool("a/x")], "b/c": [Target(kind="tool", server="b/c", name="y")]}
+    offered = {"a": [tool("a/x")], "b/c": [PolicyTarget(kind="tool", server="b/c", name="y")]}
     rules = policy(
         {"tools": "*/x", "do": "ask"}, {"tools": "b/*", "do": "ask"}, {"tools": "b/c/y", "do": "deny"}
     )
@@ -162,10 +162,10 @@ def test_a_server_with_very_long_names() -> None:
     assert "matches no tool" in found.problem
 
 
-def with_schema(origin: str, schema: dict[str, Any]) -> Target:
+def with_schema(origin: str, schema: dict[str, Any]) -> PolicyTarget:
     server, _, name = origin.partition("/")
     spec = ToolSpec(name=name, origin=Origin(server, name), input_schema={"type": "object", **schema})
-    return Target(kind="tool", server=server, name=name, spec=spec)
+    return PolicyTarget(kind="tool", server=server, name=name, spec=spec)
 
 
 OPS = [
@@ -185,7 +185,7 @@ OPS = [
 ]
 
 
-def dead_of_ops(rule: dict[str, Any], *more: Target) -> list[str]:
+def dead_of_ops(rule: dict[str, Any], *more: PolicyTarget) -> list[str]:
     return list(map(str, policy({**rule, "do": "deny"}).dead({"ops": [*OPS, *more]}, ["ops"])))
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.policy.targets import policy, resource, tool_of
-from toolbus.policy.rules import Target
+from toolbus.policy.rules import PolicyTarget
 
 MATCHES = [
     ("*", "files", "read", True),
@@ -29,11 +29,11 @@ MATCHES = [
 ]
 
 
-def denied(pattern: str, target: Target) -> bool:
+def denied(pattern: str, target: PolicyTarget) -> bool:
     return policy({f"{target.kind}s": pattern, "do": "deny"}).decide(target, {}).action == "deny"
 
 
-def allowed(pattern: str, target: Target) -> bool:
+def allowed(pattern: str, target: PolicyTarget) -> bool:
     rules = policy({f"{target.kind}s": pattern, "do": "allow"}, {"do": "deny"})
     return rules.decide(target, {}).action == "allow"
 
@@ -94,13 +94,13 @@ AROUND = [
 @pytest.mark.parametrize("uri", AROUND)
 def test_a_uri_that_leads_around_a_rule(uri: str) -> None:
     """A denial matches every reading of it."""
-    assert denied("files/file:///etc/*", Target(kind="resource", server="files", name=uri))
+    assert denied("files/file:///etc/*", PolicyTarget(kind="resource", server="files", name=uri))
 
 
 @pytest.mark.parametrize("uri", AROUND)
 def test_a_uri_that_leads_out_of_an_allowed_folder(uri: str) -> None:
     """It is allowed only if it matches however it is read."""
-    target = Target(kind="resource", server="files", name=uri)
+    target = PolicyTarget(kind="resource", server="files", name=uri)
     assert not allowed("files/file:///tmp/*", target)
     assert not allowed("files/file:///foo/*", target)
     assert allowed("files/*", target) is (uri != AROUND[-1])

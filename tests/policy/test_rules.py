@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.policy.targets import ETC, policy, prompt, request, resource, tool
-from toolbus.policy.rules import Policy, Target, Verdict
+from toolbus.policy.rules import Policy, PolicyTarget, Verdict
 
 DENY_DELETE = {"tools": "github/delete_*", "do": "deny", "reason": "use the web page"}
 DENY_ETC = {"tools": "files/*", "arguments": ETC, "do": "deny"}
@@ -47,7 +47,7 @@ def test_what_no_rule_matches_is_allowed() -> None:
         ("requests", request("files/sampling")),
     ],
 )
-def test_a_selector_is_about_one_kind_of_target(key: str, target: Target) -> None:
+def test_a_selector_is_about_one_kind_of_target(key: str, target: PolicyTarget) -> None:
     every = [tool("files/x"), resource("files/x"), prompt("files/x"), request("files/sampling")]
     rules = policy({key: "files/*", "do": "deny"})
     assert [each.kind for each in every if rules.decide(each, {}).action == "deny"] == [target.kind]
@@ -175,7 +175,7 @@ def test_names_without_end_are_not_remembered() -> None:
     assert max(len(name) for _, _, name in held) <= 500
 
 
-def _microseconds(rules: Policy, target: Target) -> float:
+def _microseconds(rules: Policy, target: PolicyTarget) -> float:
     arguments = {"path": "/tmp/x", "count": 3}
     best = float("inf")
     for _ in range(5):

@@ -11,7 +11,7 @@ from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus import Answer, Caller, CallRefused, Elicitation, Interactions, Toolbus
 from toolbus.core.ask.approval import ApprovalRequest
-from toolbus.core.ask.question_router import Switchboard
+from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.gateway.gateway import Gateway
 
 pytestmark = pytest.mark.anyio
@@ -35,7 +35,7 @@ async def _book(bus: Toolbus, session: str) -> str:
     return (await bus.view(caller=Caller(face="test", session=session)).call("book", GUEST)).text
 
 
-async def _waiting(board: Switchboard, count: int = 1) -> None:
+async def _waiting(board: QuestionRouter, count: int = 1) -> None:
     async with asyncio.timeout(PATIENCE):
         came = asyncio.Event()
         end = board.watch(came.set)
@@ -46,7 +46,7 @@ async def _waiting(board: Switchboard, count: int = 1) -> None:
 
 
 async def test_each_session_is_asked_about_its_own_calls(config: dict[str, object]) -> None:
-    board = Switchboard()
+    board = QuestionRouter()
     async with Toolbus(config, interactions=board.interactions(Interactions())) as bus:
         with board.session("one", _seats(1)), board.session("two", _seats(2)):
             assert await _book(bus, "one") == "Ann: 2026-12-24, 1, inside, quiet False"
@@ -56,7 +56,7 @@ async def test_each_session_is_asked_about_its_own_calls(config: dict[str, objec
 
 
 async def test_who_watches_may_answer_first(config: dict[str, object]) -> None:
-    board, stopped = Switchboard(), asyncio.Event()
+    board, stopped = QuestionRouter(), asyncio.Event()
 
     async def never(question: Elicitation) -> Answer:
         try:
@@ -81,7 +81,7 @@ async def test_who_watches_may_answer_first(config: dict[str, object]) -> None:
 
 
 async def test_nobody_waits_for_a_session_without_people(config: dict[str, object]) -> None:
-    board = Switchboard()
+    board = QuestionRouter()
     async with Toolbus(config, interactions=board.interactions(Interactions())) as bus:
         assert await _book(bus, "") == "not booked: cancel"
         board.is_watched = True
@@ -95,7 +95,7 @@ async def test_nobody_waits_for_a_session_without_people(config: dict[str, objec
 
 
 async def test_a_call_that_ends_takes_its_question_with_it(config: dict[str, object]) -> None:
-    board = Switchboard()
+    board = QuestionRouter()
     board.is_watched = True
     async with Toolbus(config, interactions=board.interactions(Interactions())) as bus:
         booking = asyncio.create_task(_book(bus, "one"))
@@ -106,7 +106,7 @@ async def test_a_call_that_ends_takes_its_question_with_it(config: dict[str, obj
 
 
 async def test_approvals_go_to_the_session(config: dict[str, object]) -> None:
-    board, asked = Switchboard(), list[ApprovalRequest]()
+    board, asked = QuestionRouter(), list[ApprovalRequest]()
 
     def approve(request: ApprovalRequest) -> bool:
         asked.append(request)
@@ -128,7 +128,7 @@ async def test_the_trail_says_where_an_approval_was_given(
     who: str, answer: str, config: dict[str, object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    board, trail, asked = Switchboard(), tmp_path / "audit.jsonl", asyncio.Event()
+    board, trail, asked = QuestionRouter(), tmp_path / "audit.jsonl", asyncio.Event()
     board.is_watched = True
 
     async def approve(request: ApprovalRequest) -> str:
@@ -156,7 +156,7 @@ async def test_the_trail_says_where_an_approval_was_given(
 @pytest.mark.parametrize("client_era", ERAS)
 async def test_clients_of_a_gateway_are_asked_beside_them(config: dict[str, object], client_era: str) -> None:
     """Questions of a client's call go to that client, questions of our own to the session."""
-    board = Switchboard()
+    board = QuestionRouter()
     handlers = board.interactions(Interactions(forwards=True))
     async with (
         Toolbus(config, interactions=handlers) as bus,

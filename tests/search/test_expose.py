@@ -20,7 +20,7 @@ from toolbus.errors import ConfigError, ToolNotFound
 from toolbus.events import CallStarted, Event
 from toolbus.records import JSON, ToolSpec
 from toolbus.schema.validator import InvalidSchema, Validator
-from toolbus.shape.lean import lean_schema
+from toolbus.shape.trim import trimmed_schema
 
 pytestmark = pytest.mark.anyio
 
@@ -221,7 +221,7 @@ def test_the_first_request_costs_a_twentieth_at_most() -> None:
 @modest
 @given(sane_tops())
 def test_a_trimmed_schema_accepts_the_same_values(schema: Any) -> None:
-    lean = lean_schema(schema)
+    lean = trimmed_schema(schema)
     before, after = Validator(schema), Validator(lean)
     values: list[JSON] = [{}, {"a": 1}, {"a": None}, {"a": "x", "b": []}, {"b": {"a": [1]}}]
     for value in values:
@@ -231,7 +231,7 @@ def test_a_trimmed_schema_accepts_the_same_values(schema: Any) -> None:
 def test_real_schemas_are_trimmed_and_accept_the_same() -> None:
     saved = 0
     for spec in _real():
-        lean = lean_schema(spec.input_schema)
+        lean = trimmed_schema(spec.input_schema)
         saved += len(json.dumps(spec.input_schema)) - len(json.dumps(lean))
         try:
             before = Validator(spec.input_schema)

@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import modest
-from toolbus.bus.catalog.shaping import Shaping
+from toolbus.bus.catalog.shaping import CatalogShaper
 from toolbus.cli.input.arguments import described
 from toolbus.config import load_config
 from toolbus.core.values.catalog import Catalog
@@ -81,10 +81,10 @@ def mutated(draw: st.DrawFn) -> JSON:
     return tool
 
 
-def shaping() -> Shaping:
+def shaping() -> CatalogShaper:
     override = {"*": {"append": "More.", "arguments": {"a": {"name": "z"}, "b": {"hide": True}}}}
     server = {"command": "x", "override": override, "mark": True, "exclude": [{"openWorldHint": False}]}
-    return Shaping(load_config({"servers": {"s": server}}), [])
+    return CatalogShaper(load_config({"servers": {"s": server}}), [])
 
 
 def arrived(*tools: JSON) -> tuple[Catalog, list[Quarantined]]:

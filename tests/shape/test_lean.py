@@ -13,7 +13,7 @@ from tests.shape.corpus import absent, specs
 from toolbus.records import Origin, ToolSpec
 from toolbus.schema.validator import InvalidSchema, Validator
 from toolbus.shape import Dialect, converted
-from toolbus.shape.lean import lean_text
+from toolbus.shape.trim import trimmed_text
 
 RULER = re.compile(r"([-=*_#~])\1{2,}")
 LINES = st.lists(
@@ -26,16 +26,16 @@ LINES = st.lists(
 @given(LINES)
 def test_no_word_of_a_description_is_lost(lines: list[str]) -> None:
     text = "\n".join(lines)
-    lean = lean_text(text)
+    lean = trimmed_text(text)
     assert len(lean) <= len(text.expandtabs())
     short = [RULER.sub(r"\1\1\1", word) for word in text.split()]
     assert [RULER.sub(r"\1\1\1", word) for word in lean.split()] == short
-    assert lean_text(lean) == lean
+    assert trimmed_text(lean) == lean
 
 
 def test_a_docstring_is_dedented() -> None:
     text = "Adds.\n\n    Args:\n        a: One.   \n\n\n\n    ==========\n    Returns: a sum.\n    "
-    assert lean_text(text) == "Adds.\n\nArgs:\n    a: One.\n\n===\nReturns: a sum."
+    assert trimmed_text(text) == "Adds.\n\nArgs:\n    a: One.\n\n===\nReturns: a sum."
 
 
 @pytest.mark.parametrize("dialect", ["openai", "openai-strict", "openai-responses", "anthropic", "google"])

@@ -11,7 +11,7 @@ from toolbus.config.settings.telemetry import Telemetry
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.records import Origin, ToolSpec
 from toolbus.telemetry.observer import BusTelemetry
-from toolbus.telemetry.serving import Inbound, ServerTelemetry
+from toolbus.telemetry.serving import RequestArrival, ServerTelemetry
 
 CALLS, ROUNDS = 20_000, 5
 MOST = 3 / 1.25e3 * CALLS
@@ -53,7 +53,7 @@ def test_a_request_of_a_client_without_a_provider_costs_at_most_3_us() -> None:
 
     def requests() -> None:
         for _ in range(CALLS):
-            with telemetry.request("tools/call", {"name": "a"}, Inbound(request_id=1)) as span:
+            with telemetry.request("tools/call", {"name": "a"}, RequestArrival(request_id=1)) as span:
                 span.answered({})
 
     assert min(pieces_of(requests) for _ in range(ROUNDS)) <= MOST

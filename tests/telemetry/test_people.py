@@ -15,7 +15,7 @@ from toolbus.config.settings.telemetry import Telemetry
 from toolbus.console.state.calls import CallLog
 from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.events import CallEnded, Event
-from toolbus.telemetry.serving import Inbound, ServerTelemetry
+from toolbus.telemetry.serving import RequestArrival, ServerTelemetry
 
 pytestmark = pytest.mark.anyio
 
@@ -58,7 +58,7 @@ async def test_what_a_call_took_is_without_what_people_took(
         "policy": [] if asks == "server" else [{"tools": f"ask/{tool}", "do": "ask"}],
     }
     served = ServerTelemetry(Telemetry()).request(
-        "tools/call", {"name": tool}, Inbound(request_id=1, transport="pipe")
+        "tools/call", {"name": tool}, RequestArrival(request_id=1, transport="pipe")
     )
     async with Toolbus(
         config, interactions=person.interactions, observers=[log], on_event=events.append

@@ -10,7 +10,7 @@ from tests.servers.everyday import everyday
 from tests.telemetry.collected import Collected, attributes
 from toolbus import Toolbus
 from toolbus.config.settings.telemetry import Telemetry
-from toolbus.telemetry.serving import Inbound, ServerTelemetry
+from toolbus.telemetry.serving import RequestArrival, ServerTelemetry
 
 pytestmark = pytest.mark.anyio
 CLIENT = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"
@@ -27,7 +27,7 @@ class Refused(Exception):
 
 async def test_a_trace_goes_through_a_gateway(collected: Collected) -> None:
     telemetry = ServerTelemetry(Telemetry())
-    inbound = Inbound(
+    inbound = RequestArrival(
         request_id=7,
         transport="tcp",
         headers={"traceparent": CLIENT},
@@ -64,11 +64,11 @@ async def test_a_trace_goes_through_a_gateway(collected: Collected) -> None:
 
 def test_the_context_of_the_transport_is_linked_if_it_is_another(collected: Collected) -> None:
     telemetry = ServerTelemetry(Telemetry())
-    with telemetry.request("tools/call", CALL, Inbound(headers={"traceparent": HTTP})):
+    with telemetry.request("tools/call", CALL, RequestArrival(headers={"traceparent": HTTP})):
         pass
     with (
         collected.tracer.start_as_current_span("POST /mcp", kind=SpanKind.SERVER) as post,
-        telemetry.request("tools/call", CALL, Inbound(headers={"traceparent": HTTP})),
+        telemetry.request("tools/call", CALL, RequestArrival(headers={"traceparent": HTTP})),
     ):
         pass
     by_headers, by_current = collected.of("tools/call day_add", SpanKind.SERVER)
@@ -80,9 +80,9 @@ def test_the_context_of_the_transport_is_linked_if_it_is_another(collected: Coll
 
 def test_without_a_context_in_the_request_that_of_the_transport_is_the_parent(collected: Collected) -> None:
     telemetry = ServerTelemetry(Telemetry())
-    with telemetry.request("tools/list", None, Inbound(headers={"traceparent": HTTP})):
+    with telemetry.request("tools/list", None, RequestArrival(headers={"traceparent": HTTP})):
         pass
-    with telemetry.request("tools/list", {}, Inbound()):
+    with telemetry.request("tools/list", {}, RequestArrival()):
         pass
     carried, alone = collected.of("tools/list", SpanKind.SERVER)
     assert carried.parent is not None
@@ -104,7 +104,7 @@ def test_without_a_context_in_the_request_that_of_the_transport_is_the_parent(co
 )
 def test_a_client_that_sends_a_broken_context(meta: object, collected: Collected) -> None:
     """The request is answered and traced."""
-    with ServerTelemetry(Telemetry()).request("tools/list", {"_meta": meta}, Inbound()):
+    with ServerTelemetry(Telemetry()).request("tools/list", {"_meta": meta}, RequestArrival()):
         pass
     assert collected.one("tools/list", SpanKind.SERVER).status.status_code is StatusCode.UNSET
 
@@ -113,11 +113,11 @@ def test_a_client_that_invents_names(collected: Collected) -> None:
     """The number of time series stays bounded."""
     telemetry = ServerTelemetry(Telemetry())
     for number in range(50):
-        with telemetry.request(f"made/up_{number}", {}, Inbound()) as span:
+        with telemetry.request(f"made/up_{number}", {}, RequestArrival()) as span:
             span.failed(-32601, "method not found")
         with (
             pytest.raises(Refused),
-            telemetry.request("tools/call", {"name": f"tool_{number}"}, Inbound()),
+            telemetry.request("tools/call", {"name": f"tool_{number}"}, RequestArrival()),
         ):
             raise Refused(-32602, "unknown tool")
     points = collected.points("mcp.server.operation.duration")
@@ -129,11 +129,11 @@ def test_a_client_that_invents_names(collected: Collected) -> None:
 
 def test_how_a_request_ends(collected: Collected) -> None:
     telemetry = ServerTelemetry(Telemetry(content=True))
-    with telemetry.request("tools/call", {"name": "fail"}, Inbound()) as span:
+    with telemetry.request("tools/call", {"name": "fail"}, RequestArrival()) as span:
         span.answered({"isError": True, "content": [{"type": "text", "text": "no"}]})
-    with pytest.raises(Refused), telemetry.request("prompts/get", {"name": "p"}, Inbound()):
+    with pytest.raises(Refused), telemetry.request("prompts/get", {"name": "p"}, RequestArrival()):
         raise Refused(-32000, "down")
-    with pytest.raises(asyncio.CancelledError), telemetry.request("ping", {}, Inbound()):
+    with pytest.raises(asyncio.CancelledError), telemetry.request("ping", {}, RequestArrival()):
         raise asyncio.CancelledError
     failed = collected.one("tools/call fail", SpanKind.SERVER)
     rejected = collected.one("prompts/get p", SpanKind.SERVER)
@@ -147,7 +147,7 @@ def test_how_a_request_ends(collected: Collected) -> None:
 
 def test_the_sessions_of_clients_are_metrics(collected: Collected) -> None:
     telemetry = ServerTelemetry(Telemetry())
-    telemetry.session_ended(12.5, Inbound(transport="tcp", protocol="2025-11-25", session="secret"))
+    telemetry.session_ended(12.5, RequestArrival(transport="tcp", protocol="2025-11-25", session="secret"))
     (point,) = collected.points("mcp.server.session.duration")
     assert (point.sum, dict(point.attributes)) == (
         12.5,
@@ -163,8 +163,8 @@ def test_the_sessions_of_clients_are_metrics(collected: Collected) -> None:
 def test_nothing_is_traced_if_it_is_turned_off(collected: Collected) -> None:
     telemetry = ServerTelemetry(None)
     assert (telemetry.is_active, ServerTelemetry(Telemetry()).is_active) == (False, True)
-    with telemetry.request("ping", {}, Inbound()) as span:
+    with telemetry.request("ping", {}, RequestArrival()) as span:
         span.answered({})
-    telemetry.session_ended(1.0, Inbound())
+    telemetry.session_ended(1.0, RequestArrival())
     assert not collected.spans
     assert not collected.points("mcp.server.session.duration")

@@ -11,20 +11,20 @@ from toolbus.config import load_config
 from toolbus.connect import link
 from toolbus.events import LoginNeeded, StateChanged
 from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import Tokens, open_tokens
+from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 pytestmark = pytest.mark.anyio
 ISSUER = "https://sign-in.example"
 
 
-def bus_with(port: int, tokens: Tokens) -> Toolbus:
+def bus_with(port: int, tokens: TokenSource) -> Toolbus:
     """A bus with one server, to which everybody has to sign in."""
     entry = {"url": f"http://127.0.0.1:{port}/mcp", "auth": "oauth"}
     config = load_config({"servers": {"me": entry}})
     return Toolbus(config.model_copy(update={"tokens": tokens}))
 
 
-async def sign_in(tokens: Tokens, port: int, user: str) -> None:
+async def sign_in(tokens: TokenSource, port: int, user: str) -> None:
     """As if somebody had signed in elsewhere; the token is the name."""
     resource = f"http://127.0.0.1:{port}/mcp"
     await tokens.save(Login(issuer=ISSUER, resource=resource, user=user, access=user or "bus"))

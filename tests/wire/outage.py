@@ -9,10 +9,10 @@ from starlette.types import Receive, Scope, Send
 class Broken(Response):
     """A stream that is cut off after its events; without events, no answer at all."""
 
-    def __init__(self, events: Iterator[str] | None, hang_up: Callable[[], None]) -> None:
+    def __init__(self, events: Iterator[str] | None, lose_client: Callable[[], None]) -> None:
         super().__init__(media_type="text/event-stream")
         self._events = events
-        self._hang_up = hang_up
+        self._hang_up = lose_client
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if self._events is not None:

@@ -126,7 +126,7 @@ class Provider:
             assert request.client is not None
             client = (request.client.host, request.client.port)
             events = dialect.stream(answer) if answer.asked.streamed else None
-            return Broken(events, lambda: self._server.hang_up(client))
+            return Broken(events, lambda: self._server.lose_client(client))
         if answer.asked.streamed:
             # Written before the first is sent: what cannot be sent is an error and not half a stream.
             events = list(dialect.stream(answer))

@@ -33,7 +33,7 @@ class ThreadedServer:
         assert self._socket is not None, "the server has not been started: use it in a with block"
         return f"http://127.0.0.1:{self._port}"
 
-    def hang_up(self, client: tuple[str, int]) -> None:
+    def lose_client(self, client: tuple[str, int]) -> None:
         """Close the connection of that client, after what was sent. Call from within the app."""
         for connection in self._server.server_state.connections:
             if isinstance(connection, H11Protocol) and connection.client == client:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from toolbus.adapters.approval import ApprovalRule, NeedsApproval, may_ask, needs_approval
 from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import AUDIO_TYPES, Document, described, model_blocks
 from toolbus.adapters.options import AdapterOptions
@@ -48,7 +48,7 @@ def tools(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> ToolList[FunctionTool]:
     """The current tools, for `Agent(client, tools=...)`; an agent copies the list.
 
@@ -68,7 +68,7 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> "BusProvider":
     """A context provider that updates the tools before every model request; options as for `tools`."""
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)

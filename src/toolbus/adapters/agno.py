@@ -5,7 +5,7 @@ from typing import Any, Unpack
 
 from toolbus.adapters.approval import ApprovalRule, NeedsApproval, approval_of, may_ask, needs_approval
 from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import (
     AUDIO_TYPES,
@@ -45,7 +45,7 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> "BusToolkit":
     """A toolkit that updates its tools at the start of every run, for `arun` and `run`.
 

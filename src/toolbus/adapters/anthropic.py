@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Unpack, cast
 
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.media import Document, Media, base64_data, model_blocks, pdf_documents
 from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, prompt_turns
 from toolbus.adapters.provider_tools import (
@@ -50,7 +50,7 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> "ProviderTools[ToolParam, MessageParam]":
     """The tools for the Messages API.
 

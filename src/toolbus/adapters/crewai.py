@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from toolbus.adapters import openai
 from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import data_url, model_blocks
 from toolbus.adapters.threads import in_thread, run_tool_sync
@@ -35,7 +35,11 @@ __all__ = ["BoundTool", "BusTool", "LiveTools", "in_thread", "live", "messages",
 
 
 def tools(
-    source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[Exposed]
+    source: ToolSource,
+    servers: Servers = None,
+    *,
+    dialect: Dialect = "openai",
+    **exposed: Unpack[ExposureOptions],
 ) -> ToolList[BaseTool]:
     """The tools, for agents and tasks.
 
@@ -52,7 +56,7 @@ def live(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> Agent:
     """Add the tools of the catalog to an agent and return it; in a crew they are updated every turn."""
     _register_hook()

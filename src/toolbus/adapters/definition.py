@@ -9,7 +9,7 @@ from toolbus.shape import Dialect
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Definition:
+class ToolDefinition:
     """What a model sees of a tool."""
 
     name: str
@@ -19,7 +19,7 @@ class Definition:
     """Other options for the provider: `strict`, `defer_loading`."""
 
 
-def definition_of(tool: Tool, dialect: Dialect) -> Definition:
+def definition_of(tool: Tool, dialect: Dialect) -> ToolDefinition:
     """The definition of a tool, for frameworks that pass it to their provider nearly unchanged."""
     definition = tool.definition(dialect)
     # Each provider has its own key for the parameters.
@@ -27,7 +27,7 @@ def definition_of(tool: Tool, dialect: Dialect) -> Definition:
     keys = ("parameters", "input_schema", "inputSchema")
     empty: dict[str, JSON] = {"type": "object", "properties": {}}
     standard = {"type", "name", "description", *keys}
-    return Definition(
+    return ToolDefinition(
         name=function["name"],
         description=function.get("description", ""),
         parameters=next((function[key] for key in keys if function.get(key)), empty),

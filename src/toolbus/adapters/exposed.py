@@ -8,7 +8,7 @@ from toolbus.bus.view import View
 from toolbus.config.settings.expose import ExposeMode, check_mode
 
 
-class Exposed(TypedDict, total=False):
+class ExposureOptions(TypedDict, total=False):
     """How a model gets to its tools; by default as the view or the config says."""
 
     expose: ExposeMode
@@ -18,10 +18,10 @@ class Exposed(TypedDict, total=False):
 
 
 @overload
-def shown(source: Bus, exposed: Exposed) -> Bus: ...
+def shown(source: Bus, exposed: ExposureOptions) -> Bus: ...
 @overload
-def shown(source: ToolSource, exposed: Exposed) -> ToolSource: ...
-def shown(source: ToolSource, exposed: Exposed) -> ToolSource:
+def shown(source: ToolSource, exposed: ExposureOptions) -> ToolSource: ...
+def shown(source: ToolSource, exposed: ExposureOptions) -> ToolSource:
     """The source, shown in that way; ValueError if it is a list of tools, which are shown as they are."""
     check_exposed(exposed)
     if not exposed:
@@ -31,13 +31,13 @@ def shown(source: ToolSource, exposed: Exposed) -> ToolSource:
     return shown_view(bus_of(source), exposed)
 
 
-def check_exposed(exposed: Exposed) -> None:
+def check_exposed(exposed: ExposureOptions) -> None:
     """TypeError for other options, which Python lets through; ValueError for an unknown mode."""
-    if unknown := exposed.keys() - Exposed.__annotations__.keys():
+    if unknown := exposed.keys() - ExposureOptions.__annotations__.keys():
         raise TypeError(f"unexpected options: {', '.join(sorted(unknown))}")
     check_mode(exposed.get("expose"))
 
 
-def shown_view(view: View, exposed: Exposed) -> View:
+def shown_view(view: View, exposed: ExposureOptions) -> View:
     """A view, shown in that way."""
     return view.view(expose=exposed.get("expose"), always=exposed.get("always")) if exposed else view

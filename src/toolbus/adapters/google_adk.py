@@ -12,7 +12,7 @@ from toolbus.adapters.approval import (
     needs_approval,
 )
 from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, attachments
 from toolbus.adapters.tool_calls import tool_metadata
@@ -50,7 +50,7 @@ def toolset(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "google",
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> "BusToolset":
     """A toolset that updates its tools every turn.
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Unpack, cast
 
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import AUDIO_TYPES, PDF, Document, Media, attachments
 from toolbus.adapters.prompts import Part as PromptPart
@@ -48,7 +48,7 @@ def tools(
     *,
     media: bool = True,
     follow: bool = True,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> ProviderTools[FunctionDeclarationDict, Content]:
     """The tools as function declarations.
 

@@ -6,7 +6,7 @@ from typing import Any, TypeAlias, Unpack
 from pydantic import PrivateAttr
 
 from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.langchain_images import with_images_moved
 from toolbus.adapters.langchain_interrupt import FACE, approval_by_interrupt
@@ -38,7 +38,11 @@ _NATIVE_DIALECTS: tuple[Dialect, ...] = ("openai", "openai-strict", "openai-resp
 
 
 def tools(
-    source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[Exposed]
+    source: ToolSource,
+    servers: Servers = None,
+    *,
+    dialect: Dialect = "openai",
+    **exposed: Unpack[ExposureOptions],
 ) -> ToolList["BusTool"]:
     """The tools, for `ainvoke` and `invoke`; a message's artifact holds what the model does not see.
 
@@ -51,7 +55,7 @@ def tools(
 
 
 def live(
-    bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[Exposed]
+    bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[ExposureOptions]
 ) -> "LiveTools":
     """Middleware that updates the tools every turn: `create_agent(model, middleware=[live(bus)])`."""
     return LiveTools(

@@ -16,7 +16,7 @@ from toolbus.adapters.approval import (
     needs_approval,
 )
 from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, Document, attachments
 from toolbus.adapters.prompts import Part, prompt_turns
@@ -48,7 +48,7 @@ def tools(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "openai",
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> ToolList[BaseTool]:
     """The tools, for an agent or for `llm.predict_and_call`.
 
@@ -70,7 +70,7 @@ def live(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "openai",
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> "LiveTools":
     """A retriever that updates the tools every turn: `FunctionAgent(tool_retriever=live(bus))`."""
     convert = partial(BusTool, approve=approve, dialect=dialect)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, overload
 
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.media import Document, attachments, data_url, model_blocks, pdf_documents
 from toolbus.adapters.openai_search import search_call, search_definition, search_output
 from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, prompt_turns
@@ -46,7 +46,7 @@ def tools(
     dialect: Chat = "openai",
     media: bool = True,
     follow: bool = True,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> "ProviderTools[ChatTool, ChatMessage]": ...
 @overload
 def tools(
@@ -57,7 +57,7 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> "ProviderTools[ResponsesTool, InputItem]": ...
 def tools(
     source: ToolSource,
@@ -67,7 +67,7 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> ProviderTools[Any, Any]:
     """The tools for Chat Completions, optionally strict (`openai-strict`), or Responses (`openai-responses`).
 

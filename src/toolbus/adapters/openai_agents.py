@@ -10,7 +10,7 @@ from toolbus.adapters.approval import (
     may_ask,
     needs_approval,
 )
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import data_url, model_blocks, pdf_documents
 from toolbus.adapters.tool_calls import run_tool, tool_metadata
@@ -44,7 +44,7 @@ def tools(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     follow: bool = False,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> ToolList[AgentTool]:
     """The tools as `FunctionTool`; a call that needs approval interrupts the run until it has it.
 

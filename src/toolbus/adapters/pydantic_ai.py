@@ -14,7 +14,7 @@ from toolbus.adapters.approval import (
     needs_approval,
 )
 from toolbus.adapters.definition import definition_of, json_schema
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import AUDIO_TYPES, Document, model_blocks
 from toolbus.adapters.options import AdapterOptions
@@ -48,7 +48,7 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> "BusToolset":
     """A toolset that updates its tools every step of a run; the default dialect is that of the run's model.
 

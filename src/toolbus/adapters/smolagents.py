@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar, Unpack
 
 from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import Exposed, shown
+from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, described
 from toolbus.adapters.prompts import Part, prompt_turns
@@ -36,7 +36,11 @@ POLL_SECONDS = 0.1
 
 
 def tools(
-    source: ToolSource, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[Exposed]
+    source: ToolSource,
+    servers: Servers = None,
+    *,
+    dialect: Dialect = "openai",
+    **exposed: Unpack[ExposureOptions],
 ) -> "ToolList[BusTool]":
     """The tools, for any agent; images are described in one line of text.
 
@@ -53,7 +57,7 @@ def live(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    **exposed: Unpack[Exposed],
+    **exposed: Unpack[ExposureOptions],
 ) -> Agent:
     """Add the tools to an agent, update them every step, and return the agent; its model sees images.
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from toolbus.adapters.definition import Definition
+from toolbus.adapters.definition import ToolDefinition
 from toolbus.core.values.records import JSON
 
 
@@ -59,7 +59,7 @@ def identifier(name: str) -> str:
     return legal if legal.isidentifier() and not keyword.iskeyword(legal) else f"_{legal}"
 
 
-def full_description(definition: Definition) -> str:
+def full_description(definition: ToolDefinition) -> str:
     """The description, with schema keywords of the arguments as a whole that smolagents does not send."""
     sent = {"type", "properties", "required", "title", "description", "$schema"}
     rest = {key: value for key, value in definition.parameters.items() if key not in sent}

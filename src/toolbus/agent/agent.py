@@ -16,8 +16,8 @@ from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
 from toolbus.adapters.approval import ApprovalRule, Approver, check_rule
-from toolbus.adapters.exposed import Exposed
-from toolbus.agent.conversation import Conversation, File, Outgoing
+from toolbus.adapters.exposed import ExposureOptions
+from toolbus.agent.conversation import Conversation, File, UserMessage
 from toolbus.agent.event_mapper import EventMapper
 from toolbus.agent.limits import LimitReached, Limits, limit_error, usage_limits
 from toolbus.agent.models import model_error, model_of
@@ -39,7 +39,7 @@ T = TypeVar("T")
 RETRIES: AgentRetries = {"tools": MAX_RETRIES, "output": 3}
 
 
-class MoreOptions(Exposed, total=False):
+class MoreOptions(ExposureOptions, total=False):
     """What the tools of buses and servers look like, and where runs are kept."""
 
     durable: "str | Durable | None"
@@ -129,7 +129,7 @@ class Agent:
         return run.start(self._run(run, outgoing, output, limits), on_end)
 
     async def _run(
-        self, run: Run[Any], outgoing: Outgoing, output: type[Any], limits: Limits
+        self, run: Run[Any], outgoing: UserMessage, output: type[Any], limits: Limits
     ) -> RunResult[Any]:
         try:
             async with self._current_lock():
@@ -140,7 +140,7 @@ class Agent:
             raise model_error(self.model, error) from error
 
     async def _run_in_time(
-        self, run: Run[Any], outgoing: Outgoing, output: type[Any], limits: Limits
+        self, run: Run[Any], outgoing: UserMessage, output: type[Any], limits: Limits
     ) -> RunResult[Any]:
         timeout = asyncio.timeout(limits.seconds)  # starts here: waiting for other runs does not count
         try:
@@ -153,7 +153,7 @@ class Agent:
             raise LimitReached("seconds", limits.seconds) from None
 
     async def _stream(
-        self, run: Run[Any], outgoing: Outgoing, output: type[Any], limits: Limits, instructions: str
+        self, run: Run[Any], outgoing: UserMessage, output: type[Any], limits: Limits, instructions: str
     ) -> RunResult[Any]:
         tools = self._toolbox.for_run(run)
         events: AgentRunEvents[Any] | None = None
@@ -177,7 +177,7 @@ class Agent:
             raise
 
     async def _emit_events(
-        self, run: Run[Any], outgoing: Outgoing, mapper: EventMapper, events: AgentRunEvents[Any]
+        self, run: Run[Any], outgoing: UserMessage, mapper: EventMapper, events: AgentRunEvents[Any]
     ) -> RunResult[Any]:
         async for event in events:
             if isinstance(event, AgentRunResultEvent):

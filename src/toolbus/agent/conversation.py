@@ -29,7 +29,7 @@ File: TypeAlias = str | Path | bytes | Embedded | Sequence[Embedded]
 
 
 @dataclass(slots=True, kw_only=True)
-class Outgoing:
+class UserMessage:
     """The user message of one run: a prompt, and the content that was added to it."""
 
     prompt: str | None
@@ -52,20 +52,22 @@ class Conversation:
         self.messages: list[ModelMessage] = []
         self._pending: list[UserContent] = []
 
-    def take(self, prompt: str | None) -> Outgoing:
+    def take(self, prompt: str | None) -> UserMessage:
         """Take the prompt and all pending content; ValueError if there is nothing to send."""
         if prompt is None and not self._pending and not self.messages:
             raise ValueError("nothing to send; pass a prompt, or add a file, a resource or a prompt first")
-        outgoing = Outgoing(prompt=prompt, attached=self._pending)
+        outgoing = UserMessage(prompt=prompt, attached=self._pending)
         self._pending = []
         return outgoing
 
-    def commit(self, outgoing: Outgoing, messages: list[ModelMessage]) -> None:
+    def commit(self, outgoing: UserMessage, messages: list[ModelMessage]) -> None:
         """Keep the messages of a completed run."""
         self.messages = messages
         outgoing.committed = True
 
-    def keep_partial(self, outgoing: Outgoing, messages: list[ModelMessage], new: list[ModelMessage]) -> None:
+    def keep_partial(
+        self, outgoing: UserMessage, messages: list[ModelMessage], new: list[ModelMessage]
+    ) -> None:
         """Keep the complete messages of a failed run, if the model had responded at all.
 
         Changes made by tools must not be forgotten. But a prompt without a response would be there twice once
@@ -77,7 +79,7 @@ class Conversation:
         if any(isinstance(message, ModelResponse) for message in new):
             self.commit(outgoing, messages)
 
-    def restore(self, outgoing: Outgoing) -> None:
+    def restore(self, outgoing: UserMessage) -> None:
         """Put content that was not sent back for the next message."""
         if not outgoing.committed:
             self._pending = [*outgoing.attached, *self._pending]

@@ -14,7 +14,7 @@ from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, Tool
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
-from toolbus.adapters.exposed import Exposed, check_exposed, shown_view
+from toolbus.adapters.exposed import ExposureOptions, check_exposed, shown_view
 from toolbus.adapters.options import AdapterOptions
 from toolbus.adapters.pydantic_ai import BusTool, BusToolset, tool_return
 from toolbus.adapters.tool_calls import result_metadata
@@ -116,7 +116,7 @@ class Toolbox:
     """All tools of an agent."""
 
     def __init__(
-        self, tools: Iterable[AgentTool], own: Bus | None = None, exposed: Exposed | None = None
+        self, tools: Iterable[AgentTool], own: Bus | None = None, exposed: ExposureOptions | None = None
     ) -> None:
         """Raise `NameClash` for two tools of the same name; a run checks those of a bus when it starts."""
         exposed = exposed or {}

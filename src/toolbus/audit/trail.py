@@ -20,7 +20,7 @@ from toolbus.config.location import is_mapping
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import Redactor, redacted_by_all
 from toolbus.config.settings.audit import Audit
-from toolbus.core.operation.operation import PROGRAM, Decided, Failure, Operation
+from toolbus.core.operation.operation import PROGRAM, Decision, Failure, Operation
 from toolbus.core.text.canonical import digest_of
 from toolbus.core.text.display import counted
 from toolbus.core.values.elicitation import Answer
@@ -58,7 +58,7 @@ class AuditTrail:
         self._is_scheduled = False
         """Whether they will be in the next step of the loop."""
         self._targets: dict[int, tuple[ToolSpec, str]] = {}
-        self._facts: dict[int, tuple[Decided, str]] = {}
+        self._facts: dict[int, tuple[Decision, str]] = {}
         """Decisions as they stand in a line; a guard decides the same again and again."""
         self._content = _CONTENT[audit.content]
         self._redactor = redactor  # held: all that exist are asked
@@ -69,7 +69,7 @@ class AuditTrail:
         self._calls[operation.id] = call = _Call(self, operation)
         return call
 
-    def decided(self, operation: Operation, decision: Decided, /) -> None:
+    def decided(self, operation: Operation, decision: Decision, /) -> None:
         """Record a decision; `AuditFailed` if that is not possible, and then nothing may be sent."""
         about, facts = self._about(operation), self._facts_of(decision)
         content = self._content("arguments", operation.arguments)
@@ -158,7 +158,7 @@ class AuditTrail:
                     about += f',"{key}":{_quoted(text)}'
         return about + self._target(operation)
 
-    def _facts_of(self, decision: Decided) -> str:
+    def _facts_of(self, decision: Decision) -> str:
         """What was decided, and why."""
         known = self._facts.get(id(decision))
         if known is not None and known[0] is decision:

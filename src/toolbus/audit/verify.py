@@ -17,7 +17,7 @@ from toolbus.audit.lines import BEGINNING, Position, fields_of, is_incomplete, p
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class AuditProblem:
     """Something wrong in a file."""
 
     file: Path
@@ -26,7 +26,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Opening:
+class FirstLine:
     """The first line of a file."""
 
     file: Path
@@ -47,12 +47,12 @@ class ChainReport:
     first: int | None = None
     """The number of the first line; more than 1 if an older file was removed."""
     end: Position = field(default_factory=Position)
-    problems: list[Problem] = field(default_factory=list[Problem])
+    problems: list[AuditProblem] = field(default_factory=list[AuditProblem])
     notes: list[str] = field(default_factory=list[str])
     """What is no damage: removed files, and lines that a killed process left incomplete."""
     contains: set[str] = field(default_factory=set[str])
     """Those of the expected digests that were found."""
-    openings: list[Opening] = field(default_factory=list[Opening])
+    openings: list[FirstLine] = field(default_factory=list[FirstLine])
 
 
 def verify(path: Path, expected: frozenset[str] = frozenset()) -> list[ChainReport]:
@@ -79,7 +79,7 @@ def _check_set(path: Path, reports: list[ChainReport]) -> None:
                 problem = f"it does not belong here: it was written to {one.name}"
             else:
                 continue
-            report.problems.append(Problem(file=one.file, line=one.line, problem=problem))
+            report.problems.append(AuditProblem(file=one.file, line=one.line, problem=problem))
 
 
 class _Checker:
@@ -120,7 +120,7 @@ class _Checker:
         if fields.get("event") == "removed":
             self._removed.add(str(fields.get("file")))
         if not self._has_lines:
-            opening = Opening(
+            opening = FirstLine(
                 file=self._file, line=self._number, hash=position.hash, name=str(fields.get("file"))
             )
             self.report.openings.append(opening)
@@ -172,7 +172,7 @@ class _Checker:
 
     def _found(self, problem: str, line: int | None = None) -> None:
         number = self._number if line is None else line
-        self.report.problems.append(Problem(file=self._file, line=number, problem=problem))
+        self.report.problems.append(AuditProblem(file=self._file, line=number, problem=problem))
 
 
 def _gap(before: int, seq: int) -> str:

@@ -2,7 +2,7 @@
 
 import os
 
-from toolbus.background.place import Place
+from toolbus.background.place import BusPlace
 from toolbus.core.values.errors import ToolbusError
 from toolbus.state.file_lock import try_lock
 from toolbus.state.files import PrivateFolder
@@ -11,13 +11,13 @@ from toolbus.state.files import PrivateFolder
 class AlreadyRunning(ToolbusError):
     """Another process is the background bus of the config, or is about to be."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BusPlace) -> None:
         super().__init__(
             f"another background bus for {place.config} is starting or running; 'toolbus status' shows it"
         )
 
 
-def claim(place: Place) -> None:
+def claim(place: BusPlace) -> None:
     """Have it until the process ends; raises `AlreadyRunning`, OSError."""
     PrivateFolder(place.lock.parent, protects=True).make_folders(place.lock.name)
     file = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -26,7 +26,7 @@ def claim(place: Place) -> None:
         raise AlreadyRunning(place)
 
 
-def is_claimed(place: Place) -> bool:
+def is_claimed(place: BusPlace) -> bool:
     """Whether somebody holds it."""
     try:
         file = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC)

@@ -13,8 +13,8 @@ from types import FrameType
 from typing import Any
 
 from toolbus.background.command_line import BusCommand
-from toolbus.background.place import Place, config_file, places
-from toolbus.background.protocol import Hostile, Messages, check_peer, process_of, send
+from toolbus.background.place import BusPlace, config_file, places
+from toolbus.background.protocol import Messages, ProtocolViolation, check_peer, process_of, send
 from toolbus.core.version import version
 
 VARIABLES = (
@@ -53,12 +53,12 @@ def run_in_background(command: BusCommand, words: Sequence[str]) -> int | None:
         place, connection = found
         with connection:
             return _Client(place, connection).run(words, folder)
-    except Hostile as error:
+    except ProtocolViolation as error:
         _say(f"{error}; this command runs without the background bus")
         return None
 
 
-def running_bus(file: Path) -> tuple[Place, socket.socket] | None:
+def running_bus(file: Path) -> tuple[BusPlace, socket.socket] | None:
     """A connection to the background bus of a config, if one runs; reports one that has crashed."""
     try:
         known = places(file)
@@ -83,7 +83,7 @@ def running_bus(file: Path) -> tuple[Place, socket.socket] | None:
     return None
 
 
-def _remove_stale(place: Place) -> bool:
+def _remove_stale(place: BusPlace) -> bool:
     """Remove the socket of a bus that has crashed; False if it is gone, or one is just starting."""
     from toolbus.state.file_lock import try_lock
 
@@ -100,7 +100,7 @@ def _remove_stale(place: Place) -> bool:
 class _Client:
     """One command in the background bus."""
 
-    def __init__(self, place: Place, connection: socket.socket) -> None:
+    def __init__(self, place: BusPlace, connection: socket.socket) -> None:
         self._place = place
         self._connection = connection
         self._messages = Messages()
@@ -125,7 +125,7 @@ class _Client:
                 return self._follow()
         except (BrokenPipeError, ConnectionResetError):
             return self._lost()
-        except Hostile:
+        except ProtocolViolation:
             if not self._is_accepted:
                 raise
             return self._lost()
@@ -178,7 +178,7 @@ class _Client:
                 _wait_for_terminal()
                 answer = {"foreground": True}
             case _:
-                raise Hostile("the background bus sent something unknown")
+                raise ProtocolViolation("the background bus sent something unknown")
         send(self._connection, answer)
 
     def _pass_on(self, numbers: bytes) -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from toolbus.background.command_runner import RunLine, run_command
 from toolbus.background.passed_terminal import PassedTerminal
-from toolbus.background.protocol import Hostile, Messages, check_peer, send
+from toolbus.background.protocol import Messages, ProtocolViolation, check_peer, send
 from toolbus.background.shared_bus import SharedBus
 
 logger = logging.getLogger("toolbus")
@@ -50,7 +50,7 @@ class Connections:
         self.slots = asyncio.Semaphore(MAX_RUNNING)
         self.changed = asyncio.Event()
         """Set when a client comes or goes."""
-        self._open: set[Connection] = set()
+        self._open: set[CommandConnection] = set()
         self._command_ended = time.monotonic()
 
     async def accept(self, listening: socket.socket) -> None:
@@ -69,14 +69,14 @@ class Connections:
                 continue
             try:
                 check_peer(accepted)
-            except (Hostile, OSError) as error:
+            except (ProtocolViolation, OSError) as error:
                 logger.warning("a client was refused: %s", error)
                 accepted.close()
                 continue
-            self._open.add(Connection(self, accepted))
+            self._open.add(CommandConnection(self, accepted))
             self.changed.set()
 
-    def forget(self, connection: "Connection") -> None:
+    def forget(self, connection: "CommandConnection") -> None:
         """The connection is closed."""
         self._open.discard(connection)
         self.changed.set()
@@ -115,7 +115,7 @@ class Connections:
             await self.changed.wait()
 
 
-class Connection:
+class CommandConnection:
     """One client."""
 
     def __init__(self, clients: Connections, accepted: socket.socket) -> None:
@@ -159,7 +159,7 @@ class Connection:
         if self._terminal is None:
             self._clients.forget(self)
         else:
-            self._terminal.hang_up()
+            self._terminal.lose_client()
 
     def _send(self, message: dict[str, Any]) -> None:
         if not self._is_closed:
@@ -182,7 +182,7 @@ class Connection:
                     self._begin(message)
         except (BlockingIOError, InterruptedError):
             return
-        except (Hostile, OSError) as error:
+        except (ProtocolViolation, OSError) as error:
             logger.warning("a client was disconnected: %s", error)
             self.close()
 
@@ -220,7 +220,7 @@ class Connection:
                 self._send({"accepted": True})
                 self._task = asyncio.create_task(self._run(self._terminal, words))
             case _:
-                raise Hostile("it asked for something unknown")
+                raise ProtocolViolation("it asked for something unknown")
 
     def _has_left(self) -> bool:
         """Whether the client has ended before its turn came; what it asked for must not be done then."""

@@ -10,8 +10,8 @@ from toolbus.config.settings.serve import Serve
 from toolbus.console.announcement import Announcement, announced
 from toolbus.console.app import ConsoleApp
 from toolbus.console.state.console import Console
-from toolbus.core.ask.question_router import Switchboard
-from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.core.ask.question_router import QuestionRouter
+from toolbus.gateway.http.limits import HttpLimits, Refusals
 from toolbus.gateway.http.request import CONSOLE, HttpRequest, answer
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket
 from toolbus.gateway.metrics import Metrics
@@ -21,7 +21,7 @@ HOST = "127.0.0.1"
 
 @asynccontextmanager
 async def open_console(
-    bus: Toolbus, board: Switchboard, config: str, log: ServeLog
+    bus: Toolbus, board: QuestionRouter, config: str, log: ServeLog
 ) -> AsyncGenerator[str | None]:
     """Serve the console of a bus that has started, and give its URL; None if that is impossible.
 
@@ -60,9 +60,9 @@ class StandaloneConsole:
 
     probes: frozenset[str] = frozenset()
 
-    def __init__(self, console: ConsoleApp, limits: Limits | None = None) -> None:
+    def __init__(self, console: ConsoleApp, limits: HttpLimits | None = None) -> None:
         self._console = console
-        self.limits = limits or Limits()
+        self.limits = limits or HttpLimits()
         self.refusals = Refusals(Metrics())
         self.connections: Callable[[], int] = lambda: 0
         self.in_flight = 0

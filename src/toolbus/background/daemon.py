@@ -12,11 +12,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from toolbus.background.place import Place
+from toolbus.background.place import BusPlace
 from toolbus.background.process import Start, run_here
 from toolbus.cli.app import exit_code
 from toolbus.cli.errors import report
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.cli.session import load_trusted_config
@@ -27,8 +27,8 @@ def main() -> int:
     """Run it; returns the exit code."""
     began = time.time_ns()
     given: dict[str, Any] = json.loads(sys.argv[1])
-    settings = Settings(config=None if given["config"] is None else Path(given["config"]))
-    place = Place(Path(given["folder"]), Path(given["state"]), Path(given["file"]))
+    settings = SharedOptions(config=None if given["config"] is None else Path(given["config"]))
+    place = BusPlace(Path(given["folder"]), Path(given["state"]), Path(given["file"]))
     repeat_config(settings.config)
     report_to = _ReportOnce(int(given["ready"]))
     try:

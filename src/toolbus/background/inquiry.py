@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from toolbus.background.client import running_bus
-from toolbus.background.place import Place
+from toolbus.background.place import BusPlace
 from toolbus.background.protocol import Messages, process_of, send
 from toolbus.core.values.errors import ToolbusError
 
@@ -16,7 +16,7 @@ ANSWER_WITHIN = 30.0
 class NoAnswer(ToolbusError):
     """The background bus does not answer as it should."""
 
-    def __init__(self, place: Place, reason: str) -> None:
+    def __init__(self, place: BusPlace, reason: str) -> None:
         super().__init__(
             f"the background bus for {place.config} {reason}; see its log {place.log}, or end its process"
         )
@@ -25,7 +25,7 @@ class NoAnswer(ToolbusError):
 class Inquiry:
     """A connection to a background bus, for one question."""
 
-    def __init__(self, place: Place, connection: socket.socket) -> None:
+    def __init__(self, place: BusPlace, connection: socket.socket) -> None:
         self.place = place
         self._connection = connection
 

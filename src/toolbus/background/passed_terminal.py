@@ -132,7 +132,7 @@ class PassedTerminal:
         elif number == signal.SIGTSTP:
             self.suspended()  # nobody reads
 
-    def hang_up(self) -> None:
+    def lose_client(self) -> None:
         """The client is gone."""
         self._is_gone = True
         self._settle(lambda answer: answer.set_exception(EOFError()))

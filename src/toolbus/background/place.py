@@ -13,7 +13,7 @@ MAX_PATH = 100
 """Bytes that the path of a socket may have on every system."""
 
 
-class Place:
+class BusPlace:
     """The files of the background bus of one config."""
 
     def __init__(self, folder: Path, state: Path, config: Path) -> None:
@@ -67,7 +67,7 @@ def config_file(named: str | None, folder: Path | None = None) -> Path | None:
     return None if file is None else located(file)
 
 
-def places(config: Path) -> list[Place]:
+def places(config: Path) -> list[BusPlace]:
     """Where the bus of a config may be, the preferred place first; OSError without a home.
 
     A command may have the user's runtime folder while another one, such as that of a timer, has none.
@@ -75,7 +75,7 @@ def places(config: Path) -> list[Place]:
     state = _state_folder()
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folders = [Path(runtime, "toolbus")] if _is_own_folder(runtime) else []
-    return [Place(folder, state, config) for folder in (*folders, state / "run")]
+    return [BusPlace(folder, state, config) for folder in (*folders, state / "run")]
 
 
 def _state_folder() -> Path:

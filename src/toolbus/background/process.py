@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from toolbus.background.claim import claim
 from toolbus.background.command_runner import RunLine
-from toolbus.background.place import Place
+from toolbus.background.place import BusPlace
 from toolbus.background.server import BackgroundBus
 from toolbus.cli.output.event_lines import DATE_AND_TIME
 from toolbus.cli.output.screen import enable_part_log
@@ -20,7 +20,7 @@ from toolbus.config import BusConfig
 class Start:
     """What a background bus is started with."""
 
-    place: Place
+    place: BusPlace
     config: BusConfig
     idle: float | None
     """Seconds without a command after which it ends."""

@@ -25,7 +25,7 @@ MAX_BYTES = 16 << 20
 _LENGTH = struct.Struct(">I")
 
 
-class Hostile(Exception):
+class ProtocolViolation(Exception):
     """The other side does not keep to the protocol, or is another user."""
 
 
@@ -46,12 +46,12 @@ class Messages:
         self._data = bytearray()
 
     def feed(self, data: bytes) -> Iterator[dict[str, Any]]:
-        """Every message that is complete now; `Hostile` if one is too large or malformed."""
+        """Every message that is complete now; `ProtocolViolation` if one is too large or malformed."""
         self._data += data
         while len(self._data) >= _LENGTH.size:
             (length,) = _LENGTH.unpack_from(self._data)
             if length > MAX_BYTES:
-                raise Hostile("a message is too large")
+                raise ProtocolViolation("a message is too large")
             end = _LENGTH.size + length
             if len(self._data) < end:
                 return
@@ -60,16 +60,16 @@ class Messages:
             try:
                 message = json.loads(body)
             except (ValueError, RecursionError):
-                raise Hostile("a message is not JSON") from None
+                raise ProtocolViolation("a message is not JSON") from None
             if not isinstance(message, dict):
-                raise Hostile("a message is not an object")
+                raise ProtocolViolation("a message is not an object")
             yield message
 
 
 def check_peer(connection: socket.socket) -> None:
-    """Raise `Hostile` unless the other side runs as the same user."""
+    """Raise `ProtocolViolation` unless the other side runs as the same user."""
     if _peer_user(connection) != os.geteuid():
-        raise Hostile("the other side is another user")
+        raise ProtocolViolation("the other side is another user")
 
 
 def process_of(connection: socket.socket) -> str:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from toolbus.background.command_runner import RunLine, follow_clients
 from toolbus.background.connections import Connections
 from toolbus.background.console import open_console
-from toolbus.background.place import Place
+from toolbus.background.place import BusPlace
 from toolbus.background.shared_bus import SharedBus
 from toolbus.bus.toolbus import Toolbus
 from toolbus.cli.declared.command_tree import keep_environment
@@ -24,7 +24,7 @@ from toolbus.core.values.errors import ToolbusError
 from toolbus.core.version import version
 from toolbus.gateway.serve.follow import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.gateway.serve.signals import stop_signals
-from toolbus.state.tokens.tokens import Tokens
+from toolbus.state.tokens.tokens import TokenSource
 
 if TYPE_CHECKING:
     from toolbus.background.connections import Connections
@@ -43,7 +43,7 @@ class BackgroundBus:
 
     def __init__(
         self,
-        place: Place,
+        place: BusPlace,
         config: BusConfig,
         idle: float | None,
         run: RunLine,
@@ -218,7 +218,7 @@ class BackgroundBus:
         return {"status": self.status.facts()} if what == "status" else {"unknown": what}
 
 
-def _running(config: BusConfig, tokens: Tokens) -> BusConfig:
+def _running(config: BusConfig, tokens: TokenSource) -> BusConfig:
     """The config as the bus runs it: a required server that is down does not keep the others from it."""
     eager = [alias for alias, server in config.servers.items() if not server.lazy]
     return starting_only(config, eager, tokens)
@@ -229,7 +229,7 @@ class Status:
 
     def __init__(
         self,
-        place: Place,
+        place: BusPlace,
         shared: SharedBus,
         bus: "Toolbus",
         clients: "Connections",

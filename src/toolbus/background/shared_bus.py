@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 from toolbus.config import BusConfig
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.ask.interactions import Interactions
-from toolbus.core.ask.question_router import Switchboard
+from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.values.elicitation import Answer, Elicitation
 from toolbus.core.values.errors import ToolbusError
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
-    from toolbus.state.tokens.tokens import Tokens
+    from toolbus.state.tokens.tokens import TokenSource
 
 T = TypeVar("T")
 Spinner: TypeAlias = Callable[[str], AbstractContextManager[object]]
@@ -31,7 +31,7 @@ MAX_KEPT = 100
 class SharedBus:
     """A bus, whom its calls ask, and what commands have to know of it."""
 
-    def __init__(self, config: BusConfig, tokens: "Tokens", loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, config: BusConfig, tokens: "TokenSource", loop: asyncio.AbstractEventLoop) -> None:
         self.config = config
         """The config in use, as the user wrote it."""
         self.tokens = tokens
@@ -41,7 +41,7 @@ class SharedBus:
         """Why the config has changed and the old one is still in use."""
         self.is_reloading = False
         """Whether the config has changed and its servers are about to be used."""
-        self.board = Switchboard()
+        self.board = QuestionRouter()
         self.started: Future[Toolbus] = Future()
         """The bus, once its servers have started."""
         self.started.set_running_or_notify_cancel()  # no command that is cancelled cancels it

@@ -23,7 +23,7 @@ _LONGEST_NAME = 200
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Made:
+class CallOrigin:
     """How a call for a model was made."""
 
     approval: Approval | None = None
@@ -31,7 +31,7 @@ class Made:
     run: str = ""
 
 
-class Calls:
+class ViewCalls:
     """The calls of one scope."""
 
     def __init__(self, engine: Engine, scope: Scope, catalog: Callable[[], Catalog]) -> None:
@@ -46,7 +46,7 @@ class Calls:
         arguments: Mapping[str, JSON],
         on_progress: Progress | None,
         keep: bool,
-        made: Made,
+        made: CallOrigin,
     ) -> ToolResult:
         """Call the tool of a spec for a model."""
         self._access.check_running()
@@ -93,26 +93,26 @@ class Calls:
         self, spec: ToolSpec, arguments: Mapping[str, JSON], run: str
     ) -> ApprovalRequest | None:
         """What a person has to be asked before a call."""
-        if not self._engine.policing.needed:
+        if not self._engine.enforcement.needed:
             return None
         if spec.route == CALL:
             if (inner := self.listed_inner(arguments)) is None:
                 return None  # it is looked for when it is called, and then decided about
             spec, arguments = inner
-        operation = self.operation(spec, arguments=arguments, caller=self.caller_of(Made(run=run)))
+        operation = self.operation(spec, arguments=arguments, caller=self.caller_of(CallOrigin(run=run)))
         prepared = self._engine.path.prepared(operation)
         return None if prepared is None else self._engine.guard.question(prepared)
 
     def may_ask(self, spec: ToolSpec) -> bool:
         """Whether a policy asks about some calls of a tool; for faces that have to know before a call."""
-        if not self._engine.policing.needed:
+        if not self._engine.enforcement.needed:
             return False
         specs = self._catalog() if spec.route == CALL else (spec,)
         return any(self._engine.guard.may_ask(self.operation(one, arguments={})) for one in specs)
 
     def is_allowed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
         """Whether a rule allows a call, or a person in answer to one; False if no rule is about it."""
-        if not self._engine.policing.needed:
+        if not self._engine.enforcement.needed:
             return False
         if spec.route == CALL:
             if (inner := self.listed_inner(arguments)) is None:
@@ -295,7 +295,7 @@ class Calls:
             **fields,
         )
 
-    def caller_of(self, made: Made) -> Caller:
+    def caller_of(self, made: CallOrigin) -> Caller:
         """The caller, and how a call for a model was made."""
         caller = self._scope.caller
         if not made.face and not made.run:

@@ -45,7 +45,7 @@ Source: TypeAlias = ContextSource | Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Cached:
+class _CachedResource:
     """The content of a resource, and what was known about the resource when it was read."""
 
     blocks: tuple[Embedded, ...]
@@ -152,7 +152,7 @@ class ContextProvider:
         self._bus = bus
         self._sources = None if sources is None else context_sources(list(sources), Location())
         self._budget = None if budget is None else context_budget(budget, Location())
-        self._cache: dict[Key, _Cached] = {}
+        self._cache: dict[Key, _CachedResource] = {}
         self._versions: Counter[Key] = Counter()
         """The number of changes; content that was read before the last one is stale."""
         self._subscribed: set[Key] = set()
@@ -276,7 +276,7 @@ class ContextProvider:
             return ()
         self._timed_out.discard(server)
         if key in self._subscribed:  # else no notification would tell that it is stale
-            self._cache[key] = _Cached(blocks=blocks, listed=listed, version=version)
+            self._cache[key] = _CachedResource(blocks=blocks, listed=listed, version=version)
         return blocks
 
     def _warn_failed(self, key: Key, error: ToolbusError | TimeoutError) -> None:

@@ -22,7 +22,7 @@ from toolbus.core.values.skills import READ_SKILL, LoadedSkill, Skill, file_uri
 from toolbus.core.values.uri_templates import Values, expanded
 
 
-class Request(Protocol):
+class RequestRunner(Protocol):
     """Runs an operation other than a tool call; raises if it fails."""
 
     def __call__(
@@ -33,7 +33,7 @@ class Request(Protocol):
 class Resources:
     """The resources and prompts of some servers."""
 
-    def __init__(self, request: Request, inventories: Callable[[str | None], list[Inventory]]) -> None:
+    def __init__(self, request: RequestRunner, inventories: Callable[[str | None], list[Inventory]]) -> None:
         """`inventories` returns those of one server, or of all."""
         self._request = request
         self._inventories = inventories

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from toolbus.code.check import forgotten_awaits, judged
-from toolbus.code.journal import Entry
+from toolbus.code.journal import JournalEntry
 from toolbus.code.stubs import Library, Stub, joined, stub
 from toolbus.config import BusConfig
 from toolbus.core.ask.approval import ApprovalRequest
@@ -18,11 +18,11 @@ from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import CallRefused, LoginRequired, ToolNotFound
 from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
 from toolbus.search.hit import Hit
-from toolbus.state.store.once import SharedOnce
+from toolbus.state.store.one_time_use import SharedSeal
 
 if TYPE_CHECKING:
-    from toolbus.code.run import Run
-    from toolbus.code.sandbox import Finished
+    from toolbus.code.run import ScriptRun
+    from toolbus.code.sandbox import SandboxResult
     from toolbus.code.suspended import SuspendedScript
     from toolbus.config.settings.code import CodeLimits
 
@@ -64,7 +64,7 @@ class Scripts:
     """The scripts of one view."""
 
     def __init__(
-        self, view: ScriptView, interactions: Interactions, shared: Callable[[], SharedOnce | None]
+        self, view: ScriptView, interactions: Interactions, shared: Callable[[], SharedSeal | None]
     ) -> None:
         """`interactions` are the handlers that can ask a person during a call.
 
@@ -101,13 +101,13 @@ class Scripts:
         self, script: str, inputs: Mapping[str, JSON] | None = None
     ) -> tuple[str | None, tuple[str, ...]]:
         """As `check`, and what else the type checker notes, which may work."""
-        from toolbus.code.sandbox import Sandbox, ScriptError
+        from toolbus.code.sandbox import ScriptError, ScriptSandbox
 
         if (problem := self._refused(script)) is not None:
             return problem, ()
-        checked = _Checked(script, await asyncio.to_thread(self.library().stubs, script))
+        checked = _CheckedScript(script, await asyncio.to_thread(self.library().stubs, script))
         while not checked.refusals and not checked.is_judged:
-            async with Sandbox(self.limits) as box:
+            async with ScriptSandbox(self.limits) as box:
                 try:
                     await box.check(script, joined(checked.stubs.values(), inputs))
                     return None, ()
@@ -132,19 +132,19 @@ class Scripts:
         `inputs` are its global variables. `timeout` is for all of it, the waiting for tools included.
         """
         from toolbus.code.outcome import failed
-        from toolbus.code.run import Limit, Run
-        from toolbus.code.sandbox import Sandbox, ScriptError
+        from toolbus.code.run import Limit, ScriptRun
+        from toolbus.code.sandbox import ScriptError, ScriptSandbox
 
         if (problem := self._refused(script)) is not None:
             return failed(problem, "", [], self.limits.output)
         given = dict(inputs or {})
-        checked = _Checked(script, await asyncio.to_thread(self.library().stubs, script))
+        checked = _CheckedScript(script, await asyncio.to_thread(self.library().stubs, script))
         if checked.refusals:
             return failed(f"{_HEADS['types']}:\n{checked.refusals}", "", [], self.limits.output)
         tools = ViewTools(self._view, self._interactions, on_input, on_progress)
         while True:
-            async with Sandbox(self.limits) as box:
-                run = Run(box, script, checked.stubs, tools, Limit(self.limits.calls))
+            async with ScriptSandbox(self.limits) as box:
+                run = ScriptRun(box, script, checked.stubs, tools, Limit(self.limits.calls))
                 types = "" if checked.is_judged else joined(checked.stubs.values(), given)
                 try:
                     async with _time_limit(timeout):
@@ -171,8 +171,8 @@ class Scripts:
         on_progress: Progress | None = None,
     ) -> ToolResult:
         """Go on with a suspended script; it can be resumed once."""
-        from toolbus.code.run import Limit, Run
-        from toolbus.code.sandbox import Sandbox, ScriptError
+        from toolbus.code.run import Limit, ScriptRun
+        from toolbus.code.sandbox import ScriptError, ScriptSandbox
         from toolbus.code.suspended import opened
 
         saved = opened(pending.script or "", self._view.caller.user, self._shared())
@@ -180,9 +180,9 @@ class Scripts:
         stubs = await self._resumed_stubs(saved.tools)
         tools = ViewTools(self._view, self._interactions, on_input, on_progress)
         await saved.take(self._shared())
-        async with Sandbox(self.limits) as box:
+        async with ScriptSandbox(self.limits) as box:
             box.printed = saved.printed
-            run = Run(box, saved.script, stubs, tools, Limit(self.limits.calls))
+            run = ScriptRun(box, saved.script, stubs, tools, Limit(self.limits.calls))
             try:
                 async with _time_limit(timeout):
                     turn = await box.load(saved.snapshot)
@@ -193,16 +193,16 @@ class Scripts:
 
     # Results
 
-    def _result(self, end: "Finished | SuspendedScript", run: "Run", box: Any) -> ToolResult:
+    def _result(self, end: "SandboxResult | SuspendedScript", run: "ScriptRun", box: Any) -> ToolResult:
         from toolbus.code.outcome import finished, suspended
-        from toolbus.code.sandbox import Finished
+        from toolbus.code.sandbox import SandboxResult
 
-        if isinstance(end, Finished):
+        if isinstance(end, SandboxResult):
             return finished(end.value, box.printed, box.lost, run.calls, self.limits.output)
         return suspended(end.pending(self._view.caller.user, self._shared()), box.printed, run.calls)
 
     def _failed(
-        self, error: Any, printed: str, calls: list[Entry], checked: "_Checked | None" = None
+        self, error: Any, printed: str, calls: list[JournalEntry], checked: "_CheckedScript | None" = None
     ) -> ToolResult:
         from toolbus.code.outcome import failed
 
@@ -210,7 +210,7 @@ class Scripts:
         text = str(error) if checked is None else self._text(checked, error)
         return failed(f"{head}:\n{text}", printed, calls, self.limits.output)
 
-    def _text(self, checked: "_Checked", error: Any) -> str:
+    def _text(self, checked: "_CheckedScript", error: Any) -> str:
         """Why a script failed, and what may help to repair it."""
         is_refused = error.kind == "types"
         text = self._with_hints(checked.refusals, checked.lacking) if is_refused else str(error)
@@ -238,7 +238,7 @@ class Scripts:
 
     # Tools
 
-    async def _goes_on(self, checked: "_Checked", error: Any) -> bool:
+    async def _goes_on(self, checked: "_CheckedScript", error: Any) -> bool:
         """Whether a script may run although its types are not right, or with the stubs of more tools."""
         if error.kind != "types":
             return False
@@ -282,7 +282,7 @@ class Scripts:
         return found
 
 
-class _Checked:
+class _CheckedScript:
     """A script on its way through the check."""
 
     def __init__(self, script: str, stubs: dict[str, Stub]) -> None:

@@ -15,7 +15,6 @@ from toolbus.bus.portal import Portal
 from toolbus.bus.rules.enforcement import Rules
 from toolbus.bus.rules.scope import Names
 from toolbus.bus.session_view import SessionView
-from toolbus.bus.skills import SyncSkillAccess
 from toolbus.bus.tasks import TaskHandle
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
@@ -45,6 +44,7 @@ from toolbus.core.values.records import (
     ToolResult,
     ToolSpec,
 )
+from toolbus.core.values.skills import LoadedSkill, Skill
 from toolbus.core.values.uri_templates import Values
 from toolbus.lock.drift import Held
 from toolbus.lock.file import Lockfile
@@ -145,11 +145,11 @@ class SyncTask:
         return self.task.to_json()
 
 
-class SyncView(SyncSkillAccess):
+class SyncView:
     """`View` with methods that wait."""
 
     def __init__(self, bus: View, portal: Portal) -> None:
-        self.bus = self._skilled = bus
+        self.bus = bus
         self._portal = portal
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
@@ -341,6 +341,18 @@ class SyncView(SyncSkillAccess):
     def prompts(self, server: str | None = None) -> list[Prompt]:
         """As `Toolbus.prompts`."""
         return self.bus.prompts(server)
+
+    def skills(self, server: str | None = None) -> list[Skill]:
+        """As `Toolbus.skills`."""
+        return self.bus.skills(server)
+
+    def load_skill(self, server: str, uri: str) -> LoadedSkill:
+        """As `Toolbus.load_skill`."""
+        return self.run(self.bus.load_skill(server, uri))
+
+    def read_skill_file(self, skill: Skill, path: str) -> Embedded:
+        """As `Toolbus.read_skill_file`."""
+        return self.run(self.bus.read_skill_file(skill, path))
 
     def read_resource(self, server: str, uri: str, variables: Values | None = None) -> tuple[Embedded, ...]:
         """As `Toolbus.read_resource`."""

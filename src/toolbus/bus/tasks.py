@@ -3,21 +3,21 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
 
-from toolbus.bus.resources import Request
+from toolbus.bus.resources import RequestRunner
 from toolbus.core.ask.approval import Approval
 from toolbus.core.operation.operation import OnInput, Resumed
 from toolbus.core.values.elicitation import QUESTION, Answer, Pending
 from toolbus.core.values.records import JSON, Progress, TaskState, ToolResult, ToolSpec
 
 
-class Tasks:
+class ViewTasks:
     """Suspended calls and tasks."""
 
     def __init__(
         self,
         find: Callable[[str], Awaitable[ToolSpec]],
         run: Callable[..., Awaitable[ToolResult]],
-        request: Request,
+        request: RequestRunner,
         resume_script: Callable[..., Awaitable[ToolResult]],
     ) -> None:
         """`run` takes a spec and the fields of an operation."""
@@ -73,7 +73,7 @@ class Tasks:
 class TaskHandle:
     """A call that its server runs as a task; with `to_json`, another process can continue it."""
 
-    def __init__(self, tasks: "Tasks", initial: ToolResult) -> None:
+    def __init__(self, tasks: "ViewTasks", initial: ToolResult) -> None:
         self._tasks = tasks
         self._initial = initial
 

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from toolbus.bus.engine.bus_engine import BusEngine
-from toolbus.bus.engine.engine import Extensions
+from toolbus.bus.engine.engine import BusExtensions
 from toolbus.bus.engine.sign_in import sign_in
 from toolbus.bus.rules.scope import Scope
 from toolbus.bus.session_view import SessionView
@@ -55,7 +55,7 @@ class Toolbus(View):
 
         `encoder` makes a vector for each text of a list, to find tools by meaning; it may be async.
         """
-        extensions = Extensions(
+        extensions = BusExtensions(
             hooks=hooks,
             shapers=shapers,
             guards=guards,
@@ -161,12 +161,12 @@ class Toolbus(View):
 
         Returns a function that ends it.
         """
-        return self._bus.policing.observe(observer)
+        return self._bus.enforcement.observe(observer)
 
     @property
     def policy(self) -> Policy:
         """The policy of the bus; without rules if its config has none."""
-        return self._engine.policing.now.layer.policy
+        return self._engine.enforcement.now.layer.policy
 
     def dead_rules(self) -> list[DeadRule]:
         """The rules of the policy that match nothing of the servers, as far as these are listed."""

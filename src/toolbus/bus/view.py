@@ -1,13 +1,12 @@
 """A view of a bus: all of it or a part, for one caller."""
 
 import asyncio
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from toolbus.bus.calls import Calls, Made
+from toolbus.bus.calls import CallOrigin, ViewCalls
 from toolbus.bus.catalog.exposure import OWN_ROUTES, RUN_CODE
 from toolbus.bus.catalog.registry import Registry, selection_of
 from toolbus.bus.catalog.tool import Tool
@@ -16,8 +15,7 @@ from toolbus.bus.resources import Resources
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
-from toolbus.bus.skills import SkillAccess
-from toolbus.bus.tasks import TaskHandle, Tasks, check_call
+from toolbus.bus.tasks import TaskHandle, ViewTasks, check_call
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode, check_mode
@@ -44,6 +42,7 @@ from toolbus.core.values.records import (
     ToolResult,
     ToolSpec,
 )
+from toolbus.core.values.skills import LoadedSkill, Skill
 from toolbus.core.values.uri_templates import Values
 from toolbus.lock.drift import Held
 from toolbus.search.hit import Hit
@@ -54,37 +53,7 @@ CHECK_EVERY = 0.1
 """Seconds between two looks at whether lists have expired."""
 
 
-class Searching(ABC):
-    """The part of a view that finds tools."""
-
-    _engine: Engine
-    calls: Calls
-
-    @property
-    @abstractmethod
-    def catalog(self) -> Catalog:
-        """The tools that can be called now: an immutable snapshot."""
-
-    @property
-    def exposed(self) -> Catalog:
-        """What a model is shown of the catalog, by `expose`: all of it, or a few tools and a search."""
-        return self.calls.shown(self.catalog)
-
-    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
-        """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
-        return self._engine.finder.search(self.catalog.for_models, queries, limit)
-
-    @property
-    def search_state(self) -> SearchState:
-        """By which encoder tools are searched, and how many of them it has read so far."""
-        return self._engine.finder.state
-
-    async def search_ready(self, timeout: float | None = None) -> SearchState:
-        """Wait until the tools can be searched by meaning, or it is known that they cannot."""
-        return await asyncio.to_thread(self._engine.finder.wait, self.catalog.for_models, timeout)
-
-
-class View(Searching, SkillAccess):
+class View:
     """The servers, tools, resources and prompts of a bus in one scope."""
 
     def __init__(self, engine: Engine, scope: Scope) -> None:
@@ -95,12 +64,14 @@ class View(Searching, SkillAccess):
         """The whole catalog, and the part in this scope."""
         self._check_at = 0.0
         """When it is looked again whether lists have expired."""
-        self.calls = Calls(engine, scope, lambda: self._now)
+        self.calls = ViewCalls(engine, scope, lambda: self._now)
         """How its tools are called, and whether the policies ask about that."""
         self._resources = Resources(self.calls.request, self._inventories)
-        self.scripts = Scripts(self, engine.interactions, lambda: engine.policing.shared)
+        self.scripts = Scripts(self, engine.interactions, lambda: engine.enforcement.shared)
         """Scripts that call its tools."""
-        self._tasks = Tasks(self.calls.find_to_call, self.calls.send, self.calls.request, self.scripts.resume)
+        self._tasks = ViewTasks(
+            self.calls.find_to_call, self.calls.send, self.calls.request, self.scripts.resume
+        )
 
     def view(
         self,
@@ -147,6 +118,24 @@ class View(Searching, SkillAccess):
             self._check_at = now + CHECK_EVERY
             self._engine.refresh_soon(self._scope)
         return self._now
+
+    @property
+    def exposed(self) -> Catalog:
+        """What a model is shown of the catalog, by `expose`: all of it, or a few tools and a search."""
+        return self.calls.shown(self.catalog)
+
+    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
+        """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
+        return self._engine.finder.search(self.catalog.for_models, queries, limit)
+
+    @property
+    def search_state(self) -> SearchState:
+        """By which encoder tools are searched, and how many of them it has read so far."""
+        return self._engine.finder.state
+
+    async def search_ready(self, timeout: float | None = None) -> SearchState:
+        """Wait until the tools can be searched by meaning, or it is known that they cannot."""
+        return await asyncio.to_thread(self._engine.finder.wait, self.catalog.for_models, timeout)
 
     @property
     def _now(self) -> Catalog:
@@ -271,7 +260,7 @@ class View(Searching, SkillAccess):
         The result is clean and within the tool's budget; with `keep`, `read_result` can read the rest.
         `approval` is a person's of exactly this call. Observers see the face that calls, and its run.
         """
-        made = Made(approval=approval, face=face, run=run)
+        made = CallOrigin(approval=approval, face=face, run=run)
         if spec.route == RUN_CODE:
             shown = self.view(caller=self.calls.caller_of(made))
             return await shown.scripts.run_for_model(arguments, "ask", on_progress)
@@ -347,6 +336,25 @@ class View(Searching, SkillAccess):
         """The prompts of all servers, or of one."""
         self._engine.refresh_soon(self._scope, "prompts")
         return self._resources.prompts(server)
+
+    def skills(self, server: str | None = None) -> list[Skill]:
+        """The skills of all servers, or of one; identified by server and URI, names may repeat."""
+        self._engine.refresh_soon(self._scope, "skills")
+        return self._resources.skills(server)
+
+    async def load_skill(self, server: str, uri: str) -> LoadedSkill:
+        """Load a skill, listed or not: its SKILL.md, compared with its entry.
+
+        `SkillRejected` if the server does not offer it, or if the content is not as in the entry.
+        """
+        return await self._resources.load_skill(server, uri)
+
+    async def read_skill_file(self, skill: Skill, path: str) -> Embedded:
+        """Read a file of a skill, such as `references/FORMS.md`, compared with the skill's entry.
+
+        `SkillRejected` if it is not in the entry, differs from it, or if the server has another entry now.
+        """
+        return await self._resources.read_skill_file(skill, path)
 
     async def read_resource(
         self, server: str, uri: str, variables: Values | None = None

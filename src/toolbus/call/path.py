@@ -5,16 +5,16 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
-from toolbus.call.arguments import ArgumentCheck, Checked
+from toolbus.call.arguments import ArgumentCheck, CheckedArguments
 from toolbus.call.hooks import Hook, wrap
 from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
 from toolbus.call.results import Warn
 from toolbus.core.ask.approval import Approval, ApprovalPending
 from toolbus.core.operation.journal import JOURNAL
-from toolbus.core.operation.operation import Failure, Guard, Observed, Observer, Operation, Route
+from toolbus.core.operation.operation import Failure, Guard, ObservedOperation, Observer, Operation, Route
 from toolbus.core.values.errors import ArgumentsError, CallRefused
 from toolbus.core.values.records import JSONObject, Origin, ToolResult, ToolSpec
-from toolbus.shape.lean import described_schema
+from toolbus.shape.trim import described_schema
 
 T = TypeVar("T")
 
@@ -142,7 +142,7 @@ class CallPath:
             return self._send(operation)
         return self._send_observed(operation, observed)
 
-    async def _send_observed(self, operation: Operation, observed: Observed) -> ToolResult:
+    async def _send_observed(self, operation: Operation, observed: ObservedOperation) -> ToolResult:
         """Send within hooks, which may hide how it ended."""
         observed.failure = None
         try:
@@ -158,9 +158,9 @@ class CallPath:
         checked = self._prepare(operation)
         if checked is None and (not self._guarded or self._admits(operation)):
             return self._routes[operation.spec.route](operation)
-        return self._send_checked(operation, checked or Checked(arguments=operation.arguments))
+        return self._send_checked(operation, checked or CheckedArguments(arguments=operation.arguments))
 
-    async def _send_checked(self, operation: Operation, checked: Checked) -> ToolResult:
+    async def _send_checked(self, operation: Operation, checked: CheckedArguments) -> ToolResult:
         if checked.problem is not None:
             self._check_offered(operation)
             if operation.observed is not None:
@@ -210,7 +210,7 @@ class CallPath:
 
     # Arguments
 
-    def _prepare(self, operation: Operation) -> Checked | None:
+    def _prepare(self, operation: Operation) -> CheckedArguments | None:
         """The server's arguments, checked and repaired; None if they can be sent as they are.
 
         A problem is described for a model.
@@ -220,7 +220,7 @@ class CallPath:
         if spec.route != "tools/call":
             return self._check_both_schemas(spec, arguments) if spec.input_schema else None
         if spec.origin.server not in self._repairing:
-            return Checked(arguments=spec.to_server(arguments)) if spec.maps else None
+            return CheckedArguments(arguments=spec.to_server(arguments)) if spec.maps else None
         if not is_mapped and self._check_of(spec.input_schema, spec.origin).accepts(arguments):
             return None
         checked = self._check_both_schemas(spec, arguments)
@@ -230,7 +230,7 @@ class CallPath:
             checked, problem=f"wrong arguments for {spec.name!r}, nothing was sent: {checked.problem}"
         )
 
-    def _check_both_schemas(self, spec: ToolSpec, arguments: JSONObject) -> Checked:
+    def _check_both_schemas(self, spec: ToolSpec, arguments: JSONObject) -> CheckedArguments:
         """Check the model's schema, and then the server's if it differs."""
         first = self._check_of(spec.input_schema, spec.origin).checked(arguments)
         if first.problem is not None or (not spec.maps and spec.server_schema is None):

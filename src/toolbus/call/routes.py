@@ -8,7 +8,7 @@ from typing import Protocol
 
 from toolbus.call.skills import SkillReader, SkillRequests
 from toolbus.call.tasks import TaskPoller, TaskRequests
-from toolbus.core.operation.operation import CallInFlight, Observed, Operation, Route
+from toolbus.core.operation.operation import CallInFlight, ObservedOperation, Operation, Route
 from toolbus.core.values.errors import ArgumentsError, ServerDown, ServerNotFound
 from toolbus.core.values.records import (
     OWN,
@@ -216,7 +216,7 @@ def _repeatable(spec: ToolSpec) -> bool:
 class _Reporter:
     """Reports the progress of a call to its caller and to the observers."""
 
-    def __init__(self, on_progress: Progress | None, observed: Observed | None) -> None:
+    def __init__(self, on_progress: Progress | None, observed: ObservedOperation | None) -> None:
         self._on_progress = on_progress
         self._observed = observed
 

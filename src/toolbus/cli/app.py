@@ -47,7 +47,7 @@ from toolbus.cli.declared.run import add_run_commands
 from toolbus.cli.declared.search import add_search_commands
 from toolbus.cli.declared.skill import add_skill_commands
 from toolbus.cli.declared.store import add_store_commands
-from toolbus.cli.options import Settings, with_bus_settings, with_config_settings, with_settings
+from toolbus.cli.options import SharedOptions, with_bus_settings, with_config_settings, with_settings
 
 app = typer.Typer(
     help="Use the tools of all your MCP servers from the terminal.",
@@ -69,7 +69,7 @@ def _print_version(requested: bool) -> None:
 @app.callback()
 @with_settings
 def root(
-    settings: Settings,
+    settings: SharedOptions,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
@@ -80,7 +80,7 @@ def root(
 @app.command()
 @with_settings
 def demo(
-    settings: Settings,
+    settings: SharedOptions,
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the demo's files in this folder.")
     ] = None,
@@ -97,7 +97,7 @@ app.command()(with_settings(trust))  # first, because other commands need it
 @app.command()
 @with_bus_settings
 def tools(
-    settings: Settings,
+    settings: SharedOptions,
     servers: Servers = None,
     search: Annotated[
         str | None,
@@ -134,7 +134,7 @@ add_run_commands(app)
 @app.command()
 @with_bus_settings
 def call(
-    settings: Settings,
+    settings: SharedOptions,
     name: ToolName,
     pairs: ToolArguments = None,
     args: Args = None,
@@ -154,7 +154,7 @@ def call(
 @app.command()
 @with_bus_settings
 def resume(
-    settings: Settings,
+    settings: SharedOptions,
     file: SuspendedCall,
     pairs: FormValues = None,
     accept: Annotated[
@@ -181,7 +181,7 @@ def resume(
 
 @app.command()
 @with_bus_settings
-def resources(settings: Settings, servers: Servers = None) -> int:
+def resources(settings: SharedOptions, servers: Servers = None) -> int:
     """List resources and resource templates."""
     from toolbus.cli.commands.use.resources import run
 
@@ -191,7 +191,7 @@ def resources(settings: Settings, servers: Servers = None) -> int:
 @app.command()
 @with_bus_settings
 def read(
-    settings: Settings,
+    settings: SharedOptions,
     first: ReadTarget,
     pairs: TemplateValues = None,
     out: OutFile = None,
@@ -207,7 +207,7 @@ def read(
 
 @app.command()
 @with_bus_settings
-def prompts(settings: Settings, servers: Servers = None) -> int:
+def prompts(settings: SharedOptions, servers: Servers = None) -> int:
     """List prompts and their arguments."""
     from toolbus.cli.commands.use.prompts import run
 
@@ -217,7 +217,7 @@ def prompts(settings: Settings, servers: Servers = None) -> int:
 @app.command()
 @with_bus_settings
 def prompt(
-    settings: Settings,
+    settings: SharedOptions,
     name: PromptName,
     pairs: PromptArguments = None,
     out: Out = None,
@@ -237,7 +237,7 @@ add_skill_commands(app)
 @app.command()
 @with_bus_settings
 def chat(
-    settings: Settings,
+    settings: SharedOptions,
     prompt: Annotated[
         str | None,
         typer.Argument(metavar="PROMPT", help="Answer this prompt and exit; piped text is appended."),
@@ -273,7 +273,7 @@ def chat(
 @app.command()
 @with_bus_settings
 def check(
-    settings: Settings,
+    settings: SharedOptions,
     servers: Servers = None,
     dialect: Annotated[
         str | None,
@@ -290,7 +290,7 @@ def check(
 
 @app.command()
 @with_config_settings
-def watch(settings: Settings, servers: Servers = None) -> int:
+def watch(settings: SharedOptions, servers: Servers = None) -> int:
     """Keep servers running and show events until Ctrl-C.
 
     Reloads the config when the file changes.
@@ -308,7 +308,7 @@ add_durable_commands(app)
 @app.command()
 @with_settings
 def init(
-    settings: Settings,
+    settings: SharedOptions,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> int:
     """Create a commented toolbus.yaml in this folder."""
@@ -320,7 +320,7 @@ def init(
 @app.command("import")
 @with_settings
 def import_(
-    settings: Settings,
+    settings: SharedOptions,
     source: ImportSource = None,
     write: Write = False,
     with_secrets: Annotated[
@@ -343,7 +343,7 @@ add_store_commands(app)
 @app.command()
 @with_settings
 def config(
-    settings: Settings,
+    settings: SharedOptions,
     redacted: Annotated[
         bool, typer.Option("--redacted", help="Resolve every ${...}; show secrets as ***.")
     ] = False,

@@ -105,7 +105,7 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
 
 def _refusal(error: CallRefused) -> str:
     """The message for a person: the reason may be one for a model, which must not try again."""
-    from toolbus.policy.asking import DENIED, NOT_AGAIN
+    from toolbus.policy.approvals import DENIED, NOT_AGAIN
     from toolbus.policy.guard import NOBODY
 
     if error.rule is not None and error.reason.endswith(NOBODY):

@@ -17,7 +17,7 @@ P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class SharedOptions:
     """The values of the shared options."""
 
     config: Path | None = None
@@ -26,11 +26,11 @@ class Settings:
     no_color: bool = False
     debug: bool = False
 
-    def merged_with(self, outer: "Settings | None") -> "Settings":
+    def merged_with(self, outer: "SharedOptions | None") -> "SharedOptions":
         """Return these settings combined with those given before the command's name."""
         if outer is None:
             return self
-        return Settings(
+        return SharedOptions(
             config=self.config or outer.config,
             json=self.json or outer.json,
             verbose=max(self.verbose, outer.verbose),
@@ -79,31 +79,35 @@ def _bus_options(
     """Never called; `with_bus_settings` adds its parameters to a command."""
 
 
-def with_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Callable[..., int | None]:
-    """Adapt a command that takes `Settings` to typer: each setting becomes an option."""
+def with_settings(command: Callable[Concatenate[SharedOptions, P], int | None]) -> Callable[..., int | None]:
+    """Adapt a command that takes `SharedOptions` to typer: each setting becomes an option."""
     return _adapted(command, [])
 
 
 def with_config_settings(
-    command: Callable[Concatenate[Settings, P], int | None],
+    command: Callable[Concatenate[SharedOptions, P], int | None],
 ) -> Callable[..., int | None]:
     """The same for a command that cannot do anything without a config."""
     return _adapted(command, [], needs_config=True)
 
 
-def with_bus_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Callable[..., int | None]:
+def with_bus_settings(
+    command: Callable[Concatenate[SharedOptions, P], int | None],
+) -> Callable[..., int | None]:
     """The same for a command that uses the background bus of `toolbus up`, and may be told not to."""
     # `cli/entry.py` has looked at them: a command does not know where it runs.
     return _adapted(command, _parameters(_bus_options), needs_config=True)
 
 
-def with_group_settings(command: Callable[Concatenate[Settings, P], int | None]) -> Callable[..., int | None]:
+def with_group_settings(
+    command: Callable[Concatenate[SharedOptions, P], int | None],
+) -> Callable[..., int | None]:
     """The same for a group of commands, which is called if none of them is."""
     return _adapted(command, [], is_group=True)
 
 
 def _adapted(
-    command: Callable[Concatenate[Settings, P], int | None],
+    command: Callable[Concatenate[SharedOptions, P], int | None],
     unused: list[inspect.Parameter],
     *,
     is_group: bool = False,
@@ -117,7 +121,7 @@ def _adapted(
             values.pop(parameter.name)
         context, *given = (values.pop(parameter.name) for parameter in shared)
         names = [parameter.name for parameter in shared[1:]]
-        settings = Settings(**dict(zip(names, given, strict=True))).merged_with(context.obj)
+        settings = SharedOptions(**dict(zip(names, given, strict=True))).merged_with(context.obj)
         context.obj = settings
         repeat_config(settings.config)
         if is_group and context.invoked_subcommand is not None:
@@ -136,7 +140,7 @@ def _adapted(
     return run
 
 
-def check_config(settings: Settings) -> None:
+def check_config(settings: SharedOptions) -> None:
     """Raise `ConfigError` if there is no config, before slow imports."""
     if settings.config or client_terminal() is not None or named_file() is not None:
         return

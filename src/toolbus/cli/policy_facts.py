@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolbus.bus.catalog.shaping import Shaping
+from toolbus.bus.catalog.shaping import CatalogShaper
 from toolbus.bus.engine.stores import answers_of
 from toolbus.bus.rules.targets import all_targets, listed_target
 from toolbus.core.values.catalog import Catalog
@@ -12,7 +12,7 @@ from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import Inventory, ToolSpec
 from toolbus.lock.definitions import any_digest, definitions
 from toolbus.policy.answers import rule_digest
-from toolbus.policy.rules import DeadRule, Policy, Target
+from toolbus.policy.rules import DeadRule, Policy, PolicyTarget
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -35,7 +35,7 @@ class Effects:
 
 def whole_catalog(config: "BusConfig", bus: "Toolbus") -> Catalog:
     """The tools of a bus, with those that its policy denies."""
-    shaping = Shaping(config, ())
+    shaping = CatalogShaper(config, ())
     return Catalog(shaping.tools(bus.inventories), shaping.own)
 
 
@@ -54,7 +54,7 @@ def effects(config: "BusConfig", catalog: Catalog, listed: Mapping[str, Inventor
 def _answered(
     config: "BusConfig",
     policy: Policy,
-    targets: Iterable[tuple[ToolSpec, Target]],
+    targets: Iterable[tuple[ToolSpec, PolicyTarget]],
     listed: Mapping[str, Inventory],
 ) -> dict[str, str]:
     try:
@@ -87,7 +87,7 @@ def warnings(config: "BusConfig", bus: "Toolbus") -> list[str]:
     return [f"warning: {dead}" for dead in found if not dead.is_note]
 
 
-def decided(tools: Iterable[ToolSpec]) -> list[tuple[ToolSpec, Target]]:
+def decided(tools: Iterable[ToolSpec]) -> list[tuple[ToolSpec, PolicyTarget]]:
     """The tools that the policy decides about, whatever their arguments name."""
     found = [(spec, listed_target(spec)) for spec in tools]
     return [(spec, target) for spec, target in found if target is not None]

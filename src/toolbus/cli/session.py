@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec
 
 from toolbus.cli.listing_cache import save_listings
-from toolbus.cli.options import Settings, no_config
+from toolbus.cli.options import SharedOptions, no_config
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.terminal import client_terminal, run_until_signal, working_folder
 from toolbus.config import BusConfig, find_config, found_config, usable_config
@@ -24,7 +24,7 @@ from toolbus.core.values.records import State
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
     from toolbus.cli.output.spinner import Spinner
-    from toolbus.state.tokens.tokens import Tokens
+    from toolbus.state.tokens.tokens import TokenSource
 
 P = ParamSpec("P")
 MOST_SHOWN = 8
@@ -57,7 +57,7 @@ def command_line() -> Caller:
     return Caller(face="cli", session="" if client is None else client.session)
 
 
-def load_trusted_config(settings: Settings) -> BusConfig:
+def load_trusted_config(settings: SharedOptions) -> BusConfig:
     """Load the config from `--config`, or the one found, after the user has trusted it."""
     if (client := client_terminal()) is not None:
         return client.bus.config
@@ -69,7 +69,7 @@ def load_trusted_config(settings: Settings) -> BusConfig:
         return found_config(trust_prompt(settings))
 
 
-def load_untrusted_config(settings: Settings) -> BusConfig:
+def load_untrusted_config(settings: SharedOptions) -> BusConfig:
     """Load the same config without asking for trust: to show it, not to use it."""
     with explain_missing_config():
         if named := settings.config or named_config():
@@ -115,7 +115,7 @@ async def open_bus(
     on_event: Callable[[Event], None] | None = None,
     interactions: Interactions = UNATTENDED,
     wait: float = 0,
-    tokens: "Tokens | None" = None,
+    tokens: "TokenSource | None" = None,
 ) -> "AsyncGenerator[Toolbus]":
     """Open a bus and start these servers, waiting up to `wait` seconds for those that are down.
 
@@ -164,7 +164,9 @@ async def start_idle_servers(screen: Screen, bus: "Toolbus", config: BusConfig) 
         await bus.reload(starting_only(config, config.servers))
 
 
-def starting_only(config: BusConfig, servers: Collection[str], tokens: "Tokens | None" = None) -> BusConfig:
+def starting_only(
+    config: BusConfig, servers: Collection[str], tokens: "TokenSource | None" = None
+) -> BusConfig:
     """The config with all other servers lazy, none required, and the token store, if it is open already."""
     changed = {
         alias: server.model_copy(update={"lazy": alias not in servers, "required": False})

@@ -13,10 +13,10 @@ from toolbus.cli.errors import NoSignIn
 from toolbus.cli.output.screen import short_path
 from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, Secrets, ServerConfig
-from toolbus.connect.auth.identity import Identity
+from toolbus.connect.auth.identity import LinkOwner
 from toolbus.core.values.errors import ConfigError, LoginRequired
 from toolbus.core.values.login import LoginHandler
-from toolbus.state.tokens.tokens import Tokens
+from toolbus.state.tokens.tokens import TokenSource
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -66,14 +66,14 @@ def check_sign_in(config: BusConfig, alias: str) -> None:
     raise NoSignIn(f"server {alias!r} has no auth: oauth{where}: add it next to its url", (f"    {line}",))
 
 
-def tokens_of(config: BusConfig) -> Tokens:
+def tokens_of(config: BusConfig) -> TokenSource:
     """The token store of the config; in the background bus, the one that it uses."""
     if (client := client_terminal()) is not None:
         return client.bus.tokens
     return tokens_in(config, store_for_command(config))
 
 
-def lasting_tokens(config: BusConfig) -> Tokens:
+def lasting_tokens(config: BusConfig) -> TokenSource:
     """The token store, for a command that ends at once; ConfigError if it would keep nothing."""
     if config.tokens == "memory":
         problem = "tokens: memory keeps nothing when a command ends; use auto, keyring or file:DIR"
@@ -81,7 +81,7 @@ def lasting_tokens(config: BusConfig) -> Tokens:
     return tokens_of(config)
 
 
-async def oauth_client(config: BusConfig, alias: str, tokens: Tokens, user: str = "") -> "OAuthClient":
+async def oauth_client(config: BusConfig, alias: str, tokens: TokenSource, user: str = "") -> "OAuthClient":
     """The client that signs this user in and out; raises if a secret of the entry is missing."""
     # Imported here: it takes the SDK with it.
     from toolbus.connect.auth.oauth.sign_in import OAuthClient
@@ -93,11 +93,11 @@ async def oauth_client(config: BusConfig, alias: str, tokens: Tokens, user: str 
 
 
 async def sign_in(
-    config: BusConfig, alias: str, tokens: Tokens, handler: LoginHandler, options: LoginOptions
+    config: BusConfig, alias: str, tokens: TokenSource, handler: LoginHandler, options: LoginOptions
 ) -> "Login":
     """Let a person sign in; `SignInFailed` if that fails, or takes too long."""
     secrets = Secrets(None, config.folder, config.reviewed, options.user)
-    identity = Identity(secrets=secrets, tokens=tokens, user=options.user)
+    identity = LinkOwner(secrets=secrets, tokens=tokens, user=options.user)
     return await bus_sign_in(
         config.servers[alias], identity, handler, scopes=options.scopes, device=options.device
     )

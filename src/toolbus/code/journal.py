@@ -11,7 +11,7 @@ _MOST = 50
 
 
 @dataclass(slots=True, kw_only=True)
-class Entry:
+class JournalEntry:
     """One call of a script."""
 
     tool: str
@@ -35,12 +35,12 @@ _WORDS: dict[State, str] = {
 }
 
 
-def as_json(entries: Iterable[Entry]) -> list[dict[str, Any]]:
+def as_json(entries: Iterable[JournalEntry]) -> list[dict[str, Any]]:
     """The calls as JSON; those that did not fail have no `error`."""
     return [{key: value for key, value in asdict(one).items() if value != ""} for one in entries]
 
 
-def described(entries: list[Entry]) -> str:
+def described(entries: list[JournalEntry]) -> str:
     """The calls as lines for a model or a person."""
     if not entries:
         return "No tool was called."

@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from toolbus.code.journal import Entry, as_json, described
+from toolbus.code.journal import JournalEntry, as_json, described
 from toolbus.code.values import shown
 from toolbus.core.text.text import cleaned, cleaned_json
 from toolbus.core.values.elicitation import Pending
@@ -11,7 +11,7 @@ from toolbus.core.values.records import Budget, Text, ToolResult
 from toolbus.shape.budget import character_limit, fitted
 
 
-def finished(value: Any, printed: str, lost: int, calls: list[Entry], tokens: int) -> ToolResult:
+def finished(value: Any, printed: str, lost: int, calls: list[JournalEntry], tokens: int) -> ToolResult:
     """The result of a script that ran to its end: what it printed, and the value of its last expression."""
     plain = cleaned_json(shown(value))
     parts = [_printed(printed, lost)]
@@ -26,7 +26,7 @@ def finished(value: Any, printed: str, lost: int, calls: list[Entry], tokens: in
     return ToolResult(content=(Text(text=within),), structured=structured, value=value)
 
 
-def failed(error: str, printed: str, calls: list[Entry], tokens: int) -> ToolResult:
+def failed(error: str, printed: str, calls: list[JournalEntry], tokens: int) -> ToolResult:
     """The result of a script that failed: why, what it printed, and what ran."""
     said = f"Printed before:\n{cleaned(printed).rstrip()}" if printed else ""
     whole = "\n".join(part for part in (cleaned(error), said, described(calls)) if part)
@@ -40,7 +40,7 @@ def failed(error: str, printed: str, calls: list[Entry], tokens: int) -> ToolRes
     )
 
 
-def suspended(pending: Pending, printed: str, calls: list[Entry]) -> ToolResult:
+def suspended(pending: Pending, printed: str, calls: list[JournalEntry]) -> ToolResult:
     """The result of a script that waits for a person."""
     facts = {"printed": cleaned(printed), "calls": as_json(calls)}
     return ToolResult(content=(Text(text=str(pending)),), structured=facts, pending=pending)

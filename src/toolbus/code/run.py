@@ -9,10 +9,19 @@ from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from toolbus.code.journal import Entry
-from toolbus.code.sandbox import Awaited, Called, Finished, Raised, Sandbox, ScriptError, Slept, Turn
+from toolbus.code.journal import JournalEntry
+from toolbus.code.sandbox import (
+    CallFailure,
+    SandboxCall,
+    SandboxResult,
+    SandboxWait,
+    ScriptError,
+    ScriptSandbox,
+    Slept,
+    Turn,
+)
 from toolbus.code.stubs import Stub, cut
-from toolbus.code.suspended import Announced, SuspendedScript, new_id
+from toolbus.code.suspended import SuspendedScript, UnfinishedCall, new_id
 from toolbus.code.values import for_script, from_script
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
@@ -40,11 +49,11 @@ class Limit:
     calls: int
 
 
-class Run:
+class ScriptRun:
     """A script on its way."""
 
     def __init__(
-        self, box: Sandbox, script: str, stubs: Mapping[str, Stub], tools: Tools, limit: Limit
+        self, box: ScriptSandbox, script: str, stubs: Mapping[str, Stub], tools: Tools, limit: Limit
     ) -> None:
         self._box = box
         self._script = script
@@ -52,17 +61,17 @@ class Run:
         self._stubs = stubs
         self._tools = tools
         self._limit = limit
-        self.calls: list[Entry] = []
-        self._open: dict[int, Announced] = {}
+        self.calls: list[JournalEntry] = []
+        self._open: dict[int, UnfinishedCall] = {}
         self._running: dict[int, asyncio.Task[ToolResult]] = {}
         self._sleeping: dict[int, asyncio.Task[None]] = {}
 
-    async def drive(self, turn: Turn) -> Finished | SuspendedScript:
+    async def drive(self, turn: Turn) -> SandboxResult | SuspendedScript:
         """Run to the end, or until it waits for a person; `ScriptError` if it fails."""
         try:
-            while not isinstance(turn, Finished):
+            while not isinstance(turn, SandboxResult):
                 match turn:
-                    case Called():
+                    case SandboxCall():
                         turn = await self._announce(turn)
                     case Slept(is_awaited=False):
                         await asyncio.sleep(turn.seconds)
@@ -70,7 +79,7 @@ class Run:
                     case Slept():
                         self._sleeping[turn.id] = asyncio.create_task(asyncio.sleep(turn.seconds))
                         turn = await self._box.defer()
-                    case Awaited():
+                    case SandboxWait():
                         results = await self._results(turn)
                         if not results:
                             return await self._suspended(turn)
@@ -81,21 +90,21 @@ class Run:
 
     async def continue_(
         self, saved: SuspendedScript, answers: Answers, turn: Turn
-    ) -> Finished | SuspendedScript:
+    ) -> SandboxResult | SuspendedScript:
         """Go on with a saved script: first with the call that a person has answered about."""
         self.calls, self._open = saved.calls, dict(saved.open)
         one = self._open[saved.first]
-        self._open[saved.first] = Announced(entry=one.entry, name=one.name, arguments=one.arguments)
+        self._open[saved.first] = UnfinishedCall(entry=one.entry, name=one.name, arguments=one.arguments)
         self._start(saved.first, self._tools.resume(saved.waiting, answers))
         return await self.drive(turn)
 
     # Calls
 
-    async def _announce(self, call: Called) -> Turn:
+    async def _announce(self, call: SandboxCall) -> Turn:
         """Note a call; it is made when the script waits for it."""
         line = self._source[: call.offset].count(b"\n") + 1
         stub = self._stubs.get(call.name)
-        entry = Entry(tool=stub.spec.name if stub else call.name, line=line)
+        entry = JournalEntry(tool=stub.spec.name if stub else call.name, line=line)
         self.calls.append(entry)
         if len(self.calls) > self._limit.calls:
             raise ScriptError(
@@ -105,11 +114,11 @@ class Run:
             arguments = self._arguments(call, stub)
         except TypeError as error:
             entry.state, entry.error = "failed", str(error)
-            return await self._box.answer(Raised(f"{call.name}: {error}"))
-        self._open[call.id] = Announced(entry=len(self.calls) - 1, name=call.name, arguments=arguments)
+            return await self._box.answer(CallFailure(f"{call.name}: {error}"))
+        self._open[call.id] = UnfinishedCall(entry=len(self.calls) - 1, name=call.name, arguments=arguments)
         return await self._box.defer()
 
-    def _arguments(self, call: Called, stub: Stub | None) -> dict[str, JSON]:
+    def _arguments(self, call: SandboxCall, stub: Stub | None) -> dict[str, JSON]:
         if stub is None:
             raise TypeError("no such tool")
         if call.positional:
@@ -121,7 +130,7 @@ class Run:
         self.calls[self._open[number].entry].state = "running"
         self._running[number] = asyncio.create_task(work)
 
-    async def _results(self, turn: Awaited) -> dict[int, JSON | Raised]:
+    async def _results(self, turn: SandboxWait) -> dict[int, JSON | CallFailure]:
         """Make the calls that the script waits for; returns the first results.
 
         Nothing, if all that it waits for needs the answer of a person.
@@ -130,7 +139,7 @@ class Run:
             one = self._open.get(number)
             if one is not None and one.pending is None and number not in self._running:
                 self._start(number, self._tools.call(self._stubs[one.name].spec, one.arguments))
-        results: dict[int, JSON | Raised] = {}
+        results: dict[int, JSON | CallFailure] = {}
         while not results and (tasks := {*self._running.values(), *self._sleeping.values()}):
             await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for number in [number for number, task in self._sleeping.items() if task.done()]:
@@ -140,7 +149,9 @@ class Run:
                 self._take(number, self._running.pop(number), results)
         return results
 
-    def _take(self, number: int, task: asyncio.Task[ToolResult], results: dict[int, JSON | Raised]) -> None:
+    def _take(
+        self, number: int, task: asyncio.Task[ToolResult], results: dict[int, JSON | CallFailure]
+    ) -> None:
         """The end of one call: its result for the script, or the question that it waits for."""
         one = self._open[number]
         entry = self.calls[one.entry]
@@ -151,19 +162,19 @@ class Run:
         if result.pending is not None:
             entry.state = "waits"
             waiting = result.pending.to_json()
-            self._open[number] = Announced(
+            self._open[number] = UnfinishedCall(
                 entry=one.entry, name=one.name, arguments=one.arguments, pending=waiting
             )
             return
         del self._open[number]
         if result.is_error:
             entry.state, entry.error = "failed", cut(result.text, 300)
-            results[number] = Raised(f"{entry.tool}: {result.text.removeprefix('MCP error: ')}")
+            results[number] = CallFailure(f"{entry.tool}: {result.text.removeprefix('MCP error: ')}")
         else:
             entry.state = "done"
             results[number] = for_script(result)
 
-    async def _suspended(self, turn: Awaited) -> SuspendedScript:
+    async def _suspended(self, turn: SandboxWait) -> SuspendedScript:
         """The script as it stands, with the questions of its calls."""
         first = min(number for number in turn.ids if self._open[number].pending is not None)
         return SuspendedScript(

@@ -42,7 +42,7 @@ class ScriptError(ToolbusError):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class SandboxCall:
     """The script calls a function."""
 
     id: int
@@ -63,30 +63,30 @@ class Slept:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Awaited:
+class SandboxWait:
     """The script waits for calls."""
 
     ids: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Finished:
+class SandboxResult:
     """The script has ended."""
 
     value: Any
 
 
-Turn: TypeAlias = Called | Slept | Awaited | Finished
+Turn: TypeAlias = SandboxCall | Slept | SandboxWait | SandboxResult
 
 
 @dataclass(frozen=True, slots=True)
-class Raised:
+class CallFailure:
     """A call failed: the script gets a RuntimeError with this message."""
 
     message: str
 
 
-class Sandbox:
+class ScriptSandbox:
     """One worker process for one script; leaving it ends the process."""
 
     def __init__(self, limits: CodeLimits) -> None:
@@ -112,7 +112,7 @@ class Sandbox:
     def printed(self, text: str) -> None:
         self._printed, self._room = [text], max(0, self._limits.output * _PRINTED - len(text))
 
-    async def __aenter__(self) -> "Sandbox":
+    async def __aenter__(self) -> "ScriptSandbox":
         return self
 
     async def __aexit__(
@@ -145,11 +145,11 @@ class Sandbox:
         """Let the script go on; the result of its last call comes later."""
         return await self._in_thread(partial(self._resume, {"future": ...}))
 
-    async def answer(self, value: JSON | Raised) -> Turn:
+    async def answer(self, value: JSON | CallFailure) -> Turn:
         """Give the result of its last call at once."""
         return await self._in_thread(partial(self._resume, _settled(value)))
 
-    async def settle(self, results: Mapping[int, "JSON | Raised"]) -> Turn:
+    async def settle(self, results: Mapping[int, "JSON | CallFailure"]) -> Turn:
         """Give the results of calls that it waits for."""
         return await self._in_thread(
             partial(self._resume, {number: _settled(value) for number, value in results.items()})
@@ -238,13 +238,13 @@ class Sandbox:
             self._snapshot = found = step()
             match found:
                 case monty.MontyComplete():
-                    return Finished(value=found.output)
+                    return SandboxResult(value=found.output)
                 case monty.NameLookupSnapshot():
                     if found.variable_name == stop:
-                        return Finished(value=None)
+                        return SandboxResult(value=None)
                     step = partial(found.resume, value=_function(found.variable_name))
                 case monty.FutureSnapshot():
-                    return Awaited(ids=tuple(sorted(found.pending_call_ids)))
+                    return SandboxWait(ids=tuple(sorted(found.pending_call_ids)))
                 case _ if not found.is_os_function:
                     return _called(found)
                 case _ if found.function_name in _SLEEPS:
@@ -261,8 +261,8 @@ class Sandbox:
             self._printed.append(kept)
 
 
-def _called(found: Any) -> Called:
-    return Called(
+def _called(found: Any) -> SandboxCall:
+    return SandboxCall(
         id=found.call_id,
         name=str(found.function_name),
         arguments=dict(found.kwargs),
@@ -281,7 +281,7 @@ def _function(name: str) -> Callable[[], None]:
 
 
 def _settled(value: Any) -> Any:
-    if isinstance(value, Raised):
+    if isinstance(value, CallFailure):
         return {"exc_type": "RuntimeError", "message": value.message}
     return {"return_value": value}
 

@@ -10,13 +10,13 @@ import zlib
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from toolbus.code.journal import Entry
+from toolbus.code.journal import JournalEntry
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import ScriptNotResumable
 from toolbus.state.files import state_folder
+from toolbus.state.one_time_use import LocalOneTimeUse
 from toolbus.state.seal import Seal, key_file
-from toolbus.state.spent import Spent
-from toolbus.state.store.once import SharedOnce
+from toolbus.state.store.one_time_use import SharedSeal
 
 _PURPOSE = "script"
 _SECONDS = 30 * 24 * 3600.0
@@ -24,7 +24,7 @@ _SECONDS = 30 * 24 * 3600.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Announced:
+class UnfinishedCall:
     """A call that the script has made, and that is not done."""
 
     entry: int
@@ -45,14 +45,14 @@ class SuspendedScript:
     snapshot: bytes = field(repr=False)
     tools: dict[str, str]
     """The tools that the script names, `server/tool` by function."""
-    calls: list[Entry]
-    open: dict[int, Announced]
+    calls: list[JournalEntry]
+    open: dict[int, UnfinishedCall]
     """The calls that are not done, by their ids in the script."""
     first: int
     """The one of them whose question is asked now."""
     printed: str = ""
 
-    def pending(self, user: str, shared: SharedOnce | None) -> Pending:
+    def pending(self, user: str, shared: SharedSeal | None) -> Pending:
         """The suspended script as a pending call: the call that waits, and the sealed script."""
         return replace(self.waiting, script=_seal(shared).seal(_PURPOSE, user, self._payload(), _SECONDS))
 
@@ -63,10 +63,10 @@ class SuspendedScript:
         assert stored is not None, "it waits for a person"
         return Pending.from_json(stored)
 
-    async def take(self, shared: SharedOnce | None) -> None:
+    async def take(self, shared: SharedSeal | None) -> None:
         """Resume it; `ScriptNotResumable` if somebody did that before."""
         try:
-            spent = Spent(state_folder(), "code/resumed") if shared is None else shared.spent
+            spent = LocalOneTimeUse(state_folder(), "code/resumed") if shared is None else shared.spent
             is_new = await spent.use(self.id)
         except OSError as error:
             raise ScriptNotResumable(f"it cannot be recorded that the script is resumed: {error}") from None
@@ -89,7 +89,7 @@ class SuspendedScript:
         }
 
 
-def opened(sealed: str, user: str, shared: SharedOnce | None) -> SuspendedScript:
+def opened(sealed: str, user: str, shared: SharedSeal | None) -> SuspendedScript:
     """The script of a pending call; `ScriptNotResumable` if it was not sealed here for this user.
 
     With `shared`, here is wherever the same store is used.
@@ -104,8 +104,8 @@ def opened(sealed: str, user: str, shared: SharedOnce | None) -> SuspendedScript
         script=values["script"],
         snapshot=zlib.decompress(base64.b64decode(values["snapshot"])),
         tools=values["tools"],
-        calls=[Entry(**one) for one in values["calls"]],
-        open={int(number): Announced(**one) for number, one in values["open"].items()},
+        calls=[JournalEntry(**one) for one in values["calls"]],
+        open={int(number): UnfinishedCall(**one) for number, one in values["open"].items()},
         first=values["first"],
         printed=values["printed"],
     )
@@ -113,10 +113,10 @@ def opened(sealed: str, user: str, shared: SharedOnce | None) -> SuspendedScript
 
 def new_id() -> str:
     """An id for one suspension of a script."""
-    return Spent().issue(_SECONDS)
+    return LocalOneTimeUse().issue(_SECONDS)
 
 
-def _seal(shared: SharedOnce | None) -> Seal:
+def _seal(shared: SharedSeal | None) -> Seal:
     if shared is not None:
         return shared.seal
     try:

@@ -23,7 +23,7 @@ from toolbus.config.settings.auth import Auth
 from toolbus.config.settings.code import CodeLimits
 from toolbus.config.settings.context import CONTEXT_BUDGET, ContextSource
 from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
-from toolbus.config.settings.limits import Limits
+from toolbus.config.settings.limits import ServerLimits
 from toolbus.config.settings.override import ToolOverride
 from toolbus.config.settings.policy import PolicyRule, check_aliases
 from toolbus.config.settings.sandbox import Sandbox, read_sandbox
@@ -157,7 +157,7 @@ class ServerConfig(ConfigModel):
     """The maximum size of a resource, in bytes."""
     timeouts: Timeouts = Timeouts()
     """The time limit for each step, in seconds; overrides the limits for all servers."""
-    limits: Limits = Limits()
+    limits: ServerLimits = ServerLimits()
     """The most that the server may send."""
     max_concurrency: int | None = Field(default=None, ge=1)
     """How many calls may run at once."""
@@ -260,7 +260,7 @@ class BusConfig(ConfigModel):
     """`auto`, or a template with `{tool}` and optionally `{server}`."""
     timeouts: Timeouts = Timeouts()
     """The time limit for each step, in seconds; servers may override it."""
-    limits: Limits = Limits()
+    limits: ServerLimits = ServerLimits()
     """The most that a server may send; servers may override it."""
     code: CodeLimits = CodeLimits()
     """The most that a script may use."""

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from toolbus.config.launch.administrator import ASK, Administrator
-from toolbus.config.launch.patterns import Launch
+from toolbus.config.launch.patterns import ResolvedLaunch
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.redact import shown_url
@@ -61,11 +61,13 @@ def refused_command(
     """Why the words of a `${cmd:...}` must not be run."""
     command, *args = words
     here = None if folder is None else str(folder)
-    launch = Launch(command=command, args=tuple(args), cwd=here, works_in=working_folder(here))
+    launch = ResolvedLaunch(command=command, args=tuple(args), cwd=here, works_in=working_folder(here))
     return administrator.refusal(launch, f"${{cmd:{command} ...}}", server)
 
 
-def refused_launch(config: ServerConfig, administrator: Administrator, launch: Launch) -> ConfigError | None:
+def refused_launch(
+    config: ServerConfig, administrator: Administrator, launch: ResolvedLaunch
+) -> ConfigError | None:
     """Why a server must not be started or reached like this."""
     if not administrator.files or config.transport == "memory":
         return None
@@ -84,7 +86,7 @@ def without_sandbox(config: ServerConfig, administrator: Administrator) -> Confi
 
 
 def _sandbox_refusal(
-    config: ServerConfig, administrator: Administrator, launch: Launch
+    config: ServerConfig, administrator: Administrator, launch: ResolvedLaunch
 ) -> ConfigError | None:
     if config.transport != "stdio" or config.sandbox is None:
         return without_sandbox(config, administrator)
@@ -105,7 +107,7 @@ def working_folder(cwd: str | None) -> str | None:
         return None
 
 
-def _literal_launch(config: ServerConfig) -> Launch | None:
+def _literal_launch(config: ServerConfig) -> ResolvedLaunch | None:
     """The launch of a server that has no references where they matter; None if it is known only later."""
     texts = [text for text in (config.command, *config.args, config.url) if text is not None]
     parts = [parsed(text) for text in texts]
@@ -120,8 +122,8 @@ def _literal_launch(config: ServerConfig) -> Launch | None:
         return None
     command, *args = ["".join(map(str, text)) for text in parts]
     if config.url is not None:
-        return Launch(url=command)
-    return Launch(
+        return ResolvedLaunch(url=command)
+    return ResolvedLaunch(
         command=command,
         args=tuple(args),
         variables=frozenset(config.env),

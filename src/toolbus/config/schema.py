@@ -22,7 +22,7 @@ from toolbus.config.settings.audit import Audit
 from toolbus.config.settings.auth import AUTH_TYPES
 from toolbus.config.settings.code import CodeLimits
 from toolbus.config.settings.context import SMALLEST, ContextSource
-from toolbus.config.settings.limits import Limits
+from toolbus.config.settings.limits import ServerLimits
 from toolbus.config.settings.override import ArgumentOverride, ToolOverride
 from toolbus.config.settings.policy import SELECTORS, PolicyRule
 from toolbus.config.settings.sandbox import Sandbox
@@ -38,7 +38,7 @@ _MODELS = (
         BusConfig,
         ServerConfig,
         Timeouts,
-        Limits,
+        ServerLimits,
         CodeLimits,
         Sandbox,
         Telemetry,
@@ -140,7 +140,7 @@ def config_schema() -> dict[str, JSON]:
     }
     plain = (
         "Timeouts",
-        "Limits",
+        "ServerLimits",
         "CodeLimits",
         "Sandbox",
         "Telemetry",

@@ -10,17 +10,17 @@ import weakref
 from typing import Protocol
 
 
-class Holder(Protocol):
+class DescriptorHolder(Protocol):
     """Something with descriptors that only this process may hold."""
 
     def fds(self) -> list[int]: ...
 
 
-_holders: "weakref.WeakSet[Holder]" = weakref.WeakSet()
+_holders: "weakref.WeakSet[DescriptorHolder]" = weakref.WeakSet()
 _registered = False
 
 
-def detach_after_fork(holder: Holder) -> None:
+def detach_after_fork(holder: DescriptorHolder) -> None:
     """Let forked children replace these descriptors, for as long as the holder exists."""
     global _registered
     if not _registered and hasattr(os, "register_at_fork"):

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from contextvars import ContextVar, Token
 
-from toolbus.core.ask.forwarding import Client
+from toolbus.core.ask.forwarding import McpClient
 from toolbus.core.operation.events import OnLog
 from toolbus.core.operation.operation import CallInFlight
 
@@ -17,9 +17,9 @@ class CallsInFlight:
     def __init__(self) -> None:
         self._calls: set[CallInFlight] = set()
 
-    def track(self, in_flight: CallInFlight) -> "_Tracked":
+    def track(self, in_flight: CallInFlight) -> "_CallBlock":
         """A context manager: messages from the server within it may belong to this call."""
-        return _Tracked(self._calls, in_flight)
+        return _CallBlock(self._calls, in_flight)
 
     @property
     def current(self) -> CallInFlight | None:
@@ -29,7 +29,7 @@ class CallsInFlight:
             return current
         return next(iter(self._calls)) if len(self._calls) == 1 else None
 
-    def client(self, asked: Collection[Client]) -> Client | None:
+    def client(self, asked: Collection[McpClient]) -> McpClient | None:
         """The MCP client that a request of the server is for; None if unknown.
 
         Of several calls of one client, the latest that waits for no answer: it does not matter to the server
@@ -91,7 +91,7 @@ class CallsInFlight:
         return set(self._calls) if in_flight is None else {in_flight}
 
 
-class _Tracked:
+class _CallBlock:
     """The block of one call; a class, because a generator would slow down every call."""
 
     __slots__ = ("_calls", "_in_flight", "_token")

@@ -27,7 +27,7 @@ from typing import TypeVar
 from toolbus.config import ServerConfig
 from toolbus.connect.ask.callbacks import Callbacks, SessionObserver
 from toolbus.connect.ask.handlers import RequestHandler
-from toolbus.connect.auth.identity import Identity
+from toolbus.connect.auth.identity import LinkOwner
 from toolbus.connect.busy import wait_for_room
 from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.opening.backoff import Backoff
@@ -35,7 +35,7 @@ from toolbus.connect.opening.early import EarlyStart
 from toolbus.connect.opening.establish import ConnectHints, open_session, root_cause
 from toolbus.connect.opening.failure import needs_user
 from toolbus.connect.opening.process_hints import DOWNLOADERS
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.wire.liveness import supervise, wait_until_over
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
 from toolbus.core.flag import Flag
@@ -71,7 +71,7 @@ class Link:
     def __init__(
         self,
         config: ServerConfig,
-        identity: Identity,
+        identity: LinkOwner,
         observer: SessionObserver,
         emit: Emit,
         interactions: Interactions = NO_HANDLERS,
@@ -89,7 +89,7 @@ class Link:
         self.since = time.time()
         self.era: Era | None = None
         self.protocol: str | None = None
-        self._session: Session | None = None
+        self._session: ServerSession | None = None
         self._owner: asyncio.Task[None] | None = None
         self._interruptible = False
         """Whether the owner may be cancelled: it connects or waits, and does not clean up."""
@@ -120,7 +120,7 @@ class Link:
         return "retrying" if self._state == "ready" and self._live_session is None else self._state
 
     @property
-    def session(self) -> Session:
+    def session(self) -> ServerSession:
         """The live session; `ServerDown` or `LoginRequired` explains why there is none."""
         session = self._live_session
         if session is None:
@@ -199,7 +199,7 @@ class Link:
 
     async def request(
         self,
-        send: Callable[[Session, float], Awaitable[T]],
+        send: Callable[[ServerSession, float], Awaitable[T]],
         timeout: float,
         *,
         repeatable: bool,
@@ -229,7 +229,7 @@ class Link:
                 await wait_for_room(refused, deadline)
             remaining = max(0.001, deadline - loop.time())
 
-    async def _wait_for_session(self, timeout: float, recover: float | None) -> Session:
+    async def _wait_for_session(self, timeout: float, recover: float | None) -> ServerSession:
         """The next live session; `ServerDown` if there is none in time."""
         window = self.config.timeouts.recover if recover is None else recover
         attempt: int | None = None
@@ -261,7 +261,7 @@ class Link:
         return needs_user(self.error) and is_recent and self._attempts_started == self._attempts_finished
 
     @property
-    def _live_session(self) -> Session | None:
+    def _live_session(self) -> ServerSession | None:
         # A session that is over stays here until its owner removes it.
         return None if self._session is None or self._session.gone.is_set() else self._session
 
@@ -371,7 +371,7 @@ class Link:
             error = session.refused or session.loss_error()
         return error
 
-    async def _serve(self, session: Session) -> bool:
+    async def _serve(self, session: ServerSession) -> bool:
         """Be ready from when the observer has listed everything until the session is over or idle."""
         supervisor, began = asyncio.create_task(supervise(session, self._observer)), time.monotonic()
         try:

@@ -12,7 +12,7 @@ from toolbus.connect.ask.forward import forward
 from toolbus.connect.ask.handlers import RequestHandler
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import send_raw
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.connect.tool_call import call_tool, forward_call
 from toolbus.core.operation.operation import CallInFlight, Operation
 from toolbus.core.values.elicitation import Answer
@@ -38,11 +38,11 @@ class RequestLink(Protocol):
     handler: RequestHandler
 
     @property
-    def session(self) -> Session: ...
+    def session(self) -> ServerSession: ...
 
     async def request(
         self,
-        send: Callable[[Session, float], Awaitable[T]],
+        send: Callable[[ServerSession, float], Awaitable[T]],
         timeout: float,
         *,
         repeatable: bool,
@@ -93,7 +93,7 @@ class LinkRequests:
 
         check = self.check
 
-        def send(session: Session, timeout: float) -> Awaitable[ToolResult | TaskState]:
+        def send(session: ServerSession, timeout: float) -> Awaitable[ToolResult | TaskState]:
             if check is not None:
                 check(operation)
             if in_flight.forwarding is not None:
@@ -106,7 +106,7 @@ class LinkRequests:
     async def forward(self, operation: Operation, in_flight: CallInFlight) -> ToolResult:
         """A request other than a tool call for an MCP client."""
 
-        async def send(session: Session, timeout: float) -> ToolResult:
+        async def send(session: ServerSession, timeout: float) -> ToolResult:
             if self.check is not None and operation.route == "prompts/get":
                 self.check(operation)
             if (kept := session.reads.get(operation)) is not None:
@@ -125,7 +125,7 @@ class LinkRequests:
     ) -> tuple[Embedded, ...]:
         """Read a resource; `ResourceTooLarge` if it is, or declares to be, larger than the config allows."""
 
-        async def send(session: Session, timeout: float) -> tuple[Embedded, ...]:
+        async def send(session: ServerSession, timeout: float) -> tuple[Embedded, ...]:
             if self.check is not None:
                 self.check(operation)
             limit = session.config.resource_limit
@@ -151,7 +151,7 @@ class LinkRequests:
     async def get_skill(self, operation: Operation, uri: str) -> Skill:
         """The entry of a skill that the server may not list; `SkillRejected` if it has none."""
 
-        async def send(session: Session, timeout: float) -> Skill:
+        async def send(session: ServerSession, timeout: float) -> Skill:
             if self.check is not None:
                 self.check(operation)
             if SKILLS not in (session.client.server_capabilities.extensions or {}):
@@ -175,7 +175,7 @@ class LinkRequests:
         """Fill in a prompt; `check` is called once the server has listed its prompts."""
         given = {key: value for key, value in operation.arguments.items() if value is not None}
 
-        async def send(session: Session, timeout: float) -> PromptResult:
+        async def send(session: ServerSession, timeout: float) -> PromptResult:
             if self.check is not None:
                 self.check(operation)
             check()
@@ -191,7 +191,7 @@ class LinkRequests:
         """Suggested values for an argument of a prompt or a template, given its beginning."""
         name, asked = operation.spec.name, operation.arguments
 
-        async def send(session: Session, timeout: float) -> Completion:
+        async def send(session: ServerSession, timeout: float) -> Completion:
             if session.client.server_capabilities.completions is None:
                 return Completion()
             ref = (
@@ -236,7 +236,7 @@ class LinkRequests:
     ) -> None:
         """Answer the requests of a task: with the person's answers, else with the handlers'."""
 
-        async def respond(session: Session, timeout: float) -> dict[str, JSON]:
+        async def respond(session: ServerSession, timeout: float) -> dict[str, JSON]:
             with session.calls_in_flight.track(in_flight):
                 responses = await session.responses(asked, answers)
             return {
@@ -255,7 +255,7 @@ class LinkRequests:
     async def decline_task(self, in_flight: CallInFlight, suspended: ToolResult) -> dict[str, Answer] | None:
         """Answers that decline all its questions, if guards refuse them; None if a person is to answer."""
 
-        async def decline(session: Session, timeout: float) -> dict[str, Answer] | None:
+        async def decline(session: ServerSession, timeout: float) -> dict[str, Answer] | None:
             with session.calls_in_flight.track(in_flight):
                 return await session.handler.declined(suspended)
 
@@ -264,7 +264,7 @@ class LinkRequests:
     async def listen_to_task(self, in_flight: CallInFlight, task: str) -> None:
         """In the legacy era: wait for a task's result, because the server asks only meanwhile."""
 
-        async def listen(session: Session, timeout: float) -> None:
+        async def listen(session: ServerSession, timeout: float) -> None:
             if session.era == "legacy":
                 with session.calls_in_flight.track(in_flight), suppress(CallTimeout):
                     await _about_task(session, "tasks/result", task, timeout)
@@ -280,7 +280,7 @@ class LinkRequests:
 
     def _request(
         self,
-        send: Callable[[Session, float], Awaitable[T]],
+        send: Callable[[ServerSession, float], Awaitable[T]],
         operation: Operation | None = None,
         *,
         repeatable: bool = True,
@@ -307,31 +307,33 @@ def _size(item: types.TextResourceContents | types.BlobResourceContents) -> int:
     return len(item.text.encode(errors="replace"))
 
 
-async def subscribe(session: Session, uri: str, timeout: float) -> None:
+async def subscribe(session: ServerSession, uri: str, timeout: float) -> None:
     """In the legacy era: request notifications when a resource changes."""
     request = types.SubscribeRequest(params=types.SubscribeRequestParams(uri=uri))
     await _request_empty(session, f"subscribing to {uri!r}", request, timeout)
 
 
-async def unsubscribe(session: Session, uri: str, timeout: float) -> None:
+async def unsubscribe(session: ServerSession, uri: str, timeout: float) -> None:
     """In the legacy era: stop these notifications."""
     request = types.UnsubscribeRequest(params=types.UnsubscribeRequestParams(uri=uri))
     await _request_empty(session, f"unsubscribing from {uri!r}", request, timeout)
 
 
-async def set_log_level(session: Session, level: types.LoggingLevel) -> None:
+async def set_log_level(session: ServerSession, level: types.LoggingLevel) -> None:
     """In the legacy era: set the lowest level that the server logs."""
     request = types.SetLevelRequest(params=types.SetLevelRequestParams(level=level))
     await _request_empty(session, "setting the log level", request, session.config.timeouts.list)
 
 
-async def _request_empty(session: Session, what: str, request: types.ClientRequest, timeout: float) -> None:
+async def _request_empty(
+    session: ServerSession, what: str, request: types.ClientRequest, timeout: float
+) -> None:
     await session.request(
         what, lambda client: client.session.send_request(request, types.EmptyResult), timeout
     )
 
 
-async def _task_state(session: Session, task: str, timeout: float) -> TaskState:
+async def _task_state(session: ServerSession, task: str, timeout: float) -> TaskState:
     """The state of a task; in the legacy era, its result is a second request."""
     raw = await _about_task(session, "tasks/get", task, timeout)
     state = session.task_state(f"task {task!r}", raw)
@@ -343,7 +345,7 @@ async def _task_state(session: Session, task: str, timeout: float) -> TaskState:
 
 
 async def _about_task(
-    session: Session, method: str, task: str, timeout: float, **more: JSON
+    session: ServerSession, method: str, task: str, timeout: float, **more: JSON
 ) -> dict[str, JSON]:
     params: dict[str, JSON] = {"taskId": task, **more}
     return await session.request(

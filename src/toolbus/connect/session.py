@@ -57,7 +57,7 @@ RELEASE = 0.1
 """Seconds after the end of a session within which its requests end."""
 
 
-class Session:
+class ServerSession:
     """A live connection to one server."""
 
     def __init__(
@@ -172,9 +172,9 @@ class Session:
         with self.exchange(what, timeout):
             return await send(self.client)
 
-    def exchange(self, what: str, timeout: float) -> "Exchange":
+    def exchange(self, what: str, timeout: float) -> "RequestDeadline":
         """A context manager: a request within it has a deadline, and fails with a `ToolbusError`."""
-        return Exchange(self, self._diagnostics, what, timeout)
+        return RequestDeadline(self, self._diagnostics, what, timeout)
 
     def to_error(self, error: Exception, what: str) -> ToolbusError | None:
         """The failure as a `ToolbusError`; None if it is not a failure of a request."""
@@ -267,18 +267,18 @@ class Session:
         return CallRejected(self.server, what, error.code, message, status, data=data)
 
 
-class Exchange(Deadline):
+class RequestDeadline(Deadline):
     """The deadline of one request, whose every failure is a `ToolbusError`."""
 
     __slots__ = ("_diagnostics", "_session", "_stderr_before", "_token", "_what", "delivery")
 
-    def __init__(self, session: Session, diagnostics: Diagnostics, what: str, timeout: float) -> None:
+    def __init__(self, session: ServerSession, diagnostics: Diagnostics, what: str, timeout: float) -> None:
         super().__init__(session.deadlines, timeout)
         self._session = session
         self._diagnostics = diagnostics
         self._what = what
 
-    def __enter__(self) -> "Exchange":
+    def __enter__(self) -> "RequestDeadline":
         if self._diagnostics.lost is not None:
             raise self._session.loss_error(self._what, sent=False)
         self._stderr_before = self._diagnostics.stderr_count

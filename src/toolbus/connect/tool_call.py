@@ -26,8 +26,8 @@ from toolbus.connect.ask.forward import forward
 from toolbus.connect.deadlines import Deadline
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import Outcome
-from toolbus.connect.sdk.input_required import Suspended, TaskStarted
-from toolbus.connect.session import Session
+from toolbus.connect.sdk.input_required import InputRequired, TaskStarted
+from toolbus.connect.session import ServerSession
 from toolbus.core.operation.operation import CallInFlight, Operation, Resumed
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import too_many_questions
@@ -35,7 +35,7 @@ from toolbus.core.values.records import JSON, TaskState, ToolResult
 
 
 async def call_tool(
-    session: Session,
+    session: ServerSession,
     in_flight: CallInFlight,
     arguments: Mapping[str, JSON],
     timeout: float,
@@ -61,7 +61,7 @@ async def call_tool(
                     async with session.slots:
                         exchange.delivery.unsent = None  # from here on the transport knows
                         return await _call(session, tool, in_flight, arguments, progress, answered)
-            except Suspended as asked:
+            except InputRequired as asked:
                 pending = _suspended(session, tool, arguments, asked, resumed)
             except TaskStarted as started:
                 return session.task_state(what, started.task)
@@ -72,7 +72,7 @@ async def call_tool(
 
 
 def forward_call(
-    session: Session, in_flight: CallInFlight, operation: Operation, timeout: float
+    session: ServerSession, in_flight: CallInFlight, operation: Operation, timeout: float
 ) -> Awaitable[ToolResult | TaskState]:
     """Call a tool for an MCP client."""
     longest = in_flight.longest
@@ -81,7 +81,7 @@ def forward_call(
 
 
 async def _call(
-    session: Session,
+    session: ServerSession,
     tool: str,
     in_flight: CallInFlight,
     arguments: Mapping[str, JSON],
@@ -111,7 +111,7 @@ async def _call(
 
 
 async def _go_on(
-    session: Session,
+    session: ServerSession,
     tool: str,
     in_flight: CallInFlight,
     arguments: Mapping[str, JSON],
@@ -144,12 +144,14 @@ class _Answered:
     state: str | None
 
 
-async def _answered(session: Session, resumed: Resumed) -> _Answered:
+async def _answered(session: ServerSession, resumed: Resumed) -> _Answered:
     pending = resumed.pending
     return _Answered(await session.responses(pending.requests, resumed.answers), pending.state)
 
 
-def _extending(session: Session, in_flight: CallInFlight, longest: float, deadline: Deadline) -> ProgressFnT:
+def _extending(
+    session: ServerSession, in_flight: CallInFlight, longest: float, deadline: Deadline
+) -> ProgressFnT:
     """A progress callback that extends the timeout of the call."""
     deadlines, seconds, report = session.deadlines, deadline.seconds, in_flight.on_progress
     last = asyncio.get_running_loop().time() + max(longest, seconds)
@@ -164,10 +166,10 @@ def _extending(session: Session, in_flight: CallInFlight, longest: float, deadli
 
 
 def _suspended(
-    session: Session,
+    session: ServerSession,
     tool: str,
     arguments: Mapping[str, JSON],
-    asked: Suspended,
+    asked: InputRequired,
     resumed: Resumed | None,
 ) -> Pending:
     limit = session.handler.question_limit

@@ -75,7 +75,7 @@ def runtime_folder() -> PrivateFolder:
 
 
 def runtime_folders() -> list[PrivateFolder]:
-    """Where files of running processes may be; the first is that of this process."""
+    """The folders for files of running processes; the first belongs to this process."""
     below_state = PrivateFolder(state_folder().base / "run", protects=True)
     given = os.environ.get("XDG_RUNTIME_DIR", "")
     # The specification: a relative path is invalid, and so is a folder of another user.

@@ -12,7 +12,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from toolbus.config.settings.serve import Serve
-from toolbus.console.entry import Entry, Session
+from toolbus.console.entry import ConsoleEntry, ConsoleSession
 from toolbus.console.html.elements import Child, Element, element
 from toolbus.console.html.layout import document, navigation, refusal
 from toolbus.console.page import Fields, Notice, Page, PageRequest
@@ -20,8 +20,8 @@ from toolbus.console.pages import BY_PATH, PAGES
 from toolbus.console.state.console import Console
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSONObject
-from toolbus.gateway.access.hosts import Hosts, Misdirected, Peer
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.request import CONSOLE, Headers, HttpRequest, encoded
 from toolbus.gateway.http.streams import KEEPALIVE, woken
 
@@ -56,14 +56,18 @@ class ConsoleApp:
     """Serves the pages of a console below `/console`."""
 
     def __init__(
-        self, console: Console, serve: Serve, entry: Entry | None = None, limits: Limits | None = None
+        self,
+        console: Console,
+        serve: Serve,
+        entry: ConsoleEntry | None = None,
+        limits: HttpLimits | None = None,
     ) -> None:
         """`serve` says by which names it is reached; `serve.console: true` lets other machines in."""
         self.console = console
-        self.entry = entry or Entry()
+        self.entry = entry or ConsoleEntry()
         self._serve = serve
         self._hosts = Hosts(serve)
-        self._streams = Streams(console, (limits or Limits()).keepalive_seconds)
+        self._streams = Streams(console, (limits or HttpLimits()).keepalive_seconds)
         public = urlsplit(serve.public_url or "")
         self._public_origin = f"{public.scheme}://{public.netloc}".lower() if serve.public_url else None
         self._public_path = f"{public.path.rstrip('/')}{CONSOLE}"
@@ -99,7 +103,7 @@ class ConsoleApp:
 
     # Who is let in
 
-    async def _enter(self, http: HttpRequest, peer: Peer) -> None:
+    async def _enter(self, http: HttpRequest, peer: HttpPeer) -> None:
         """Exchange the token in the URL for the secrets of a session, and go to its first page."""
         query = self._fields(http.query)
         if query is None or "token" not in query:
@@ -123,13 +127,13 @@ class ConsoleApp:
             return await http.respond_json(403, {"error": "forbidden"}, (*_SECURE, _NOT_STORED))
         return await http.respond_json(200, {"token": token}, (*_SECURE, _NOT_STORED))
 
-    def _session(self, http: HttpRequest) -> Session | None:
+    def _session(self, http: HttpRequest) -> ConsoleSession | None:
         """The session of a request that has both of its secrets."""
         pairs = (pair.strip().partition("=") for pair in http.headers.get("cookie", "").split(";"))
         cookies = (value for name, _, value in pairs if name == _COOKIE)
         return self.entry.session(_asked(http)[0], cookies)
 
-    def _is_own_page(self, http: HttpRequest, peer: Peer) -> bool:
+    def _is_own_page(self, http: HttpRequest, peer: HttpPeer) -> bool:
         """Whether a request comes from one of our pages: another port of this machine is not one."""
         usual = _USUAL_PORTS[peer.scheme]
         own = f"{peer.scheme}://{peer.authority.removesuffix(usual)}"
@@ -150,7 +154,7 @@ class ConsoleApp:
 
     # Pages
 
-    async def _get(self, http: HttpRequest, peer: Peer) -> None:
+    async def _get(self, http: HttpRequest, peer: HttpPeer) -> None:
         first, where = _asked(http)
         if not first:
             return await self._enter(http, peer)
@@ -184,7 +188,7 @@ class ConsoleApp:
         with self.console.presence.following():
             return await self._streams.serve(http, page, request, is_admitted, _SECURE)
 
-    async def _post(self, http: HttpRequest, peer: Peer) -> None:
+    async def _post(self, http: HttpRequest, peer: HttpPeer) -> None:
         """Do what a form wants, and go to the page that shows it."""
         if not self._is_own_page(http, peer):
             return await self._refuse(http, 403, "Not from there", "That form is not of this page.")

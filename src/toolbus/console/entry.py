@@ -31,7 +31,7 @@ class SessionSecrets(NamedTuple):
 
 
 @dataclass(slots=True, kw_only=True)
-class Session:
+class ConsoleSession:
     """A browser that was let in."""
 
     name: str
@@ -53,7 +53,7 @@ class Session:
         return taken
 
 
-class Entry:
+class ConsoleEntry:
     """The tokens and sessions of one process. Of each secret, only the digest is kept."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
@@ -62,7 +62,7 @@ class Entry:
         self._clock = clock
         self._tokens: OrderedDict[bytes, float] = OrderedDict()
         """When each ends."""
-        self._sessions: OrderedDict[bytes, Session] = OrderedDict()
+        self._sessions: OrderedDict[bytes, ConsoleSession] = OrderedDict()
         """By the digests of their paths, so that the time of a look-up tells nothing about a path."""
 
     def new_token(self, secret: str) -> str | None:
@@ -82,14 +82,14 @@ class Entry:
         if now >= ends:
             return None
         given = SessionSecrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
-        self._sessions[_digest(given.path)] = Session(
+        self._sessions[_digest(given.path)] = ConsoleSession(
             name=secrets.token_hex(8), cookie=_digest(given.cookie), ends=now + SESSION_SECONDS
         )
         while len(self._sessions) > MOST_SESSIONS:
             self._sessions.popitem(last=False)
         return given
 
-    def session(self, path: str, cookies: Iterable[str]) -> Session | None:
+    def session(self, path: str, cookies: Iterable[str]) -> ConsoleSession | None:
         """The session of a path, if one of the cookies is its own; None if it is not, or the session ended.
 
         Other programs on the host can add cookies of the same name to a request; they are ignored.

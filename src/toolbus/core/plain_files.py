@@ -11,12 +11,12 @@ _PIECE = 64 * 1024
 _PAUSE = 0.01
 
 
-class Unreadable(OSError):
+class UnreadableFile(OSError):
     """A file that is not read: it is not a plain one, or too large; `strerror` says which."""
 
 
 def read_plain(path: Path, largest: int, *, patience: float = 0.0) -> bytes:
-    """The content of a file; `Unreadable` if it is a device or a FIFO, or has more than `largest` bytes.
+    """The content of a file; `UnreadableFile` if it is a device or a FIFO, or has more than `largest` bytes.
 
     With `patience`, a FIFO is read if its writer takes no more seconds: some secret managers mount one.
     """
@@ -28,9 +28,9 @@ def read_plain(path: Path, largest: int, *, patience: float = 0.0) -> bytes:
         elif stat.S_ISREG(mode):
             content = file.read(largest + 1)
         else:
-            raise Unreadable(errno.EINVAL, "is not a plain file", str(path))
+            raise UnreadableFile(errno.EINVAL, "is not a plain file", str(path))
     if len(content) > largest:
-        raise Unreadable(errno.EFBIG, f"has more than {largest:,} bytes", str(path))
+        raise UnreadableFile(errno.EFBIG, f"has more than {largest:,} bytes", str(path))
     return content
 
 
@@ -40,7 +40,7 @@ def _piped(fifo: int, path: Path, largest: int, patience: float) -> bytes:
         left = deadline - time.monotonic()
         if left <= 0 or not select([fifo], [], [], left)[0]:
             problem = f"is a FIFO, and its writer was not done within {patience:g} s"
-            raise Unreadable(errno.ETIMEDOUT, problem, str(path))
+            raise UnreadableFile(errno.ETIMEDOUT, problem, str(path))
         part = os.read(fifo, _PIECE)
         if not part and content:
             break

@@ -43,7 +43,7 @@ class Note(BaseModel):
     created: str = Field(description="UTC, such as 2026-01-31T12:00:00+00:00")
 
 
-class Found(BaseModel):
+class FoundNotes(BaseModel):
     """The notes that a search found, newest first."""
 
     notes: list[Note]
@@ -95,9 +95,9 @@ def _note_tools(server: MCPServer, db: sqlite3.Connection) -> None:
             str, Field(description="Words that must all occur in the text or tags; empty for all notes.")
         ],
         limit: Annotated[int, Field(ge=1, le=100, description="Maximum number of notes to return.")] = 10,
-    ) -> Found:
+    ) -> FoundNotes:
         """Find notes, newest first. Skips archived notes unless "archived" is among the words."""
-        return Found(notes=list(islice(_matching(db, words), limit)))
+        return FoundNotes(notes=list(islice(_matching(db, words), limit)))
 
     @server.tool(annotations=FORGETS, structured_output=False)
     async def forget(

@@ -18,7 +18,7 @@ from pydantic_core import to_json
 
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.output_check import OutputCheck
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.http import is_temporary
 from toolbus.core.collector import paused_collector
 from toolbus.core.text.text import cleaned
@@ -45,7 +45,7 @@ PAUSE_AFTER = 0.01
 """Seconds of reading definitions after which other tasks have their turn."""
 
 
-class Page(NamedTuple):
+class ListPage(NamedTuple):
     """One page of a list: its items or their records, and how it goes on."""
 
     items: list[Any]
@@ -115,7 +115,7 @@ class ListResult:
             self.fresh_until = until if self.fresh_until is None else min(until, self.fresh_until)
 
 
-async def list_kinds(session: Session, kinds: Sequence[ListKind] = KINDS) -> dict[ListKind, ListResult]:
+async def list_kinds(session: ServerSession, kinds: Sequence[ListKind] = KINDS) -> dict[ListKind, ListResult]:
     """List the given kinds concurrently; raises `ToolbusError` only if the connection is gone."""
     results = await asyncio.gather(*(_list_kind(session, kind) for kind in kinds), return_exceptions=True)
     for result in results:
@@ -124,7 +124,7 @@ async def list_kinds(session: Session, kinds: Sequence[ListKind] = KINDS) -> dic
     return dict(zip(kinds, cast("list[ListResult]", results), strict=True))
 
 
-async def _list_kind(session: Session, kind: ListKind) -> ListResult:
+async def _list_kind(session: ServerSession, kind: ListKind) -> ListResult:
     if not _is_declared(session, kind):
         return ListResult()
     result = ListResult()
@@ -166,7 +166,7 @@ async def _list_kind(session: Session, kind: ListKind) -> ListResult:
     return result
 
 
-def _is_declared(session: Session, kind: ListKind) -> bool:
+def _is_declared(session: ServerSession, kind: ListKind) -> bool:
     capabilities = session.client.server_capabilities
     if kind == "tools":  # some servers offer tools without declaring the capability
         return True
@@ -175,7 +175,7 @@ def _is_declared(session: Session, kind: ListKind) -> bool:
     return _LISTS[kind].declared(capabilities)
 
 
-def _is_optional(session: Session, kind: ListKind, error: CallRejected | CallTimeout) -> bool:
+def _is_optional(session: ServerSession, kind: ListKind, error: CallRejected | CallTimeout) -> bool:
     """Whether the failure only shows that the server does not offer this kind."""
     if kind == "tools":
         return session.client.server_capabilities.tools is None
@@ -183,8 +183,8 @@ def _is_optional(session: Session, kind: ListKind, error: CallRejected | CallTim
 
 
 async def _items(
-    session: Session, kind: ListKind, method: str, key: str, cursor: str | None, timeout: float
-) -> Page:
+    session: ServerSession, kind: ListKind, method: str, key: str, cursor: str | None, timeout: float
+) -> ListPage:
     """One page as the server sent it."""
     what = f"the list of {kind}"
     page = await session.list_page(method, what, cursor, timeout)
@@ -193,14 +193,14 @@ async def _items(
         raise CallRejected(session.server, what, INTERNAL_ERROR, "the response contains no list")
     # One more than the limit, which shows that there are more.
     limit: int = getattr(session.config.limits, _LIMITS[kind])
-    return Page(
+    return ListPage(
         cast("list[Any]", items)[: limit + 1],
         next_cursor if isinstance(next_cursor, str) else None,
         freshness_of(page) if session.era == "modern" else None,
     )
 
 
-async def _page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
+async def _page(session: ServerSession, kind: ListKind, cursor: str | None, timeout: float) -> ListPage:
     """One page of records; an item that is invalid is left out, with a warning."""
     method = _LISTS[kind]
     page = await _items(session, kind, method.method, method.key, cursor, timeout)
@@ -225,7 +225,9 @@ def _left_out(noun: str, item: Any, error: Exception) -> str:
     return f"the {noun}{f' {cleaned(name)!r}' if isinstance(name, str) else ''} was left out: {reason}"
 
 
-async def _skills_page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
+async def _skills_page(
+    session: ServerSession, kind: ListKind, cursor: str | None, timeout: float
+) -> ListPage:
     page = await _items(session, kind, "skills/list", "skills", cursor, timeout)
 
     def record(item: Any) -> Skill | None:
@@ -239,7 +241,7 @@ async def _skills_page(session: Session, kind: ListKind, cursor: str | None, tim
     return page._replace(items=[each for each in records if each is not None])
 
 
-async def _tools_page(session: Session, kind: ListKind, cursor: str | None, timeout: float) -> Page:
+async def _tools_page(session: ServerSession, kind: ListKind, cursor: str | None, timeout: float) -> ListPage:
     page = await _items(session, kind, "tools/list", "tools", cursor, timeout)
     _record_task_tools(session, page.items)
     server, limits = session.server, session.config.limits
@@ -254,7 +256,7 @@ async def _tools_page(session: Session, kind: ListKind, cursor: str | None, time
     return page._replace(items=records)
 
 
-_PAGES: dict[ListKind, Callable[[Session, ListKind, str | None, float], Awaitable[Page]]] = {
+_PAGES: dict[ListKind, Callable[[ServerSession, ListKind, str | None, float], Awaitable[ListPage]]] = {
     "tools": _tools_page,
     "skills": _skills_page,
 }
@@ -277,7 +279,7 @@ async def _converted(items: list[Any], record: Callable[[Any], T]) -> list[T]:
         await asyncio.sleep(0)
 
 
-def _record_task_tools(session: Session, items: list[Any]) -> None:
+def _record_task_tools(session: ServerSession, items: list[Any]) -> None:
     """Remember the tools that a legacy server runs only as tasks, if it declares that it supports tasks."""
     tasks = session.client.server_capabilities.tasks
     offered = tasks and tasks.requests and tasks.requests.tools and tasks.requests.tools.call is not None
@@ -292,7 +294,7 @@ def _record_task_tools(session: Session, items: list[Any]) -> None:
 
 
 async def _check_headers(
-    session: Session,
+    session: ServerSession,
     records: list[ToolSpec | Quarantined],
     names: set[str],
     cursor: str | None,

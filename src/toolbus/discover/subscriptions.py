@@ -14,7 +14,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types import METHOD_NOT_FOUND
 
 from toolbus.connect import requests
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.wire.wire_error import WireError
 from toolbus.core.operation.events import Emit, ResourceUpdated
@@ -81,7 +81,7 @@ class Subscriptions:
             if number % _AT_ONCE == 0:
                 await asyncio.sleep(0)
 
-    async def add(self, session: Session, uri: str, timeout: float, emit: Emit) -> None:
+    async def add(self, session: ServerSession, uri: str, timeout: float, emit: Emit) -> None:
         """Subscribe to a resource; raises `CallRejected` if the server does not support it."""
         resources = session.client.server_capabilities.resources
         if resources is None or not resources.subscribe:
@@ -95,7 +95,7 @@ class Subscriptions:
             self._subscribers[uri, emit] += 1
             self._by_uri.setdefault(uri, {})[emit] = None
 
-    async def remove(self, session: Session, uri: str, timeout: float, emit: Emit) -> None:
+    async def remove(self, session: ServerSession, uri: str, timeout: float, emit: Emit) -> None:
         """Remove one subscription of this subscriber; the last one of all unsubscribes."""
         async with self._lock:
             if (uri, emit) not in self._subscribers:
@@ -113,7 +113,7 @@ class Subscriptions:
             else:
                 await self._stop_listening()
 
-    async def drop(self, session: Session, timeout: float, emit: Emit) -> None:
+    async def drop(self, session: ServerSession, timeout: float, emit: Emit) -> None:
         """Remove all subscriptions of this subscriber; those that nobody else has end at the server."""
         async with self._lock:
             before = set(self.uris)
@@ -129,7 +129,7 @@ class Subscriptions:
             else:
                 await self._stop_listening()
 
-    async def run(self, session: Session) -> None:
+    async def run(self, session: ServerSession) -> None:
         """Renew the subscriptions for a session and keep them; each renewed one is treated as changed."""
         known = sorted(self.uris)
         try:
@@ -139,7 +139,7 @@ class Subscriptions:
         finally:
             await self._stop_listening()
 
-    async def _renew(self, session: Session, known: list[str]) -> None:
+    async def _renew(self, session: ServerSession, known: list[str]) -> None:
         """Subscribe again to the known URIs; temporary failures are retried after a delay."""
         delay = RETRY_DELAY
         left = [known] if session.era == "modern" else [[uri] for uri in known]
@@ -150,7 +150,7 @@ class Subscriptions:
                 await asyncio.sleep(delay)
                 delay = min(delay * 2, MAX_RETRY_DELAY)
 
-    async def _resubscribe(self, session: Session, uris: list[str]) -> bool:
+    async def _resubscribe(self, session: ServerSession, uris: list[str]) -> bool:
         """Subscribe again; returns False if it should be retried."""
         timeout = session.config.timeouts.list
         wanted = [uri for uri in uris if uri in self.uris]  # some may have been removed meanwhile
@@ -164,7 +164,7 @@ class Subscriptions:
             return isinstance(error, CallRejected) and not is_temporary(error.status or 0)
         return True
 
-    async def _listen_to(self, session: Session, uris: set[str], uri: str, timeout: float) -> None:
+    async def _listen_to(self, session: ServerSession, uris: set[str], uri: str, timeout: float) -> None:
         """Open a stream for these URIs and close the current one, if the server honors `uri`."""
         honored: asyncio.Future[frozenset[str]] = asyncio.get_running_loop().create_future()
         listening = asyncio.create_task(self._listen(session, uris, honored))
@@ -187,7 +187,7 @@ class Subscriptions:
         await _cancel(old)
 
     async def _listen(
-        self, session: Session, uris: set[str], honored: "asyncio.Future[frozenset[str]]"
+        self, session: ServerSession, uris: set[str], honored: "asyncio.Future[frozenset[str]]"
     ) -> None:
         """Listen for changes until cancelled; a lost stream is opened again."""
         while not session.gone.is_set():

@@ -26,7 +26,7 @@ from pydantic_core import to_jsonable_python
 
 from toolbus.connect import requests
 from toolbus.connect.read_cache import ReadCache
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.wire.wire_error import WireError
 from toolbus.core.flag import Flag
@@ -98,7 +98,7 @@ class Discovery:
         """Whether there are subscriptions to resources."""
         return self.subscriptions.active
 
-    async def on_open(self, session: Session) -> None:
+    async def on_open(self, session: ServerSession) -> None:
         """List everything and publish it."""
         # Listen first, then list: otherwise a change in between would be missed.
         with suppress(TimeoutError):
@@ -112,7 +112,9 @@ class Discovery:
         self._report({kind for kind in KINDS if getattr(before, kind) != getattr(self.inventory, kind)})
         self._listed.set()
 
-    async def _list(self, session: Session, kinds: Sequence[ListKind] = KINDS) -> dict[ListKind, ListResult]:
+    async def _list(
+        self, session: ServerSession, kinds: Sequence[ListKind] = KINDS
+    ) -> dict[ListKind, ListResult]:
         self._expiry.begin(kinds)
         if self.tracing is None or not kinds:
             results = await list_kinds(session, kinds)
@@ -156,7 +158,7 @@ class Discovery:
         while not (self._running | self._wanted).isdisjoint(kinds):
             await self._round.wait()
 
-    async def _set_log_level(self, session: Session) -> None:
+    async def _set_log_level(self, session: ServerSession) -> None:
         """Set the log level of the config on a legacy server; modern requests carry it."""
         level = session.config.log_level
         can_set = session.era == "legacy" and session.client.server_capabilities.logging is not None
@@ -178,7 +180,7 @@ class Discovery:
             self._dirty.update(kinds)
             self._noticed.set()
 
-    async def run(self, session: Session) -> None:
+    async def run(self, session: ServerSession) -> None:
         """Listen, and list again after changes, until cancelled."""
         leave_trace()  # changes have nothing to do with who opened the link
         self._reads = session.reads
@@ -204,7 +206,7 @@ class Discovery:
             self._expiry.announced, self._reads = frozenset(), None
             self._end_round()
 
-    async def _relist(self, session: Session) -> None:
+    async def _relist(self, session: ServerSession) -> None:
         delay = RETRY_DELAY
         await self._listed.wait()
         while not session.gone.is_set():
@@ -231,7 +233,7 @@ class Discovery:
         ended, self._round = self._round, Flag()
         ended.set()
 
-    async def _listen(self, session: Session) -> None:
+    async def _listen(self, session: ServerSession) -> None:
         """Open the stream without which a modern server sends no notifications."""
         announced = _announced(session.client.server_capabilities)
         if session.era == "legacy" or not announced:
@@ -269,7 +271,9 @@ class Discovery:
             await asyncio.sleep(delay)
             delay = min(delay * 2, MAX_RETRY_DELAY)
 
-    def _update(self, results: dict[ListKind, ListResult], session: Session, *, keep: bool) -> set[ListKind]:
+    def _update(
+        self, results: dict[ListKind, ListResult], session: ServerSession, *, keep: bool
+    ) -> set[ListKind]:
         """Publish these lists if anything about them is new; returns those that are."""
         before, now = self.inventory, self.inventory if keep else Inventory()
         changed: set[ListKind] = set()
@@ -397,7 +401,7 @@ def _is_temporary(error: MCPError) -> bool:
 
 
 EVERY = 1.0
-"""Seconds between two requests of a list because it has expired, whatever its server says."""
+"""Seconds between two requests of a list because it has expired, regardless of its server."""
 NAME_EVERY = 10.0
 """Seconds after which an unknown name is a reason to list tools again, and a failed list may be repeated."""
 

@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 from toolbus.bus import Toolbus
 from toolbus.bus.view import View
 from toolbus.connect.transports.wire.messages import MAX_ID, is_usable_id
-from toolbus.core.ask.question_router import Switchboard
+from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.flag import Flag
 from toolbus.core.operation.events import Event
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.gateway.calls.calls import Calls
+from toolbus.gateway.calls.calls import ClientCalls
 from toolbus.gateway.calls.parked import ParkedCalls
 from toolbus.gateway.calls.queue import CallQueue
-from toolbus.gateway.calls.request_state import Rounds
-from toolbus.gateway.calls.tasks import Tasks
-from toolbus.gateway.kernel import Kernel
-from toolbus.gateway.listening import Listening
+from toolbus.gateway.calls.request_state import RequestState
+from toolbus.gateway.calls.tasks import ClientTasks
+from toolbus.gateway.listening import Notifications
 from toolbus.gateway.methods import LEGACY, MODERN
 from toolbus.gateway.methods.discovery import initialize_result, server_info
-from toolbus.gateway.protocol.exchange import Exchange
-from toolbus.gateway.protocol.header_arguments import Mirroring
+from toolbus.gateway.parts import GatewayParts
+from toolbus.gateway.protocol.exchange import ClientExchange
+from toolbus.gateway.protocol.header_arguments import HeaderArguments
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.request import Request
+from toolbus.gateway.protocol.request import ClientRequest
 from toolbus.gateway.protocol.results import for_legacy, for_modern, protocol_error
-from toolbus.gateway.protocol.sessions import Session, Sessions
-from toolbus.gateway.protocol.view_listing import Offering
+from toolbus.gateway.protocol.sessions import ClientSession, ClientSessions
+from toolbus.gateway.protocol.view_listing import ViewListing
 from toolbus.gateway.protocol.views import BudgetOf, ClientViews, ViewOf
 from toolbus.gateway.protocol.words import (
     HANDSHAKE_VERSIONS,
@@ -39,10 +39,10 @@ from toolbus.gateway.protocol.words import (
     METHOD_NOT_FOUND,
     declared_capabilities,
 )
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
+from toolbus.state.one_time_use import LocalOneTimeUse, OneTimeUse
 from toolbus.state.seal import KEY_BYTES, Seal
-from toolbus.state.spent import Spent, UsedOnce
-from toolbus.telemetry.serving import Inbound, ServerTelemetry
+from toolbus.telemetry.serving import RequestArrival, ServerTelemetry
 
 if TYPE_CHECKING:  # the first answer must not wait for the import of an HTTP client
     from toolbus.gateway.replicas.replicas import Replicas
@@ -66,14 +66,14 @@ class Gateway:
     def __init__(
         self,
         bus: Toolbus,
-        settings: Settings | None = None,
+        settings: GatewayLimits | None = None,
         *,
         view_of: ViewOf | None = None,
         budget_of: BudgetOf | None = None,
         seal: Seal | None = None,
-        spent: UsedOnce | None = None,
+        spent: OneTimeUse | None = None,
         on_event: OnEvent | None = None,
-        board: Switchboard | None = None,
+        board: QuestionRouter | None = None,
         replicas: "Replicas | None" = None,
     ) -> None:
         """`view_of` says what a principal sees, by default all, and `budget_of` how much of a tool's result.
@@ -84,29 +84,29 @@ class Gateway:
         With `replicas`, other gateways find its sessions and calls.
         """
         self.bus = bus
-        self.settings = settings = settings or Settings()
+        self.settings = settings = settings or GatewayLimits()
         self.replicas = replicas
         tag = "" if replicas is None else f"{replicas.id}-"
-        self.sessions = Sessions(
+        self.sessions = ClientSessions(
             settings.max_sessions, settings.session_idle, settings.answer_within, tag=tag
         )
         """The sessions of legacy clients."""
         self.queue = CallQueue(settings.calls)
         """The calls of clients: who is next."""
-        self._listening = Listening(self.queue, settings)
+        self._listening = Notifications(self.queue, settings)
         self._on_event = on_event
         self._views = ClientViews(bus, view_of, budget_of, self._take)
         self._parked = ParkedCalls(settings, replicas)
         seal = seal or Seal(os.urandom(KEY_BYTES))
         shared = None if replicas is None else replicas.tasks
-        self._tasks = tasks = Tasks(seal, self._parked, settings.task_seconds, shared)
-        rounds = Rounds(seal, settings.answer_within, spent or Spent())
-        self._kernel = Kernel(
+        self._tasks = tasks = ClientTasks(seal, self._parked, settings.task_seconds, shared)
+        rounds = RequestState(seal, settings.answer_within, spent or LocalOneTimeUse())
+        self._kernel = GatewayParts(
             settings=settings,
-            calls=Calls(rounds, self._parked, tasks, self.queue, board),
+            calls=ClientCalls(rounds, self._parked, tasks, self.queue, board),
             tasks=tasks,
             listening=self._listening,
-            mirroring=Mirroring(),
+            mirroring=HeaderArguments(),
             started=self.started,
             listed=self._listed,
             is_stale=self._is_stale,
@@ -151,7 +151,7 @@ class Gateway:
             with suppress(asyncio.CancelledError, ToolbusError):
                 await self._starting
 
-    def _take(self, offering: Offering, event: Event) -> None:
+    def _take(self, offering: ViewListing, event: Event) -> None:
         self._listening.take(offering, event)
         if self._on_event is not None:
             self._on_event(event, offering.view.caller.user)
@@ -161,7 +161,7 @@ class Gateway:
         if self._starting is not None and not self._starting.done():
             await asyncio.shield(self._starting)
 
-    async def _listed(self, request: Request) -> None:
+    async def _listed(self, request: ClientRequest) -> None:
         self._asked.set()
         view, starting = request.client.offering.view, self._starting
         with suppress(TimeoutError):
@@ -171,11 +171,11 @@ class Gateway:
         if starting is not None and starting.done() and not starting.cancelled():
             starting.result()
 
-    def _is_stale(self, request: Request, server: str) -> bool:
+    def _is_stale(self, request: ClientRequest, server: str) -> bool:
         starting = self._starting
         return starting is not None and (not starting.done() or request.client.view.is_assumed(server))
 
-    async def _fresh(self, request: Request, server: str) -> None:
+    async def _fresh(self, request: ClientRequest, server: str) -> None:
         self._asked.set()
         while self._is_stale(request, server):
             if self.bus.running and not request.client.view.is_assumed(server):
@@ -184,7 +184,7 @@ class Gateway:
                 return
             await asyncio.sleep(POLL_SECONDS)
 
-    async def answer(self, exchange: Exchange, method: str, params: JSONObject | None) -> JSONObject:
+    async def answer(self, exchange: ClientExchange, method: str, params: JSONObject | None) -> JSONObject:
         """The result of a request; notifications about it go to `exchange.channel` before.
 
         `ProtocolError` is the error to send instead, `RequestCancelled` says that a legacy client has
@@ -199,7 +199,7 @@ class Gateway:
             span.answered(result)
             return result
 
-    async def _answer(self, exchange: Exchange, method: str, params: JSONObject | None) -> JSONObject:
+    async def _answer(self, exchange: ClientExchange, method: str, params: JSONObject | None) -> JSONObject:
         session = exchange.session
         answers = (MODERN if session is None else LEGACY).get(method)
         if answers is None:
@@ -207,7 +207,7 @@ class Gateway:
         if not is_usable_id(exchange.meta.get("progressToken", 0)):
             what = f"the progressToken must be an integer or a text of at most {MAX_ID:,} characters"
             raise ProtocolError(INVALID_PARAMS, what)
-        request = Request(exchange, method, {} if params is None else params, self._views.of(exchange))
+        request = ClientRequest(exchange, method, {} if params is None else params, self._views.of(exchange))
         try:
             if session is None:
                 return for_modern(await answers(self._kernel, request), self._info)
@@ -216,7 +216,9 @@ class Gateway:
         except ToolbusError as error:
             raise protocol_error(error, modern=session is None) from error
 
-    async def initialize(self, principal: Principal, params: JSONObject | None) -> tuple[Session, JSONObject]:
+    async def initialize(
+        self, principal: Principal, params: JSONObject | None
+    ) -> tuple[ClientSession, JSONObject]:
         """Open a session for a legacy client; returns it with the result of `initialize`.
 
         Give it a stream for messages that belong to no request: `session.standalone = channel`. A
@@ -236,7 +238,7 @@ class Gateway:
             self.sessions.close(session.id)
             raise
 
-    def restore(self, name: str, facts: "SessionFacts") -> Session:
+    def restore(self, name: str, facts: "SessionFacts") -> ClientSession:
         """Go on with a session that another replica had; what its client may have missed is reported."""
         session = self.sessions.open(facts.principal, facts.version, facts.capabilities, name=name)
         session.log_level = facts.log_level
@@ -259,7 +261,7 @@ class Gateway:
         """Wait until no call goes on without a request of its client."""
         await self._parked.wait_for_none()
 
-    def notified(self, session: Session, method: str, params: JSONObject | None) -> bool:
+    def notified(self, session: ClientSession, method: str, params: JSONObject | None) -> bool:
         """Take a notification of a legacy client: cancelled requests; others need nothing.
 
         Returns False if it is about a request that is not in flight here.
@@ -286,8 +288,8 @@ class Gateway:
         return self._views.of_principal(principal).view
 
 
-def _inbound(exchange: Exchange) -> Inbound:
-    return Inbound(
+def _inbound(exchange: ClientExchange) -> RequestArrival:
+    return RequestArrival(
         request_id=exchange.id,
         transport="pipe" if exchange.headers is None else "tcp",
         headers=exchange.headers,

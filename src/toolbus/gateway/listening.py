@@ -22,16 +22,16 @@ from toolbus.core.values.errors import CallRefused, CallRejected, ToolbusError
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.core.values.uri_templates import within
 from toolbus.gateway.calls.queue import CallQueue, Slot
-from toolbus.gateway.protocol.exchange import Exchange
-from toolbus.gateway.protocol.naming import Located
+from toolbus.gateway.protocol.exchange import ClientExchange
+from toolbus.gateway.protocol.naming import ResourceOrigin
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.protocol_error import ProtocolError, over_quota
-from toolbus.gateway.protocol.request import Request
+from toolbus.gateway.protocol.request import ClientRequest
 from toolbus.gateway.protocol.results import is_not_found, resource_not_found
-from toolbus.gateway.protocol.sessions import Session
-from toolbus.gateway.protocol.view_listing import Offering
+from toolbus.gateway.protocol.sessions import ClientSession
+from toolbus.gateway.protocol.view_listing import ViewListing
 from toolbus.gateway.protocol.words import INVALID_PARAMS, SUBSCRIPTION_ID, list_in
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 
 logger = logging.getLogger("toolbus")
 MAX_URIS = 1_000
@@ -48,12 +48,12 @@ class Listener:
     """A session, or a stream of a modern client."""
 
     principal: Principal
-    offering: Offering
+    offering: ViewListing
     view: View
     send: "_Send"
     kinds: frozenset[str]
     """The lists whose changes it wants."""
-    subscribed: dict[str, Located] = field(default_factory=dict[str, Located])
+    subscribed: dict[str, ResourceOrigin] = field(default_factory=dict[str, ResourceOrigin])
     """The resources that it subscribes to, by the URIs that it knows."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     has_left: bool = False
@@ -62,44 +62,44 @@ class Listener:
 class _Send:
     """How notifications go to a listener."""
 
-    def __init__(self, to: Session | Exchange) -> None:
+    def __init__(self, to: ClientSession | ClientExchange) -> None:
         self._to = to
 
     def __call__(self, method: str, params: JSONObject, about: str = "") -> None:
-        if isinstance(self._to, Session):
+        if isinstance(self._to, ClientSession):
             self._to.notify(method, params or None, about)
         else:
             stamped = {**params, "_meta": {SUBSCRIPTION_ID: self._to.id}}
             self._to.channel.send({"jsonrpc": "2.0", "method": method, "params": stamped})
 
 
-class Listening:
+class Notifications:
     """Everyone who listens."""
 
-    def __init__(self, queue: CallQueue, settings: Settings) -> None:
+    def __init__(self, queue: CallQueue, settings: GatewayLimits) -> None:
         """Subscriptions wait in `queue` for their turn, like calls."""
         self._queue = queue
         self._slots = Quota(settings.max_streams)
         self._resources = Quota(settings.max_subscriptions)
         self._sessions: dict[str, Listener] = {}
         self._streams: set[Listener] = set()
-        self._subscribers: defaultdict[tuple[Offering, str], dict[str, dict[Listener, str]]] = defaultdict(
+        self._subscribers: defaultdict[tuple[ViewListing, str], dict[str, dict[Listener, str]]] = defaultdict(
             dict
         )
         """By offering and server: who subscribes to each URI of the server, and the URI that each knows."""
-        self._leaving: dict[str, deque[tuple[View, Located]]] = {}
+        self._leaving: dict[str, deque[tuple[View, ResourceOrigin]]] = {}
         """Subscriptions that end, by their owner; those of one owner end one after the other."""
-        self._changed: dict[Offering, set[str]] = {}
+        self._changed: dict[ViewListing, set[str]] = {}
         """The lists that changed, until that is reported."""
         self._is_due = False
         self._hold = settings.list_within
-        self._held: WeakSet[Offering] = WeakSet()
+        self._held: WeakSet[ViewListing] = WeakSet()
         """Those whose changes wait, or waited, for servers that start."""
         self._background: set[asyncio.Task[None]] = set()
 
     # What happens
 
-    def take(self, offering: Offering, event: Event) -> None:
+    def take(self, offering: ViewListing, event: Event) -> None:
         """Take an event of a view: those who listen to it are notified."""
         match event:
             case CatalogChanged():
@@ -113,7 +113,7 @@ class Listening:
             case _:
                 pass
 
-    def _note_change(self, offering: Offering, kind: str) -> None:
+    def _note_change(self, offering: ViewListing, kind: str) -> None:
         self._changed.setdefault(offering, set()).add(kind)
         self._report_soon()
 
@@ -134,7 +134,7 @@ class Listening:
             for kind in sorted(due.get(listener.offering, set()) & listener.kinds):
                 listener.send(f"notifications/{kind}/list_changed", {})
 
-    def _is_held(self, offering: Offering) -> bool:
+    def _is_held(self, offering: ViewListing) -> bool:
         """Whether the changes of a view wait, for a bounded time, until all of its servers have started."""
         left = offering.began + self._hold - time.monotonic()
         if left < 0 or not offering.is_starting:
@@ -144,7 +144,7 @@ class Listening:
             asyncio.get_running_loop().call_later(left, self._report_soon)
         return True
 
-    def _report_update(self, offering: Offering, event: ResourceUpdated) -> None:
+    def _report_update(self, offering: ViewListing, event: ResourceUpdated) -> None:
         known = self._subscribers.get((offering, event.server))
         if not known:
             return
@@ -155,7 +155,7 @@ class Listening:
             listener.send("notifications/resources/updated", {"uri": uri}, uri)
 
     @staticmethod
-    def _public(offering: Offering, event: ResourceUpdated) -> str:
+    def _public(offering: ViewListing, event: ResourceUpdated) -> str:
         return offering.now.uris.public_link(event.server, event.uri)
 
     @property
@@ -164,26 +164,26 @@ class Listening:
 
     # Legacy sessions
 
-    def open(self, session: Session, offering: Offering, view: View) -> None:
+    def open(self, session: ClientSession, offering: ViewListing, view: View) -> None:
         """Report to a session until it ends."""
         kinds = frozenset(_KINDS.values())
         listener = Listener(session.principal, offering, view, _Send(session), kinds)
         self._sessions[session.id] = listener
         session.on_close(lambda: self._close_session(session))
 
-    def _close_session(self, session: Session) -> None:
+    def _close_session(self, session: ClientSession) -> None:
         listener = self._sessions.pop(session.id, None)
         if listener is not None:
             self._leave(listener)
 
-    def restore(self, session: Session, uris: Iterable[str]) -> None:
+    def restore(self, session: ClientSession, uris: Iterable[str]) -> None:
         """Report to a session that another replica had: all that may have changed meanwhile."""
         for kind in sorted(_KINDS.values()):
             session.notify(f"notifications/{kind}/list_changed")
         session.subscriptions.update(uris)
         self._run(self._resubscribe(session))
 
-    async def _resubscribe(self, session: Session) -> None:
+    async def _resubscribe(self, session: ClientSession) -> None:
         listener, uris = self._sessions[session.id], sorted(session.subscriptions)[:MAX_URIS]
         with suppress(ProtocolError):
             await self._subscribe_all(listener, uris)
@@ -191,7 +191,7 @@ class Listening:
         for uri in listener.subscribed:
             session.notify("notifications/resources/updated", {"uri": uri}, uri)
 
-    async def subscribe(self, request: Request) -> JSONObject:
+    async def subscribe(self, request: ClientRequest) -> JSONObject:
         """Subscribe a session to a resource."""
         session, uri = request.exchange.session, request.text("uri")
         assert session is not None, "only legacy clients subscribe by a request"
@@ -203,7 +203,7 @@ class Listening:
             session.subscriptions.add(uri)
         return {}
 
-    async def unsubscribe(self, request: Request) -> JSONObject:
+    async def unsubscribe(self, request: ClientRequest) -> JSONObject:
         """End a subscription of a session."""
         session, uri = request.exchange.session, request.text("uri")
         assert session is not None, "only legacy clients unsubscribe by a request"
@@ -223,7 +223,7 @@ class Listening:
         if not self._resources.take(listener.principal.owner, number):
             raise over_quota("max_subscriptions", "you subscribe to too many resources")
 
-    async def _subscribe_to(self, listener: Listener, uri: str, places: Sequence[Located]) -> None:
+    async def _subscribe_to(self, listener: Listener, uri: str, places: Sequence[ResourceOrigin]) -> None:
         """Subscribe to a resource for which there is room, at the server that has it."""
         try:
             one = await self._subscribed(listener, uri, places)
@@ -236,7 +236,9 @@ class Listening:
         listener.subscribed[uri] = one
         self._subscribers[listener.offering, one.server].setdefault(one.uri, {})[listener] = uri
 
-    async def _subscribed(self, listener: Listener, uri: str, places: Sequence[Located]) -> Located:
+    async def _subscribed(
+        self, listener: Listener, uri: str, places: Sequence[ResourceOrigin]
+    ) -> ResourceOrigin:
         """Subscribe to a resource; `ProtocolError` if no server takes it."""
         error: ToolbusError | None = None
         for one in places:
@@ -259,11 +261,11 @@ class Listening:
         most = view.calls.most_at_once(server)
         return self._queue.take(principal.id, server, most) or await self._queue.wait(principal.id, server)
 
-    async def _unsubscribe_from(self, principal: Principal, view: View, one: Located) -> None:
+    async def _unsubscribe_from(self, principal: Principal, view: View, one: ResourceOrigin) -> None:
         with await self._turn(principal, view, one.server):
             await view.unsubscribe(one.server, one.uri)
 
-    def _forget(self, listener: Listener, uri: str) -> Located:
+    def _forget(self, listener: Listener, uri: str) -> ResourceOrigin:
         """Report a resource no longer."""
         one = listener.subscribed.pop(uri)
         known = self._subscribers[listener.offering, one.server]
@@ -276,7 +278,7 @@ class Listening:
 
     # Streams of modern clients
 
-    async def listen(self, request: Request) -> JSONObject:
+    async def listen(self, request: ClientRequest) -> JSONObject:
         """Report to a modern client until it cancels the request, or the gateway closes."""
         wanted = request.object("notifications")
         kinds = frozenset(kind for key, kind in _KINDS.items() if wanted.get(key) is True)
@@ -302,9 +304,9 @@ class Listening:
     async def _subscribe_all(self, listener: Listener, uris: list[str]) -> None:
         """Subscribe to all that servers take, as far as they do it soon; one by one at each server."""
         self._reserve(listener, len(uris))
-        left, by_server = set(uris), defaultdict[str, list[tuple[str, list[Located]]]](list)
+        left, by_server = set(uris), defaultdict[str, list[tuple[str, list[ResourceOrigin]]]](list)
 
-        async def subscribe(those: list[tuple[str, list[Located]]]) -> None:
+        async def subscribe(those: list[tuple[str, list[ResourceOrigin]]]) -> None:
             for uri, places in those:
                 left.remove(uri)
                 try:
@@ -334,7 +336,7 @@ class Listening:
         listener.has_left = True
         self._end_later(listener, [self._forget(listener, uri) for uri in tuple(listener.subscribed)])
 
-    def _end_later(self, listener: Listener, places: list[Located]) -> None:
+    def _end_later(self, listener: Listener, places: list[ResourceOrigin]) -> None:
         owner = listener.principal.owner
         left = self._leaving.get(owner)
         if left is None and places:
@@ -343,7 +345,7 @@ class Listening:
         if left is not None:
             left.extend((listener.view, one) for one in places)
 
-    async def _end_in_turn(self, principal: Principal, left: deque[tuple[View, Located]]) -> None:
+    async def _end_in_turn(self, principal: Principal, left: deque[tuple[View, ResourceOrigin]]) -> None:
         while left:
             view, one = left.popleft()
             try:

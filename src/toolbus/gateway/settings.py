@@ -6,7 +6,7 @@ from toolbus.gateway.calls.queue import CallLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Settings:
+class GatewayLimits:
     """How much a gateway keeps for its clients, and for how long."""
 
     name: str = "toolbus"

@@ -14,14 +14,14 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, BinaryIO, cast
 
-from toolbus.config.settings.limits import Limits
-from toolbus.connect.transports.wire.messages import MAX_ID, Unreadable, is_usable_id, parsed
+from toolbus.config.settings.limits import ServerLimits
+from toolbus.connect.transports.wire.messages import MAX_ID, UnreadableMessage, is_usable_id, parsed
 from toolbus.core.values.records import JSON, Era, JSONObject, LogLevel
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.principal import LOCAL
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.sessions import RequestCancelled, Session
+from toolbus.gateway.protocol.sessions import ClientSession, RequestCancelled
 from toolbus.gateway.protocol.words import (
     CLIENT_CAPABILITIES,
     INTERNAL_ERROR,
@@ -95,11 +95,11 @@ class _Lines:
     """The lines of a file, read by a thread: not every stdin can be waited for in a loop."""
 
     def __init__(self, file: BinaryIO, most: int) -> None:
-        """`most` is for the bytes of a line; of a longer one there is an `Unreadable` instead."""
+        """`most` is for the bytes of a line; of a longer one there is an `UnreadableMessage` instead."""
         self._file = file
         self._most = most
         self._loop = asyncio.get_running_loop()
-        self._queue: asyncio.Queue[bytes | Unreadable | None] = asyncio.Queue()
+        self._queue: asyncio.Queue[bytes | UnreadableMessage | None] = asyncio.Queue()
         self._room = threading.Semaphore(_MOST_LINES)
         self._stopping: asyncio.Task[Any] | None = None
         threading.Thread(target=self._read, name="toolbus stdin", daemon=True).start()
@@ -114,19 +114,19 @@ class _Lines:
             pass
         self._put(None)
 
-    def _skip(self, line: bytes) -> Unreadable:
+    def _skip(self, line: bytes) -> UnreadableMessage:
         """Read on to the end of a line that is too long."""
         while line and not line.endswith(b"\n"):
             line = self._file.readline(self._most)
-        return Unreadable(f"has more than {self._most:,} bytes (serve.max_body)")
+        return UnreadableMessage(f"has more than {self._most:,} bytes (serve.max_body)")
 
-    def _put(self, line: bytes | Unreadable | None) -> None:
+    def _put(self, line: bytes | UnreadableMessage | None) -> None:
         try:
             self._loop.call_soon_threadsafe(self._queue.put_nowait, line)
         except RuntimeError:  # the loop has ended
             logger.debug("a line came after the end")
 
-    async def next(self, stop: asyncio.Event | None) -> bytes | Unreadable | None:
+    async def next(self, stop: asyncio.Event | None) -> bytes | UnreadableMessage | None:
         """The next line; None at the end, or when it is time to stop."""
         self._room.release()
         if stop is None:
@@ -208,24 +208,24 @@ class _Connection:
     def __init__(self, gateway: Gateway, output: _Output) -> None:
         self._gateway = gateway
         self._output = output
-        self._limits = Limits(values=gateway.settings.max_values)
+        self._limits = ServerLimits(values=gateway.settings.max_values)
         self._era: Era | None = None
-        self._session: Session | None = None
+        self._session: ClientSession | None = None
         self._opening: asyncio.Task[None] | None = None
         self._tasks: dict[str | int, asyncio.Task[None]] = {}
         self._listening: list[asyncio.Task[None]] = []
         """Requests that do not end by themselves."""
 
-    def take(self, line: bytes | Unreadable) -> None:
+    def take(self, line: bytes | UnreadableMessage) -> None:
         """Take one line of the client; it may hold several messages."""
         try:
-            if isinstance(line, Unreadable):
+            if isinstance(line, UnreadableMessage):
                 raise line
             if not line.strip():
                 return
             value: JSON = parsed(line, self._limits, "serve.max_values")
-        except (Unreadable, ValueError) as error:
-            reason = f": the message {error}" if isinstance(error, Unreadable) else ""
+        except (UnreadableMessage, ValueError) as error:
+            reason = f": the message {error}" if isinstance(error, UnreadableMessage) else ""
             self._fail(None, PARSE_ERROR, f"Parse error{reason}")
             return
         for message in cast("list[JSON]", value) if isinstance(value, list) else [value]:
@@ -304,7 +304,7 @@ class _Connection:
         version, capabilities = meta.get(PROTOCOL_VERSION), meta.get(CLIENT_CAPABILITIES)
         if version not in MODERN_VERSIONS or not is_object(capabilities):
             raise _rejection(method, params)
-        exchange = Exchange(
+        exchange = ClientExchange(
             principal=LOCAL,
             era="modern",
             version=version,
@@ -332,7 +332,7 @@ class _Connection:
             if method == "ping":
                 return {}
             raise ProtocolError(INVALID_REQUEST, "the connection is not initialized")
-        exchange = Exchange(
+        exchange = ClientExchange(
             principal=LOCAL,
             era="legacy",
             version=self._session.version,

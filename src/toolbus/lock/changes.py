@@ -37,7 +37,7 @@ _GAP = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class DefinitionChange:
     """One change in a definition."""
 
     at: str
@@ -54,7 +54,7 @@ class Change:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Difference:
+class LockDifference:
     """A tool, prompt, template, or part of a server, that differs between two locks."""
 
     server: str
@@ -62,7 +62,7 @@ class Difference:
     name: str
     """Its own name; empty for a part of the server."""
     status: Literal["added", "removed", "changed"]
-    changes: tuple[Change, ...] = ()
+    changes: tuple[DefinitionChange, ...] = ()
     """For something new, everything that it says."""
 
     @property
@@ -71,20 +71,22 @@ class Difference:
         return label_of(self.server, self.kind, self.name)
 
 
-def server_differences(server: str, old: LockedServer | None, new: LockedServer) -> list[Difference]:
+def server_differences(server: str, old: LockedServer | None, new: LockedServer) -> list[LockDifference]:
     """What differs between two locks of one server; everything, if there is no old one."""
     before = old or LockedServer(launch={})
     was, now = before.digests, new.digests
-    found: list[Difference] = []
+    found: list[LockDifference] = []
     for kind in ("launch", "package"):
         if was[kind] != now[kind]:
             changes = tuple(_value_changes(kind, getattr(before, kind), getattr(new, kind)))
             status = "changed" if getattr(before, kind) else "added"
-            found.append(Difference(server=server, kind=kind, name="", status=status, changes=changes))
+            found.append(LockDifference(server=server, kind=kind, name="", status=status, changes=changes))
     if was["instructions"] != now["instructions"]:
         changed = tuple(_value_changes("instructions", before.instructions or None, new.instructions or None))
         status = "added" if not before.instructions else "changed" if new.instructions else "removed"
-        found.append(Difference(server=server, kind="instructions", name="", status=status, changes=changed))
+        found.append(
+            LockDifference(server=server, kind="instructions", name="", status=status, changes=changed)
+        )
     for kind, singular in SINGULAR.items():
         first, last = before.definitions[kind], new.definitions[kind]
         for name in sorted({*first, *last}):
@@ -95,22 +97,24 @@ def server_differences(server: str, old: LockedServer | None, new: LockedServer)
 
 def _difference(
     server: str, kind: HeldKind, name: str, old: JSONObject | None, new: JSONObject | None
-) -> Difference:
+) -> LockDifference:
     if new is None:
-        return Difference(server=server, kind=kind, name=name, status="removed")
+        return LockDifference(server=server, kind=kind, name=name, status="removed")
     nothing = {"uri": name} if kind == "skill" else {"name": name, "inputSchema": {"type": "object"}}
     before = nothing if old is None else old
     changes = definition_changes(before, new)
     if old is not None and not changes:  # such as an enum that has a value twice: nothing changed in secret
         fields = changed_fields(old, new)
-        changes = [Change(at=at, effect="changed", before=old.get(at), after=new.get(at)) for at in fields]
+        changes = [
+            DefinitionChange(at=at, effect="changed", before=old.get(at), after=new.get(at)) for at in fields
+        ]
     status = "added" if old is None else "changed"
-    return Difference(server=server, kind=kind, name=name, status=status, changes=tuple(changes))
+    return LockDifference(server=server, kind=kind, name=name, status=status, changes=tuple(changes))
 
 
-def definition_changes(old: JSONObject, new: JSONObject) -> list[Change]:
+def definition_changes(old: JSONObject, new: JSONObject) -> list[DefinitionChange]:
     """What changed from one definition to another."""
-    found: list[Change] = []
+    found: list[DefinitionChange] = []
     for name in sorted({*old, *new}):
         before, after = old.get(name), new.get(name)
         if name == "_meta":
@@ -168,7 +172,7 @@ def _is_gap(words: Sequence[str]) -> bool:
     return len(words) <= _GAP and "\n" not in "".join(words)
 
 
-def _value_changes(at: str, before: JSON, after: JSON) -> Iterator[Change]:
+def _value_changes(at: str, before: JSON, after: JSON) -> Iterator[DefinitionChange]:
     if is_object(before) and is_object(after):
         for name in sorted({*before, *after}):
             yield from _value_changes(f"{at}.{name}", before.get(name), after.get(name))
@@ -177,10 +181,12 @@ def _value_changes(at: str, before: JSON, after: JSON) -> Iterator[Change]:
             yield from _value_changes(f"{at}[{index}]", old, new)
     elif not _same(before, after):
         effect: Effect = "added" if before is None else "removed" if after is None else "changed"
-        yield Change(at=at, effect=effect, before=before, after=after)
+        yield DefinitionChange(at=at, effect=effect, before=before, after=after)
 
 
-def _schema_changes(old: JSONObject, new: JSONObject, noun: str, path: tuple[str, ...]) -> Iterator[Change]:
+def _schema_changes(
+    old: JSONObject, new: JSONObject, noun: str, path: tuple[str, ...]
+) -> Iterator[DefinitionChange]:
     """The changes of an object's properties, and of every other keyword."""
     here = f"{noun} {'.'.join(path)}" if path else f"{noun}s"
     if len(path) > _DEEPEST:
@@ -191,29 +197,29 @@ def _schema_changes(old: JSONObject, new: JSONObject, noun: str, path: tuple[str
     for name in [*was, *(name for name in now if name not in was)]:
         at, inner = f"{noun} {'.'.join([*path, name])}", (*path, name)
         if name not in now:
-            yield Change(at=at, effect="removed", before=was[name])
+            yield DefinitionChange(at=at, effect="removed", before=was[name])
         elif name not in was:
-            yield Change(at=at, effect="required" if name in needs else "added", after=now[name])
+            yield DefinitionChange(at=at, effect="required" if name in needs else "added", after=now[name])
         else:
             if (name in needs) is not (name in needed):
-                yield Change(at=at, effect="required" if name in needs else "optional")
+                yield DefinitionChange(at=at, effect="required" if name in needs else "optional")
             yield from _node_changes(was[name], now[name], noun, inner)
     for name in sorted((needed ^ needs) - {*was, *now}):  # without a schema of its own
         effect: Effect = "required" if name in needs else "optional"
-        yield Change(at=f"{noun} {'.'.join([*path, name])}", effect=effect)
+        yield DefinitionChange(at=f"{noun} {'.'.join([*path, name])}", effect=effect)
     yield from _keyword_changes(old, new, here, noun, path)
 
 
-def _node_changes(old: JSON, new: JSON, noun: str, path: tuple[str, ...]) -> Iterator[Change]:
+def _node_changes(old: JSON, new: JSON, noun: str, path: tuple[str, ...]) -> Iterator[DefinitionChange]:
     if is_object(old) and is_object(new):
         yield from _schema_changes(old, new, noun, path)
     elif not _same(old, new):
-        yield Change(at=f"{noun} {'.'.join(path)}", effect="changed", before=old, after=new)
+        yield DefinitionChange(at=f"{noun} {'.'.join(path)}", effect="changed", before=old, after=new)
 
 
 def _keyword_changes(
     old: JSONObject, new: JSONObject, here: str, noun: str, path: tuple[str, ...]
-) -> Iterator[Change]:
+) -> Iterator[DefinitionChange]:
     for key in sorted({*old, *new} - {"properties", "required"}):
         before, after = old.get(key), new.get(key)
         if _same(before, after):
@@ -226,7 +232,7 @@ def _keyword_changes(
             yield from _value_changes(f"{here}: {key}", before, after)
 
 
-def _set_change(at: str, before: JSON, after: JSON) -> Iterator[Change]:
+def _set_change(at: str, before: JSON, after: JSON) -> Iterator[DefinitionChange]:
     """A type or an enum: whether it accepts more or less; none at all accepts everything."""
     old, new = _members(before), _members(after)
     if old == new:
@@ -237,7 +243,7 @@ def _set_change(at: str, before: JSON, after: JSON) -> Iterator[Change]:
         effect = "widened"
     else:
         effect = "changed"
-    yield Change(at=at, effect=effect, before=before, after=after)
+    yield DefinitionChange(at=at, effect=effect, before=before, after=after)
 
 
 def _members(value: JSON) -> set[str]:

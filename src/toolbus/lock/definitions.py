@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
-from toolbus.config.settings.limits import Limits
+from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.text.canonical import digest, digest_of
 from toolbus.core.values.apps import FLAT_VISIBILITY
 from toolbus.core.values.records import (
@@ -108,7 +108,7 @@ def changed_fields(old: JSONObject, new: JSONObject) -> tuple[str, ...]:
 
 
 def inventory_of(
-    server: str, locked: Mapping[Kind, Mapping[str, JSONObject]], instructions: str, limits: Limits
+    server: str, locked: Mapping[Kind, Mapping[str, JSONObject]], instructions: str, limits: ServerLimits
 ) -> Inventory:
     """What the server offered when it was locked."""
     longest, largest = limits.description, limits.schema_size

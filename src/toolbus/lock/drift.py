@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from toolbus.config.settings.limits import Limits
+from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.text.canonical import NotCanonical
 from toolbus.core.values.records import Inventory, JSONObject, ToolSpec
 from toolbus.lock.definitions import (
@@ -89,7 +89,7 @@ class Review:
 class Reviewer:
     """Compares the inventories of one server with what was approved of it."""
 
-    def __init__(self, server: str, locked: LockedServer, limits: Limits) -> None:
+    def __init__(self, server: str, locked: LockedServer, limits: ServerLimits) -> None:
         self._server = server
         self._locked = locked
         self.known = locked.inventory(server, limits)

@@ -15,8 +15,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from toolbus.config.settings.limits import Limits
-from toolbus.core.plain_files import Unreadable, read_plain
+from toolbus.config.settings.limits import ServerLimits
+from toolbus.core.plain_files import UnreadableFile, read_plain
 from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import LockError
 from toolbus.core.values.records import JSON, Inventory, JSONObject
@@ -72,7 +72,7 @@ class LockedServer:
             },
         }
 
-    def inventory(self, server: str, limits: Limits) -> Inventory:
+    def inventory(self, server: str, limits: ServerLimits) -> Inventory:
         """What the server offered when it was locked."""
         return inventory_of(server, self.definitions, self.instructions, limits)
 
@@ -96,7 +96,7 @@ def read_lock(path: Path) -> Lockfile | None:
         content = read_plain(path, _MOST_BYTES)
     except FileNotFoundError:
         return None
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise LockError(path, str(error.strerror)) from None
     except OSError as error:
         raise LockError(path, f"cannot be read: {error.strerror or error}") from None

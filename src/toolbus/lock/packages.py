@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolbus.config import ServerConfig
-from toolbus.config.launch.launchers import Package, package_in
+from toolbus.config.launch.launchers import LaunchedPackage, package_in
 from toolbus.core.values.records import JSON
 from toolbus.schema.values import entries_of, items_of
 
@@ -22,7 +22,7 @@ _SECONDS = 20
 _VERSION_OF = "import sys; from importlib.metadata import version; print(version(sys.argv[1]))"
 
 
-def launched_package(config: ServerConfig) -> Package | None:
+def launched_package(config: ServerConfig) -> LaunchedPackage | None:
     """The package that a server's command runs; None if the command is not a known launcher."""
     return package_in(config.command or "", config.args)
 
@@ -46,7 +46,7 @@ def pin_warning(config: ServerConfig) -> str | None:
     return f"{package.spec!r} is not pinned to a version, so it may change at any start{example}"
 
 
-def _resolved_version(config: ServerConfig, package: Package) -> str | None:
+def _resolved_version(config: ServerConfig, package: LaunchedPackage) -> str | None:
     """The version in the launcher's cache, which is the one that runs; None if that cannot be found out."""
     # In a sandbox it runs from a folder of its own. Asking uv would run code of the package outside.
     if package.name is None or config.sandbox is not None:
@@ -57,7 +57,7 @@ def _resolved_version(config: ServerConfig, package: Package) -> str | None:
     return None
 
 
-def _in_npx_cache(config: ServerConfig, package: Package) -> Iterator[str]:
+def _in_npx_cache(config: ServerConfig, package: LaunchedPackage) -> Iterator[str]:
     manifests = (Path(_npm_cache(config)) / "_npx").glob("*/package.json")
     for manifest in sorted(manifests, key=lambda path: path.stat().st_mtime, reverse=True):
         with suppress(OSError, ValueError):  # a damaged folder does not matter, unless it is the only one
@@ -75,7 +75,7 @@ def _npm_cache(config: ServerConfig) -> str:
     return named or _printed(["npm", "config", "get", "cache"], config)
 
 
-def _in_uv_cache(config: ServerConfig, package: Package) -> Iterator[str]:
+def _in_uv_cache(config: ServerConfig, package: LaunchedPackage) -> Iterator[str]:
     """Ask uv, offline: it resolves from its cache, as it did when the server started."""
     command = ["uvx", "--offline", "--from", package.spec, "python", "-c", _VERSION_OF, str(package.name)]
     yield _printed(command, config)

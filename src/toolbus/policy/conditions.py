@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from toolbus.core.values.records import ToolSpec
 from toolbus.policy.rule import Rule
-from toolbus.policy.target import Target
+from toolbus.policy.target import PolicyTarget
 from toolbus.schema.values import JSON, JSONObject, entries_of, is_object, items_of
 
 _Types: TypeAlias = frozenset[str]
@@ -27,7 +27,7 @@ class DeadCondition:
     """The arguments of the tools that the rule is about."""
 
 
-def dead_conditions(rule: Rule, tools: Sequence[Target]) -> Iterator[DeadCondition]:
+def dead_conditions(rule: Rule, tools: Sequence[PolicyTarget]) -> Iterator[DeadCondition]:
     """The arguments in a rule's condition that none of its tools has, or only with another type."""
     schema: JSONObject = rule.config.arguments or {}
     conditions = entries_of(schema.get("properties"))

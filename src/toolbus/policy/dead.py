@@ -9,7 +9,7 @@ from toolbus.policy.conditions import dead_conditions
 from toolbus.policy.hints import holds
 from toolbus.policy.patterns import Pattern
 from toolbus.policy.rule import SELECTOR, Rule
-from toolbus.policy.target import Kind, Target, label
+from toolbus.policy.target import Kind, PolicyTarget, label
 
 _MOST_COMPARED = 2_000
 _LONGEST_COMPARED = 200
@@ -42,7 +42,7 @@ class DeadRule:
 
 
 def dead_rules(
-    rules: Sequence[Rule], offered: Mapping[str, Sequence[Target]], servers: Collection[str]
+    rules: Sequence[Rule], offered: Mapping[str, Sequence[PolicyTarget]], servers: Collection[str]
 ) -> list[DeadRule]:
     """The rules that have no effect, in order."""
     found: list[DeadRule] = []
@@ -62,7 +62,7 @@ def dead_rules(
 
 
 def _dead_patterns(
-    rule: Rule, offered: Mapping[str, Sequence[Target]], servers: Collection[str]
+    rule: Rule, offered: Mapping[str, Sequence[PolicyTarget]], servers: Collection[str]
 ) -> Iterator[DeadRule]:
     for kind, key in SELECTOR.items():
         for pattern in rule.patterns[kind]:
@@ -82,7 +82,7 @@ def _dead_patterns(
 
 
 def _dead_resource(
-    rule: Rule, pattern: Pattern, named: Sequence[str], offered: Mapping[str, Sequence[Target]]
+    rule: Rule, pattern: Pattern, named: Sequence[str], offered: Mapping[str, Sequence[PolicyTarget]]
 ) -> Iterator[DeadRule]:
     """A pattern that seems to mean a listed resource, and matches none."""
     targets = [each for alias in named for each in offered.get(alias, ()) if each.kind == "resource"]
@@ -103,7 +103,7 @@ def _tail(uri: str) -> str:
 
 
 def _dead_conditions(
-    rule: Rule, offered: Mapping[str, Sequence[Target]], servers: Collection[str]
+    rule: Rule, offered: Mapping[str, Sequence[PolicyTarget]], servers: Collection[str]
 ) -> Iterator[DeadRule]:
     """Conditions on arguments that none of the tools has that a rule is about."""
     if rule.validator is None or any(rule.patterns[kind] for kind in SELECTOR if kind != "tool"):
@@ -123,7 +123,7 @@ def _dead_conditions(
 
 
 def _matches_nothing(
-    pattern: Pattern, kind: Kind, named: Sequence[str], offered: Mapping[str, Sequence[Target]]
+    pattern: Pattern, kind: Kind, named: Sequence[str], offered: Mapping[str, Sequence[PolicyTarget]]
 ) -> bool:
     """Whether it is known to match nothing of the servers that it names."""
     # A resource may be read without being listed, and a request is not listed at all.
@@ -134,7 +134,7 @@ def _matches_nothing(
 
 
 def _without_tools(
-    rule: Rule, offered: Mapping[str, Sequence[Target]], servers: Collection[str]
+    rule: Rule, offered: Mapping[str, Sequence[PolicyTarget]], servers: Collection[str]
 ) -> Iterator[DeadRule]:
     """A note about a hint that no tool has, or that has no effect without trust."""
     hint = rule.config.hint
@@ -189,10 +189,10 @@ def _covers(wide: str, narrow: str, servers: Collection[str]) -> bool:
     if any("/" in alias and Pattern(narrow, loosens=True).names(alias) for alias in servers):
         return False
     server, _, name = narrow.partition("/")
-    return Pattern(wide, loosens=True).matches(Target(kind="tool", server=server, name=name))
+    return Pattern(wide, loosens=True).matches(PolicyTarget(kind="tool", server=server, name=name))
 
 
-def _meant(pattern: Pattern, targets: Sequence[Target]) -> tuple[str, ...]:
+def _meant(pattern: Pattern, targets: Sequence[PolicyTarget]) -> tuple[str, ...]:
     """What resembles a pattern: by name on the servers that it names, or else by server and name."""
     whole = {f"{each.server}/{each.name}": each for each in targets}
     named = {each.name: shown for shown, each in whole.items() if pattern.names(each.server)}

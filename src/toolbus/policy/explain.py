@@ -7,7 +7,7 @@ from toolbus.config.settings.policy import Hint
 from toolbus.core.values.records import JSON
 from toolbus.policy.hints import holds
 from toolbus.policy.rule import SELECTOR, Rule
-from toolbus.policy.target import Target, label
+from toolbus.policy.target import PolicyTarget, label
 
 _ABSENT: Mapping[Hint, str] = {
     "destructive": "its server says that it is not destructive",
@@ -19,7 +19,7 @@ _ABSENT: Mapping[Hint, str] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Step:
+class ExplainedStep:
     """What one rule says about a target."""
 
     rule: int
@@ -39,10 +39,10 @@ class Step:
 
 
 def explained(
-    rules: Sequence[Rule], target: Target, arguments: Mapping[str, JSON] | None, decisive: int | None
-) -> list[Step]:
+    rules: Sequence[Rule], target: PolicyTarget, arguments: Mapping[str, JSON] | None, decisive: int | None
+) -> list[ExplainedStep]:
     """A step for each rule, up to the one that ends the search; `decisive` is the one that decides."""
-    steps: list[Step] = []
+    steps: list[ExplainedStep] = []
     for rule in rules:
         found = rule.holds(target)
         matched, text = _comparison(rule, target, arguments)
@@ -50,13 +50,15 @@ def explained(
         ends = matched is True and found == "yes"
         if ends and not decides and decisive is not None:
             text += f"; {label(decisive)} is stricter"
-        steps.append(Step(rule=rule.index, matched=matched, decides=decides, text=text))
+        steps.append(ExplainedStep(rule=rule.index, matched=matched, decides=decides, text=text))
         if ends:
             break
     return steps
 
 
-def _comparison(rule: Rule, target: Target, arguments: Mapping[str, JSON] | None) -> tuple[bool | None, str]:
+def _comparison(
+    rule: Rule, target: PolicyTarget, arguments: Mapping[str, JSON] | None
+) -> tuple[bool | None, str]:
     """Whether a rule matches, and why."""
     action = rule.config.do
     if not rule.selects(target):
@@ -81,7 +83,7 @@ def _comparison(rule: Rule, target: Target, arguments: Mapping[str, JSON] | None
     return matched, f"{_selection(rule, target)}{condition}: {action}"
 
 
-def _other_target(rule: Rule, target: Target) -> str:
+def _other_target(rule: Rule, target: PolicyTarget) -> str:
     key = SELECTOR[target.kind]
     if not rule.config.selects:
         return f"is about {'tools' if rule.config.hint else 'what is asked of servers'}"
@@ -91,7 +93,7 @@ def _other_target(rule: Rule, target: Target) -> str:
     return f"is about {' and '.join(about)}"
 
 
-def _selection(rule: Rule, target: Target) -> str:
+def _selection(rule: Rule, target: PolicyTarget) -> str:
     if rule.config.selects:
         pattern = next(each for each in rule.patterns[target.kind] if each.matches(target))
         alike = "" if pattern.matches_as_written(target) else ", which it resembles"

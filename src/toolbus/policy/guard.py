@@ -11,15 +11,15 @@ from typing import Protocol, TypeAlias
 
 from toolbus.core.ask.approval import Approval, ApprovalPending, ApprovalRequest, call_digest
 from toolbus.core.ask.people import asking
-from toolbus.core.operation.operation import Decided, Observer, Operation, Trail
+from toolbus.core.operation.operation import Decision, Observer, Operation, Trail
 from toolbus.core.operation.tracing import add_event
 from toolbus.core.values.elicitation import ELICITATION, QUESTION, Pending
 from toolbus.core.values.errors import CallRefused
 from toolbus.core.values.records import JSON
 from toolbus.policy.answers import AnswerKey
-from toolbus.policy.asking import Answered, Asking
-from toolbus.policy.layers import Layer, Ruling, layers_of, removal, rulings
-from toolbus.policy.rules import Target, Verdict
+from toolbus.policy.approvals import ApprovalOutcome, Approvals
+from toolbus.policy.layers import Layer, LayerDecision, layers_of, removal, rulings
+from toolbus.policy.rules import PolicyTarget, Verdict
 
 NOBODY = (
     "asks a person, and nobody can be asked here; pass Interactions(approve=...), use a terminal or "
@@ -34,11 +34,11 @@ ANSWERS = ("once", "session", "always", "never", "no")
 class Subjects(Protocol):
     """What operations are about."""
 
-    def target(self, operation: Operation, /) -> Target | None:
+    def target(self, operation: Operation, /) -> PolicyTarget | None:
         """The target of an operation; None if nobody decides about it."""
         ...
 
-    def definition(self, target: Target, /) -> str | None:
+    def definition(self, target: PolicyTarget, /) -> str | None:
         """The digest of the definition of a tool or a prompt, as in the lockfile."""
         ...
 
@@ -52,7 +52,7 @@ class AuditLog(Trail, Observer, Protocol):
 
 
 @dataclass(slots=True, kw_only=True)
-class Enforced:
+class ActiveRules:
     """What a guard enforces now."""
 
     layer: Layer
@@ -63,7 +63,7 @@ class Enforced:
 class Current(Protocol):
     """Has what is enforced now; a reload replaces it."""
 
-    now: Enforced
+    now: ActiveRules
 
 
 @dataclass(slots=True)
@@ -71,8 +71,8 @@ class _Case:
     """One operation, its target, and what the policies decide about it."""
 
     operation: Operation
-    target: Target
-    rulings: list[Ruling]
+    target: PolicyTarget
+    rulings: list[LayerDecision]
     definition: str | None
 
     @property
@@ -97,7 +97,7 @@ class _Case:
         ]
 
 
-_Allowed: TypeAlias = tuple[Target, Verdict, Decided]
+_Allowed: TypeAlias = tuple[PolicyTarget, Verdict, Decision]
 _MOST_ALLOWED = 2_000
 """How many tools are remembered with what is recorded of their calls."""
 
@@ -105,7 +105,7 @@ _MOST_ALLOWED = 2_000
 class PolicyGuard:
     """Enforces the policy of a bus, and those of its views."""
 
-    def __init__(self, current: Current, subjects: Subjects, asking: Asking) -> None:
+    def __init__(self, current: Current, subjects: Subjects, asking: Approvals) -> None:
         """`current` has the policy and the trail of the current config."""
         self._current = current
         self._subjects = subjects
@@ -133,11 +133,11 @@ class PolicyGuard:
             self._record(operation, target, known[2])
         return True
 
-    def _remember(self, target: Target, verdict: Verdict) -> _Allowed:
+    def _remember(self, target: PolicyTarget, verdict: Verdict) -> _Allowed:
         """What is recorded of a call that is allowed; the target is another one if its definition changes."""
         by = "default" if verdict.rule is None else "policy"
         rule, definition = self._current.now.layer.label(verdict), self._subjects.definition(target)
-        decision = Decided(action="allow", by=by, rule=rule, definition=definition)
+        decision = Decision(action="allow", by=by, rule=rule, definition=definition)
         known = target, verdict, decision
         if target.kind == "tool":  # others are made anew for each operation
             if len(self._allowed) >= _MOST_ALLOWED:
@@ -173,7 +173,7 @@ class PolicyGuard:
             case = _Case(operation, target, [ruling], self._subjects.definition(target))
             raise self._refusal(case, "policy", ruling.denial)
 
-    def denial(self, name: str, target: Target, policies: tuple[object, ...]) -> CallRefused | None:
+    def denial(self, name: str, target: PolicyTarget, policies: tuple[object, ...]) -> CallRefused | None:
         """The error for the tool of that name, if it is denied whatever the arguments are."""
         ruling = self._removal(target, policies)
         return None if ruling is None else CallRefused(described(name, target), ruling.denial, ruling.label)
@@ -212,7 +212,7 @@ class PolicyGuard:
             return settled is not None and settled.allowed
         return found[0].action == "allow" and any(ruling.label is not None for ruling in found)
 
-    def _removal(self, target: Target, policies: tuple[object, ...]) -> Ruling | None:
+    def _removal(self, target: PolicyTarget, policies: tuple[object, ...]) -> LayerDecision | None:
         return removal(self._layers(policies), target)
 
     def _layers(self, policies: tuple[object, ...]) -> tuple[Layer, ...]:
@@ -258,16 +258,16 @@ class PolicyGuard:
             raise self._refusal(case, "policy", CHANGED)
         return now if found[0].action == "ask" else case
 
-    def _given(self, operation: Operation, request: ApprovalRequest, case: _Case) -> Answered | None:
+    def _given(self, operation: Operation, request: ApprovalRequest, case: _Case) -> ApprovalOutcome | None:
         """What a person answered before; None if that was not asked, or about another call."""
         given = operation.approval
         if given is None:
             return None
         if given.call == request.call:
             return self._asking.take(given.answer, given.by, case.keys())
-        return Answered(allowed=False, by=given.by, reason=CHANGED) if given.resumed else None
+        return ApprovalOutcome(allowed=False, by=given.by, reason=CHANGED) if given.resumed else None
 
-    def _request(self, case: _Case, ruling: Ruling) -> ApprovalRequest:
+    def _request(self, case: _Case, ruling: LayerDecision) -> ApprovalRequest:
         operation, target = case.operation, case.target
         call = call_digest(operation.route, target.server, target.name, operation.arguments, case.definition)
         given = operation.approval
@@ -299,17 +299,17 @@ class PolicyGuard:
         self._record(
             operation,
             case.target,
-            Decided(action="allow", by=by, rule=case.rulings[0].label, definition=case.definition),
+            Decision(action="allow", by=by, rule=case.rulings[0].label, definition=case.definition),
         )
 
-    def _refusal(self, case: _Case, by: str, reason: str, ruling: Ruling | None = None) -> CallRefused:
+    def _refusal(self, case: _Case, by: str, reason: str, ruling: LayerDecision | None = None) -> CallRefused:
         """The error for a denied operation, which is recorded."""
         rule = (ruling or case.rulings[0]).label
-        decision = Decided(action="deny", by=by, rule=rule, definition=case.definition, reason=reason)
+        decision = Decision(action="deny", by=by, rule=rule, definition=case.definition, reason=reason)
         self._record(case.operation, case.target, decision)
         return CallRefused(case.what, reason, rule)
 
-    def _record(self, operation: Operation, target: Target, decision: Decided) -> None:
+    def _record(self, operation: Operation, target: PolicyTarget, decision: Decision) -> None:
         trail = self._current.now.trail
         if trail is None:
             return
@@ -320,7 +320,7 @@ class PolicyGuard:
             raise CallRefused(what, f"the decision could not be recorded: {error}") from error
 
 
-def described(name: str, target: Target) -> str:
+def described(name: str, target: PolicyTarget) -> str:
     """What is called, as the beginning of a sentence; tools by the public `name`."""
     return f"{target.kind} {name if target.kind == 'tool' else target.name!r}"
 

@@ -15,7 +15,7 @@ from toolbus.core.operation.operation import Caller
 from toolbus.core.text.canonical import digest_of
 from toolbus.core.values.records import JSON
 from toolbus.policy.answers import rule_digest
-from toolbus.policy.rules import Policy, Target, Verdict
+from toolbus.policy.rules import Policy, PolicyTarget, Verdict
 from toolbus.policy.target import STRICTNESS
 
 _MOST_USERS = 10_000
@@ -78,7 +78,7 @@ class Layer:
 
 
 @dataclass(frozen=True, slots=True)
-class Ruling:
+class LayerDecision:
     """What one layer decides."""
 
     layer: Layer
@@ -101,17 +101,19 @@ class Ruling:
         return f"rule {self.label} denies it{reason}"
 
 
-def rulings(layers: Iterable[Layer], target: Target, arguments: Mapping[str, JSON]) -> list[Ruling]:
+def rulings(
+    layers: Iterable[Layer], target: PolicyTarget, arguments: Mapping[str, JSON]
+) -> list[LayerDecision]:
     """What each layer decides about an operation, the strictest first; the bus before its views."""
-    found = [Ruling(layer, layer.policy.decide(target, arguments)) for layer in layers]
+    found = [LayerDecision(layer, layer.policy.decide(target, arguments)) for layer in layers]
     return sorted(found, key=lambda one: (-STRICTNESS[one.action], one.label is None))
 
 
-def removal(layers: Iterable[Layer], target: Target) -> Ruling | None:
+def removal(layers: Iterable[Layer], target: PolicyTarget) -> LayerDecision | None:
     """The rule that denies something whatever the arguments are."""
     for layer in layers:
         if (verdict := layer.policy.removes(target)) is not None:
-            return Ruling(layer, verdict)
+            return LayerDecision(layer, verdict)
     return None
 
 

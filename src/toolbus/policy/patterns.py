@@ -12,7 +12,7 @@ from typing import NamedTuple
 from urllib.parse import unquote
 
 from toolbus.core.text.lookalikes import looks
-from toolbus.policy.target import Target
+from toolbus.policy.target import PolicyTarget
 
 
 class _Parts(NamedTuple):
@@ -37,18 +37,18 @@ class Pattern:
         """Whether it may match anything of this server."""
         return any(parts.server(alias) for parts in self._ways(alias))
 
-    def matches(self, target: Target) -> bool:
+    def matches(self, target: PolicyTarget) -> bool:
         """Whether it matches the server and the name."""
         return any(
             parts.server(target.server) and self._fits(parts, target) for parts in self._ways(target.server)
         )
 
-    def matches_as_written(self, target: Target) -> bool:
+    def matches_as_written(self, target: PolicyTarget) -> bool:
         """Whether it matches the name itself, and not only one that it resembles."""
         ways = self._ways(target.server)
         return any(parts.server(target.server) and parts.name(target.name) for parts in ways)
 
-    def _fits(self, parts: _Parts, target: Target) -> bool:
+    def _fits(self, parts: _Parts, target: PolicyTarget) -> bool:
         name = target.name
         if self._loosens:
             return parts.name(name) and (target.kind != "resource" or self._fits_every_reading(parts, name))

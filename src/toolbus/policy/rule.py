@@ -7,7 +7,7 @@ from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.policy.hints import Holds, holds
 from toolbus.policy.patterns import Pattern
-from toolbus.policy.target import Kind, Target, Verdict
+from toolbus.policy.target import Kind, PolicyTarget, Verdict
 from toolbus.schema.validator import Validator
 from toolbus.schema.values import entries_of, items_of
 
@@ -38,13 +38,13 @@ class Rule:
         """The condition on arguments; None if there is none."""
         self._named = _named(rule.arguments)
 
-    def selects(self, target: Target) -> bool:
+    def selects(self, target: PolicyTarget) -> bool:
         """Whether it is about this target, by its patterns."""
         if self.config.selects:
             return any(pattern.matches(target) for pattern in self.patterns[target.kind])
         return target.kind == "tool" if self.config.hint else target.kind != "request"
 
-    def holds(self, target: Target) -> Holds:
+    def holds(self, target: PolicyTarget) -> Holds:
         """Whether its patterns and its hint match."""
         if not self.selects(target):
             return "no"

@@ -8,14 +8,14 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from toolbus.config.settings.policy import PolicyRule
-from toolbus.core.values.originals import EMPTY
+from toolbus.core.values.argument_restore import EMPTY
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.policy.dead import DeadRule, dead_rules
-from toolbus.policy.explain import Step, explained
+from toolbus.policy.explain import ExplainedStep, explained
 from toolbus.policy.rule import Rule
-from toolbus.policy.target import STRICTNESS, UNMATCHED, Kind, Target, Verdict
+from toolbus.policy.target import STRICTNESS, UNMATCHED, Kind, PolicyTarget, Verdict
 
-__all__ = ["DeadRule", "Kind", "Policy", "Step", "Target", "Verdict"]
+__all__ = ["DeadRule", "ExplainedStep", "Kind", "Policy", "PolicyTarget", "Verdict"]
 
 _MOST_KNOWN = 2_000
 _LONGEST_NAME = 500
@@ -43,7 +43,7 @@ class Policy:
         self._compiled = tuple(Rule(index, rule) for index, rule in enumerate(self.rules))
         self._known: dict[tuple[Kind, str, str], _Candidates] = {}
 
-    def decide(self, target: Target, arguments: Mapping[str, JSON]) -> Verdict:
+    def decide(self, target: PolicyTarget, arguments: Mapping[str, JSON]) -> Verdict:
         """What happens to a call with these arguments."""
         spec = target.spec
         found = self._known.get((target.kind, target.server, target.name))
@@ -55,7 +55,7 @@ class Policy:
             found = self._candidates(target)
         return found.verdict or _decided(found, arguments)
 
-    def removes(self, target: Target) -> Verdict | None:
+    def removes(self, target: PolicyTarget) -> Verdict | None:
         """The denial that holds whatever the arguments are; None if there is none."""
         found = self._candidates(target)
         for rule in found.claimed:
@@ -65,7 +65,7 @@ class Policy:
         denies = last.action == "deny" and all(rule.config.do == "deny" for rule in found.rules)
         return last if denies else None
 
-    def may_ask(self, target: Target) -> bool:
+    def may_ask(self, target: PolicyTarget) -> bool:
         """Whether there may be arguments about which a person has to be asked."""
         if self.removes(target) is not None:
             return False
@@ -74,13 +74,13 @@ class Policy:
         claims_ask = any(rule.config.do == "ask" for rule in found.claimed)
         return "ask" in actions or (claims_ask and "allow" in actions)
 
-    def explain(self, target: Target, arguments: Mapping[str, JSON] | None) -> list[Step]:
+    def explain(self, target: PolicyTarget, arguments: Mapping[str, JSON] | None) -> list[ExplainedStep]:
         """What each rule says, up to the one that ends the search; None for any arguments."""
         by_default = arguments is None
         verdict = _default(self._candidates(target)) if by_default else self.decide(target, arguments)
         return explained(self._compiled, target, arguments, verdict.rule)
 
-    def dead(self, offered: Mapping[str, Sequence[Target]], servers: Collection[str]) -> list[DeadRule]:
+    def dead(self, offered: Mapping[str, Sequence[PolicyTarget]], servers: Collection[str]) -> list[DeadRule]:
         """The rules, or patterns of rules, that have no effect.
 
         `offered` has what each listed server offers, before anything is removed; `servers` are the aliases
@@ -88,7 +88,7 @@ class Policy:
         """
         return dead_rules(self._compiled, offered, servers)
 
-    def _candidates(self, target: Target) -> _Candidates:
+    def _candidates(self, target: PolicyTarget) -> _Candidates:
         """The rules for a target; remembered, because every call asks for them."""
         key = (target.kind, target.server, target.name)
         spec = target.spec
@@ -104,7 +104,7 @@ class Policy:
             self._known[key] = found
         return found
 
-    def _compare(self, target: Target, annotations: JSONObject, trusted: bool) -> _Candidates:
+    def _compare(self, target: PolicyTarget, annotations: JSONObject, trusted: bool) -> _Candidates:
         rules: list[Rule] = []
         claimed: list[Rule] = []
         for rule in self._compiled:

@@ -13,7 +13,7 @@ STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Target:
+class PolicyTarget:
     """What an operation uses: a tool, a resource or a prompt of a server; or what a server requests of us."""
 
     kind: Kind

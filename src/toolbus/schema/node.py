@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import cast
 
 from toolbus.schema.patterns import matches
-from toolbus.schema.reader import Place, Reader
+from toolbus.schema.reader import Place, SchemaReader
 from toolbus.schema.references import References
 from toolbus.schema.values import JSON, JSONObject, Node, entries_of, is_array, is_object, items_of, type_of
 from toolbus.schema.work import TooMuchWork, Work
@@ -158,7 +158,7 @@ class _Document:
 
     def read(self, schema: JSON) -> Node:
         try:
-            return Reader(self.references, self.work).node(schema, Place())[0]
+            return SchemaReader(self.references, self.work).node(schema, Place())[0]
         except TooMuchWork:
             return {}
 

@@ -37,7 +37,7 @@ def ignored(kind: LossKind, path: str, what: str) -> None:
     """The `note` of a reader whose changes are of no interest."""
 
 
-class Reader:
+class SchemaReader:
     """Reads the nodes of one document, and notes every change; TooMuchWork if that takes too many steps."""
 
     __slots__ = ("_left", "_note", "_references", "_work")

@@ -10,7 +10,7 @@ _SATURATION = 1.2
 
 
 @dataclass(frozen=True, slots=True)
-class Field:
+class IndexField:
     """How much the words of a field count."""
 
     weight: float
@@ -21,7 +21,7 @@ class Field:
 class Bm25:
     """An index of documents, each a list of words for every field; the first one is the name."""
 
-    def __init__(self, fields: Sequence[Field], documents: Sequence[Sequence[Sequence[str]]]) -> None:
+    def __init__(self, fields: Sequence[IndexField], documents: Sequence[Sequence[Sequence[str]]]) -> None:
         self._size = len(documents)
         self._counts: defaultdict[str, dict[int, float]] = defaultdict(dict)
         """For each word the documents that have it, and how often, as the fields count."""

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import cast
 
 from toolbus.core.values.records import JSONObject, ToolSpec
-from toolbus.search.bm25 import Field
+from toolbus.search.bm25 import IndexField
 from toolbus.search.words import parts, words
 
-FIELDS = (Field(6.0, 0.6), Field(1.0, 0.75), Field(0.3, 0.75), Field(1.0, 0.3))
+FIELDS = (IndexField(6.0, 0.6), IndexField(1.0, 0.75), IndexField(0.3, 0.75), IndexField(1.0, 0.3))
 """Name, description, arguments, server."""
 _MOST_TEXT = 4_000
 """Characters of a description that count; what comes later is rarely about what a tool does."""
@@ -18,7 +18,7 @@ _MOST_ARGUMENT_TEXT = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Document:
+class ToolDocument:
     """One tool in the index."""
 
     spec: ToolSpec
@@ -54,7 +54,7 @@ def digest(text: str) -> bytes:
     return hashlib.sha256(text.encode("utf-8", "replace")).digest()[:16]
 
 
-def document(spec: ToolSpec) -> Document:
+def document(spec: ToolSpec) -> ToolDocument:
     """The document of a tool."""
     fields = (
         words(f"{spec.origin.tool} {spec.title or ''}"),
@@ -62,7 +62,7 @@ def document(spec: ToolSpec) -> Document:
         words(_arguments(spec.input_schema)),
         words(spec.origin.server),
     )
-    return Document(spec, fields, frozenset(words(spec.origin.tool)))
+    return ToolDocument(spec, fields, frozenset(words(spec.origin.tool)))
 
 
 def _arguments(schema: JSONObject) -> str:

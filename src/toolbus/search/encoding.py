@@ -13,13 +13,13 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from toolbus.search.document import Document
+from toolbus.search.document import ToolDocument
 from toolbus.search.encoders.encoder import Encoder, EncodingFailed
 from toolbus.search.progress import SearchState
 
 if TYPE_CHECKING:
     from toolbus.search.kept_vectors import KeptVectors
-    from toolbus.search.meaning import Meaning
+    from toolbus.search.meaning import ToolVectors
 
 _BATCH = 32
 """Texts that are encoded together; after each batch, vectors can be used and a query comes first."""
@@ -54,7 +54,7 @@ class Encoding:
 
     # What searches use
 
-    def attach(self, documents: Sequence[Document]) -> None:
+    def attach(self, documents: Sequence[ToolDocument]) -> None:
         """These tools are searched: make the vectors that are missing."""
         digests = [one.digests for one in documents]
         with self._changed:
@@ -69,8 +69,8 @@ class Encoding:
             self._work()
 
     def meaning(
-        self, documents: Sequence[Document], before: "tuple[int, Meaning] | None"
-    ) -> "tuple[int, Meaning] | None":
+        self, documents: Sequence[ToolDocument], before: "tuple[int, ToolVectors] | None"
+    ) -> "tuple[int, ToolVectors] | None":
         """The vectors of these tools and how many there are, or None if there are too few.
 
         `before` is the last answer, which is given again as long as there are not more.
@@ -79,7 +79,7 @@ class Encoding:
             if self._kept is None or self._encoder is None:
                 self._work()
                 return None
-            from toolbus.search.meaning import Meaning
+            from toolbus.search.meaning import ToolVectors
 
             if before is not None and before[0] == len(documents):
                 return before
@@ -92,7 +92,7 @@ class Encoding:
                 return None
             if before is not None and before[0] == count:
                 return before
-            return count, Meaning(wholes, [find(name) for _, name in digests])
+            return count, ToolVectors(wholes, [find(name) for _, name in digests])
 
     def query(self, text: str, patience: float) -> Any:
         """The vector of a query, or None if there is none in that many seconds."""

@@ -15,7 +15,7 @@ from toolbus.search.progress import SearchState
 from toolbus.search.words import words
 
 if TYPE_CHECKING:
-    from toolbus.search.meaning import Meaning
+    from toolbus.search.meaning import ToolVectors
 
 _MOST_CATALOGS = 8
 """Catalogs whose index is kept: views have parts of the whole one."""
@@ -25,12 +25,12 @@ _BY_WORDS = SearchState(reason="no encoder is configured")
 
 
 @dataclass(slots=True)
-class _Searched:
+class _SearchedIndex:
     catalog: Catalog
     index: Index
     encoding: Encoding | None
     """What makes its vectors."""
-    meaning: "tuple[int, Meaning] | None" = None
+    meaning: "tuple[int, ToolVectors] | None" = None
     """The vectors, and how many of them there are."""
 
 
@@ -40,7 +40,7 @@ class Finder:
     def __init__(self, encoding: Callable[[], Encoding | None] = lambda: None) -> None:
         """`encoding` is the current one; without, tools are searched by words."""
         self._encoding = encoding
-        self._searched: OrderedDict[int, _Searched] = OrderedDict()
+        self._searched: OrderedDict[int, _SearchedIndex] = OrderedDict()
         self._latest: Index | None = None
         self._lock = Lock()
 
@@ -58,7 +58,7 @@ class Finder:
             meaning = searched.meaning[1] if searched.meaning and vectors else None
             return list(searched.index.search(asked, limit, meaning, vectors))
 
-    def prepare(self, catalog: Catalog) -> _Searched:
+    def prepare(self, catalog: Catalog) -> _SearchedIndex:
         """The index of a catalog; its vectors are made from now on."""
         with self._lock:
             found = self._searched.get(id(catalog))
@@ -66,7 +66,7 @@ class Finder:
             if found is None or found.catalog is not catalog:
                 # What is unchanged of the last one is taken over.
                 self._latest = Index(catalog, self._latest)
-                self._searched[id(catalog)] = found = _Searched(catalog, self._latest, None)
+                self._searched[id(catalog)] = found = _SearchedIndex(catalog, self._latest, None)
             if encoding is not found.encoding:
                 found.encoding, found.meaning = encoding, None
                 if encoding is not None:
@@ -87,7 +87,7 @@ class Finder:
         encoding = self.prepare(catalog).encoding
         return _BY_WORDS if encoding is None else encoding.wait(timeout)
 
-    def _vectors(self, searched: _Searched, asked: Sequence[str]) -> dict[str, Any]:
+    def _vectors(self, searched: _SearchedIndex, asked: Sequence[str]) -> dict[str, Any]:
         """The vectors of the queries, if the tools have theirs."""
         encoding = searched.encoding
         if encoding is None or not len(searched.index):

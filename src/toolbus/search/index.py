@@ -12,7 +12,7 @@ from typing import Any, Protocol
 
 from toolbus.core.values.records import ToolSpec
 from toolbus.search.bm25 import Bm25
-from toolbus.search.document import FIELDS, Document, document
+from toolbus.search.document import FIELDS, ToolDocument, document
 from toolbus.search.hit import Hit
 from toolbus.search.synonyms import spelled, with_synonyms
 from toolbus.search.words import key, words
@@ -57,7 +57,7 @@ class Index:
     """An index of tools; a changed catalog needs another one, which takes over what is unchanged."""
 
     def __init__(self, specs: Iterable[ToolSpec], known: "Index | None" = None) -> None:
-        before: Mapping[int, Document] = {} if known is None else known._by_spec
+        before: Mapping[int, ToolDocument] = {} if known is None else known._by_spec
         self.documents = [before.get(id(spec)) or document(spec) for spec in specs]
         self._by_spec = {id(one.spec): one for one in self.documents}
         self._names = Names(one.spellings for one in self.documents)

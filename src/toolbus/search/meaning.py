@@ -13,7 +13,7 @@ _LEAST = 0.1
 """How near a tool must be that shares no word with the query."""
 
 
-class Meaning:
+class ToolVectors:
     """The vectors of the tools of one index; those that are not there yet are estimated from the words."""
 
     def __init__(self, wholes: Sequence[Any], names: Sequence[Any]) -> None:

@@ -40,7 +40,7 @@ def key(text: str) -> str:
     return _NO_LETTER.sub("", text.casefold())
 
 
-class _Compared(dict[str, tuple[str, ...]]):
+class _ComparisonCache(dict[str, tuple[str, ...]]):
     """What each run of letters is compared as; a bounded cache, because most occur in many texts."""
 
     def __missing__(self, run: str) -> tuple[str, ...]:
@@ -76,4 +76,4 @@ def _stem(word: str) -> str:
     return word[:-1] if len(word) > 4 and word.endswith("e") else word
 
 
-_COMPARED = _Compared()
+_COMPARED = _ComparisonCache()

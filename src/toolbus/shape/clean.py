@@ -53,7 +53,7 @@ def _cleaned(tool: ToolSpec) -> ToolSpec:
     return replace(tool, **changes) if changes else tool
 
 
-def is_ordinary(tool: ToolSpec, limits: TextLimits) -> bool:
+def is_clean(tool: ToolSpec, limits: TextLimits) -> bool:
     """Whether it is short, and has no character that could be hidden."""
     whole = (tool.description, tool.title, tool.input_schema, tool.output_schema, tool.annotations)
     try:

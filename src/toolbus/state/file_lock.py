@@ -43,7 +43,7 @@ else:
         fcntl.flock(fd, fcntl.LOCK_UN)
 
 
-class Holder(Protocol):
+class LockHolder(Protocol):
     """Something that holds a lock."""
 
     def let_go(self) -> None:
@@ -51,11 +51,11 @@ class Holder(Protocol):
         ...
 
 
-_holders: "WeakSet[Holder]" = WeakSet()
+_holders: "WeakSet[LockHolder]" = WeakSet()
 _is_registered = False
 
 
-def let_go_after_fork(holder: Holder) -> None:
+def let_go_after_fork(holder: LockHolder) -> None:
     """A forked child has the same open file, and would keep the lock if this process is killed."""
     global _is_registered
     if not _is_registered and hasattr(os, "register_at_fork"):

@@ -13,7 +13,7 @@ from pathlib import Path
 _WRITABLE, _ACCESSIBLE = 0o022, 0o077
 
 
-class Exposed(PermissionError):
+class FileExposed(PermissionError):
     """Other users can write, or read, what should be private; `remedy` is the command that protects it."""
 
     def __init__(self, path: Path, what: str, mode: str) -> None:
@@ -107,7 +107,7 @@ class PrivateFolder:
 
 
 def make_private(path: Path) -> None:
-    """Create an empty file for its owner alone, unless it exists; `Exposed` or `Foreign` if it is not theirs.
+    """Create an empty private file unless it exists; `FileExposed` or `Foreign` if it is not theirs.
 
     An existing file is not opened: closing it would release all locks of this process on it.
     """
@@ -164,4 +164,4 @@ def _refuse_exposed(path: Path, found: os.stat_result, refused: int, mode: str) 
     _refuse_foreign(path, found)
     exposed = found.st_mode & refused if os.name == "posix" else 0
     if exposed:
-        raise Exposed(path, "written" if exposed & _WRITABLE else "read", mode)
+        raise FileExposed(path, "written" if exposed & _WRITABLE else "read", mode)

@@ -6,7 +6,7 @@ from typing import TypeAlias
 
 from toolbus.config.location import is_mapping
 from toolbus.config.secrets.redact import redacted_by_all
-from toolbus.core.operation.tracing import Connection
+from toolbus.core.operation.tracing import ConnectionFacts
 from toolbus.core.values.records import JSON, Audio, Block, Embedded, Image, ToolResult
 from toolbus.telemetry import names
 
@@ -51,7 +51,7 @@ def span_name(attributes: Mapping[str, str | int]) -> str:
     return str(method) if target is None else f"{method} {target}"
 
 
-def of_connection(connection: Connection) -> Attributes:
+def of_connection(connection: ConnectionFacts) -> Attributes:
     """How the server is reached."""
     attributes: Attributes = {}
     if connection.transport:

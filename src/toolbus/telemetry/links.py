@@ -6,7 +6,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from toolbus.core.operation.events import Emit, Event, InputAnswered, InputAsked, StateChanged
-from toolbus.core.operation.tracing import Connection, RequestSpan, current_span
+from toolbus.core.operation.tracing import ConnectionFacts, RequestSpan, current_span
 from toolbus.core.values.records import JSON
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import in_metrics, of_connection, of_params
@@ -44,7 +44,7 @@ class LinkTracing:
         self._providers = providers
         self._settings = settings
         self._calls = calls
-        self._connection = Connection()
+        self._connection = ConnectionFacts()
         self._outer: TracedRequest | None = None
         """The span of the attempt to connect, or of listing."""
         self._ready_since: float | None = None
@@ -58,7 +58,7 @@ class LinkTracing:
         with self._within("connect"):
             yield
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: ConnectionFacts) -> None:
         """The attempt has succeeded."""
         self._connection = connection
         if self._outer is not None:
@@ -71,7 +71,7 @@ class LinkTracing:
             yield
 
     def request(
-        self, method: str, params: Mapping[str, JSON] | None, connection: Connection
+        self, method: str, params: Mapping[str, JSON] | None, connection: ConnectionFacts
     ) -> AbstractContextManager[object]:
         """A span of a request, unless it is the one that the current span is about."""
         settings = self._settings()
@@ -97,7 +97,7 @@ class LinkTracing:
         )
 
     def asked(
-        self, method: str, params: Mapping[str, JSON] | None, request_id: object, connection: Connection
+        self, method: str, params: Mapping[str, JSON] | None, request_id: object, connection: ConnectionFacts
     ) -> AbstractContextManager[object]:
         """A span of a request that the server makes; its parent is the server's own span, if it has one."""
         settings = self._settings()

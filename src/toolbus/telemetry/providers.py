@@ -41,7 +41,7 @@ def is_installed() -> bool:
     return metrics is not None and getattr(metrics, "_METER_PROVIDER", metrics) is not None
 
 
-class Untraced:
+class NoSpan:
     """Stands for a request that nobody traces, or that another span covers."""
 
     def __enter__(self) -> None:
@@ -51,7 +51,7 @@ class Untraced:
         return None
 
 
-UNTRACED = Untraced()
+UNTRACED = NoSpan()
 
 
 class Providers:

@@ -30,7 +30,7 @@ UNTOLD = frozenset({str(INVALID_PARAMS), str(METHOD_NOT_FOUND)})
 
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inbound:
+class RequestArrival:
     """How a request came in."""
 
     request_id: int | str | None = None
@@ -71,7 +71,7 @@ class ServerTelemetry:
         return self._settings is not None and is_installed()
 
     def request(
-        self, method: str, params: Mapping[str, JSON] | None, inbound: Inbound
+        self, method: str, params: Mapping[str, JSON] | None, inbound: RequestArrival
     ) -> AbstractContextManager[ServerSpan]:
         """A span of a request, current within the block.
 
@@ -83,7 +83,7 @@ class ServerTelemetry:
             return _UNTRACED
         return _Request(self._providers, method, params or {}, inbound, settings.content)
 
-    def session_ended(self, seconds: float, inbound: Inbound, error_type: str | None = None) -> None:
+    def session_ended(self, seconds: float, inbound: RequestArrival, error_type: str | None = None) -> None:
         """Record how long the session of a client lasted; `error_type` if it did not end as it should."""
         if self._settings is None or not is_installed():
             return
@@ -118,7 +118,7 @@ class _Request:
         providers: Providers,
         method: str,
         params: Mapping[str, JSON],
-        inbound: Inbound,
+        inbound: RequestArrival,
         shown: bool,
     ) -> None:
         self._providers = providers
@@ -187,7 +187,7 @@ def _counted(attributes: Attributes) -> Attributes:
     return kept
 
 
-def _of_inbound(inbound: Inbound) -> Attributes:
+def _of_inbound(inbound: RequestArrival) -> Attributes:
     found: Attributes = {names.TRANSPORT: inbound.transport}
     if inbound.transport != "pipe":
         found |= {names.NETWORK_PROTOCOL: "http", names.NETWORK_VERSION: "1.1"}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Self
 from opentelemetry.context import attach, detach, get_current, set_value
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, get_current_span, set_span_in_context
 
-from toolbus.core.operation.tracing import SPAN, Connection
+from toolbus.core.operation.tracing import SPAN, ConnectionFacts
 from toolbus.core.values.errors import INTERNAL_ERROR
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import Attributes, in_metrics, of_connection, span_name, text_content
@@ -43,7 +43,7 @@ class TracedRequest:
         self.attributes = attributes
         self._durations = durations
         self._shown = shown
-        self._connection: Connection | None = None
+        self._connection: ConnectionFacts | None = None
         self._sendings = 0
         outer = framework_span(attributes) if kind is SpanKind.CLIENT else None
         self._is_own = outer is None
@@ -68,7 +68,7 @@ class TracedRequest:
 
     # For the connection
 
-    def sent(self, request_id: int | str | None, connection: Connection) -> None:
+    def sent(self, request_id: int | str | None, connection: ConnectionFacts) -> None:
         """It is sent, maybe once more."""
         self._connection = connection
         self._sendings += 1

@@ -19,11 +19,11 @@ from toolbus import Toolbus
 from toolbus.background.console import StandaloneConsole
 from toolbus.config.settings.serve import Serve
 from toolbus.console.app import ConsoleApp
-from toolbus.console.entry import Entry
+from toolbus.console.entry import ConsoleEntry
 from toolbus.console.state.console import Console
 from toolbus.core.ask.interactions import Interactions
-from toolbus.core.ask.question_router import Switchboard
-from toolbus.gateway.http.limits import Limits
+from toolbus.core.ask.question_router import QuestionRouter
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.run import HttpServer, listening_socket
 
 
@@ -116,16 +116,16 @@ async def console_over(
     serve: Serve | None = None,
     *,
     clock: Callable[[], float] = time.monotonic,
-    limits: Limits | None = None,
-    board: Switchboard | None = None,
+    limits: HttpLimits | None = None,
+    board: QuestionRouter | None = None,
     **bus_options: Any,
 ) -> AsyncGenerator[Opened]:
     """The console of a bus that is started, on a free port of this machine."""
-    board = board or Switchboard()
+    board = board or QuestionRouter()
     interactions = board.interactions(Interactions(forwards=True))
     async with Toolbus(config, interactions=interactions, **bus_options) as bus:
         console = Console(bus, board)
-        app = ConsoleApp(console, serve or Serve(), Entry(clock))
+        app = ConsoleApp(console, serve or Serve(), ConsoleEntry(clock))
         server, sock = HttpServer(StandaloneConsole(app, limits)), listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]
         await server.start(sock)

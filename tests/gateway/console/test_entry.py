@@ -7,7 +7,7 @@ import pytest
 
 from tests.gateway.console.opening import Opened, console_over, home_of
 from tests.gateway.driving import JSON
-from toolbus.console.entry import MOST_SESSIONS, MOST_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, Entry
+from toolbus.console.entry import MOST_SESSIONS, MOST_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, ConsoleEntry
 
 pytestmark = pytest.mark.anyio
 
@@ -112,7 +112,7 @@ async def test_a_browser_that_another_page_led_here_is_asked_to_come_by_itself()
 
 
 def test_tokens_and_sessions_are_bounded_and_the_oldest_gives_way() -> None:
-    entry = Entry()
+    entry = ConsoleEntry()
     tokens = [entry.new_token(entry.secret) or "" for _ in range(MOST_TOKENS + 1)]
     assert entry.enter(tokens[0]) is None
     given = [entry.enter(tokens[1])]

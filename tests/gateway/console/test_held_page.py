@@ -9,7 +9,7 @@ import pytest
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.lock.place import GREET, OFFER, READ, WRITE, Place, names
 from tests.patience import PATIENCE, until
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.lock.file import read_lock
 
 pytestmark = pytest.mark.anyio
@@ -82,7 +82,7 @@ async def test_it_shows_what_differs_and_approves_one_tool(tmp_path: Path) -> No
 async def test_what_changed_since_it_was_shown_is_not_approved(tmp_path: Path) -> None:
     place = _drifted(tmp_path)
     before = place.lock.read_bytes()
-    only_at_changes = Limits(keepalive_seconds=2 * PATIENCE)
+    only_at_changes = HttpLimits(keepalive_seconds=2 * PATIENCE)
     async with console_over(place.config, limits=only_at_changes) as opened:
         await opened.enter()
         page = await _held(opened, "files/read", "files/copy")

@@ -12,7 +12,7 @@ from tests.servers.asking import asking
 from toolbus import Caller, CallRefused, InputNeeded
 from toolbus.console.html.widgets import anchor
 from toolbus.console.state.console import Presence
-from toolbus.core.ask.question_router import Switchboard
+from toolbus.core.ask.question_router import QuestionRouter
 
 pytestmark = pytest.mark.anyio
 
@@ -121,7 +121,7 @@ async def test_nothing_waits_while_no_console_is_open_and_the_rule_is_named() ->
 
 
 async def test_an_open_page_counts_until_some_time_after_it_is_closed() -> None:
-    board = Switchboard()
+    board = QuestionRouter()
     presence = Presence(board, recent_seconds=0.0)
     loop = asyncio.get_running_loop()
 

@@ -11,13 +11,13 @@ import pytest
 
 from tests.patience import PATIENCE
 from toolbus.core.values.errors import TokenStoreError
-from toolbus.gateway.access.identity import CannotTell, Denied
+from toolbus.gateway.access.identity import CredentialDenied, CredentialUndecided
 from toolbus.gateway.access.keys import Keys
 from toolbus.gateway.access.shared_keys import KIND as KEYS
 from toolbus.gateway.access.shared_keys import STALE_SECONDS, SharedKeys
 from toolbus.gateway.access.stored_keys import KeyExists
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.sessions import Session
+from toolbus.gateway.protocol.sessions import ClientSession
 from toolbus.gateway.replicas.peers import KIND as REPLICAS
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.gateway.replicas.sessions import KIND as SESSIONS
@@ -27,12 +27,12 @@ from toolbus.policy.shared_answers import KIND as ANSWERS
 from toolbus.policy.shared_answers import SharedAnswers
 from toolbus.state.store.cipher import Cipher
 from toolbus.state.store.mirror import Mirror
-from toolbus.state.store.once import SharedSpent, shared_seal
+from toolbus.state.store.one_time_use import SharedOneTimeUse, shared_seal
 from toolbus.state.store.store import Store
 from toolbus.state.store.url import StoreUrl, parse_store_url
 from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.shared import SharedLocks, SharedTokens
-from toolbus.state.tokens.tokens import Tokens
+from toolbus.state.tokens.tokens import TokenSource
 
 pytestmark = pytest.mark.anyio
 ANN = AnswerKey(user="ann", kind="tool", target="files/delete", definition="d1", rule="r1")
@@ -52,8 +52,10 @@ async def theirs(url: StoreUrl, cipher: Cipher) -> AsyncGenerator[Store]:
 
 
 async def test_an_approval_is_used_once_by_all(mine: Store, theirs: Store) -> None:
-    name = SharedSpent(mine).issue(600)
-    uses = await asyncio.gather(*(SharedSpent(store).use(name) for store in (mine, theirs, mine, theirs)))
+    name = SharedOneTimeUse(mine).issue(600)
+    uses = await asyncio.gather(
+        *(SharedOneTimeUse(store).use(name) for store in (mine, theirs, mine, theirs))
+    )
     assert sorted(uses) == [False, False, False, True]
 
 
@@ -67,7 +69,7 @@ async def test_what_one_seals_the_other_opens(mine: Store, theirs: Store) -> Non
 async def test_a_clock_that_is_set_back_brings_nothing_back(
     mine: Store, theirs: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seal, spent = await shared_seal(mine), SharedSpent(mine)
+    seal, spent = await shared_seal(mine), SharedOneTimeUse(mine)
     expired, name = seal.seal("state", "ann", {}, -1), spent.issue(600)
     assert await spent.use(name)
     keys = SharedKeys(theirs)
@@ -75,11 +77,11 @@ async def test_a_clock_that_is_set_back_brings_nothing_back(
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() - 7 * 86_400)
     assert seal.opened("state", "ann", expired) is None
-    assert not await SharedSpent(theirs).use(name)
+    assert not await SharedOneTimeUse(theirs).use(name)
     mirror = Mirror(theirs, KEYS)
     await mirror.look()
     shared = SharedKeys(theirs, mirror)
-    with pytest.raises(Denied, match="has expired"):
+    with pytest.raises(CredentialDenied, match="has expired"):
         Keys(shared, "default", now=shared.now).identity(secret)
 
 
@@ -138,7 +140,7 @@ async def test_keys_are_found_by_all_and_one_that_is_revoked_by_none(mine: Store
         await asyncio.to_thread(lambda: admin.add("ann"))
     assert await asyncio.to_thread(admin.revoke, "ann")
     await mirror.look()
-    with pytest.raises(Denied):
+    with pytest.raises(CredentialDenied):
         keys.identity(secret)
 
 
@@ -154,19 +156,19 @@ async def test_while_it_is_not_known_which_keys_are_valid_nobody_is_told_that_th
     now[0] = STALE_SECONDS - 1  # the store does not respond, and what was read before counts
     assert keys.identity(secret).name == "ann"
     now[0] = STALE_SECONDS + 1
-    with pytest.raises(CannotTell):
+    with pytest.raises(CredentialUndecided):
         keys.identity(secret)
     await keys.recorded()
 
 
 async def test_a_login_is_found_by_all_and_renewed_by_one_at_a_time(mine: Store, theirs: Store) -> None:
-    first = Tokens(SharedTokens(mine), SharedLocks(mine))
-    second = Tokens(SharedTokens(theirs, seconds=3600), SharedLocks(theirs))
+    first = TokenSource(SharedTokens(mine), SharedLocks(mine))
+    second = TokenSource(SharedTokens(theirs, seconds=3600), SharedLocks(theirs))
     login = Login(issuer="https://as", resource="https://rs", user="ann", access="0", expires_at=None)
     await first.save(login)
     inside, most = 0, 0
 
-    async def renew(tokens: Tokens) -> None:
+    async def renew(tokens: TokenSource) -> None:
         nonlocal inside, most
         async with tokens.lock("https://rs", "ann"):
             inside += 1
@@ -198,7 +200,7 @@ async def test_replicas_of_two_versions_understand_each_other(mine: Store, their
     assert found is not None
     assert found.url == "http://127.0.0.1:1"
     ann = Principal(kind="key", name="ann")
-    session = Session(name="s", principal=ann, version="2025-11-25", capabilities={})
+    session = ClientSession(name="s", principal=ann, version="2025-11-25", capabilities={})
     sessions = SharedSessions(theirs, new, 60)
     await sessions.opened(session)
     (name,) = await mine.items(SESSIONS)
@@ -214,7 +216,7 @@ async def test_replicas_of_two_versions_understand_each_other(mine: Store, their
 async def test_of_replicas_that_take_a_session_over_one_does(mine: Store, theirs: Store) -> None:
     ann = Principal(kind="key", name="ann")
     gone = Peers(mine)
-    session = Session(name="s", principal=ann, version="2025-11-25", capabilities={})
+    session = ClientSession(name="s", principal=ann, version="2025-11-25", capabilities={})
     await SharedSessions(mine, gone, 60).opened(session)
     peers = [Peers(mine), Peers(theirs)]
     with socket.create_server(("127.0.0.1", 0)) as listening:  # they can be connected to

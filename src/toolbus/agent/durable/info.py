@@ -6,7 +6,7 @@ from typing import Any, Literal, TypeAlias, cast
 
 from dbos import WorkflowStatus
 
-from toolbus.agent.durable.questions import Asked
+from toolbus.agent.durable.questions import WaitingCall
 from toolbus.agent.durable.settings import JOURNAL_VERSION, named, queue_of
 from toolbus.agent.durable.store.notes import Intent
 from toolbus.core.values.records import JSON
@@ -42,7 +42,7 @@ class RunInfo:
     """Who has it now, or had it last."""
     attempts: int = 0
     """How often a worker took it."""
-    question: Asked | None = None
+    question: WaitingCall | None = None
     """What it waits for."""
     answered: bool = False
     """Whether its question is answered, and no worker has taken the answer yet."""
@@ -127,7 +127,7 @@ class Step:
         )
 
 
-def run_info(row: WorkflowStatus, asked: Asked | None, *, answered: bool) -> RunInfo:
+def run_info(row: WorkflowStatus, asked: WaitingCall | None, *, answered: bool) -> RunInfo:
     """A run; `asked` is the question that it shows, and `answered` whether that has an answer."""
     args: Sequence[Any] = row.input["args"] if isinstance(row.input, dict) else ()
     request: Mapping[str, Any] = args[0] if args else {}

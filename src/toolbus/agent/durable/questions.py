@@ -14,7 +14,7 @@ _NO = "no"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Asked:
+class WaitingCall:
     """A call of a run that waits for a person."""
 
     id: str
@@ -29,7 +29,7 @@ class Asked:
         return {**stored, "held": dict(self.held)} if self.held else stored
 
     @classmethod
-    def from_json(cls, stored: Mapping[str, Any]) -> "Asked":
+    def from_json(cls, stored: Mapping[str, Any]) -> "WaitingCall":
         """The question of a row."""
         pending = Pending.from_json(stored["pending"])
         return cls(id=stored["id"], pending=pending, held=stored.get("held", {}))

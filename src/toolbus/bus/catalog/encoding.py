@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from toolbus.config import BusConfig, GetSecret, Secrets
-from toolbus.config.secrets.lookup import Missing
+from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.search import Embeddings, Search
 from toolbus.search.encoders.encoder import Encoder, EncodingFailed
@@ -21,7 +21,7 @@ _INSTALLED: dict[object, Callable[[], Encoder]] = {
 }
 
 
-class Extensions(Protocol):
+class EncoderSource(Protocol):
     """What a program brings for it."""
 
     @property
@@ -38,7 +38,7 @@ class Extensions(Protocol):
 class BusEncoding:
     """The encoding that all users of a bus share; another one after its config has changed."""
 
-    def __init__(self, config: BusConfig, extensions: Extensions) -> None:
+    def __init__(self, config: BusConfig, extensions: EncoderSource) -> None:
         self._function, self._get_secret = extensions.encoder, extensions.get_secret
         self._search: Search | None = None
         self.now: Encoding | None = None
@@ -87,7 +87,7 @@ async def _filled(text: str, secrets: Secrets) -> str:
     for part in parsed(text, key="search.encoder.key"):
         if isinstance(part, Reference):
             found = await secrets.find(part)
-            if isinstance(found, Missing):
+            if isinstance(found, MissingValue):
                 raise EncodingFailed(f"search.encoder.key: secret {part.label!r} {found.reason}")
             part = found.value
         value += part

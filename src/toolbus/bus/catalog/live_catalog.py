@@ -9,11 +9,11 @@ from threading import RLock
 from typing import Protocol
 
 from toolbus.bus.catalog.registry import Registrations
-from toolbus.bus.catalog.shaping import Shaping
+from toolbus.bus.catalog.shaping import CatalogShaper
 from toolbus.call import READ_RESULT
 from toolbus.config import BusConfig
 from toolbus.core.collector import paused_collector
-from toolbus.core.operation.events import MOST_CHARACTERS, CatalogChanged, Hub, Warned, warn
+from toolbus.core.operation.events import MOST_CHARACTERS, CatalogChanged, EventHub, Warned, warn
 from toolbus.core.text.text import headed
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import ShaperFailed
@@ -52,7 +52,7 @@ class LiveCatalog:
         config: BusConfig,
         shapers: Sequence[Shaper],
         inventories: Callable[[], Mapping[str, Inventory]],
-        hub: Hub,
+        hub: EventHub,
         reports: Callable[[str], bool],
         policy: "CatalogPolicy",
         base: "LiveCatalog | None" = None,
@@ -77,7 +77,7 @@ class LiveCatalog:
         """Why the last rebuild failed."""
         self._config = config
         self._has_own_shaping = base is None
-        self.shaping = Shaping(config, self._own_shapers) if base is None else base.shaping
+        self.shaping = CatalogShaper(config, self._own_shapers) if base is None else base.shaping
         self._now = Catalog(own=self.shaping.own)
         self._tools: Sequence[ToolSpec] = ()
         """All tools, denied or not."""
@@ -122,7 +122,7 @@ class LiveCatalog:
 
     def _shape_by(self, base: "LiveCatalog | None") -> None:
         self._has_own_shaping = base is None
-        self.shaping = Shaping(self._config, self._own_shapers) if base is None else base.shaping
+        self.shaping = CatalogShaper(self._config, self._own_shapers) if base is None else base.shaping
 
     def outdate(self) -> None:
         """Rebuild the catalog when it is next needed; now if somebody follows it."""

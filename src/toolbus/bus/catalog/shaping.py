@@ -39,7 +39,7 @@ from toolbus.shape import (
     trusted,
     unmatched,
 )
-from toolbus.shape.clean import is_ordinary
+from toolbus.shape.clean import is_clean
 from toolbus.shape.limit import cut_text
 
 # By the shaper in a tool's history.
@@ -60,7 +60,7 @@ _FIELD_NAMES = {
 }
 
 
-class Shaping:
+class CatalogShaper:
     """The shapers of a bus, and the warnings about their results."""
 
     def __init__(self, config: BusConfig, own: Sequence[Shaper]) -> None:
@@ -116,7 +116,7 @@ class Shaping:
 
     def _readable(self, tools: list[ToolSpec], leave_out: LeaveOut) -> list[ToolSpec]:
         """The tools, those shortened and cleaned that need it."""
-        odd = [tool for tool in tools if not is_ordinary(tool, self._limits[tool.origin.server])]
+        odd = [tool for tool in tools if not is_clean(tool, self._limits[tool.origin.server])]
         if not odd:
             return tools
         fixed = {tool.origin: tool for tool in shaped(odd, self._reading, leave_out)}

@@ -20,7 +20,7 @@ from toolbus.core.values.records import JSON, JSONObject, Text, ToolResult
 from toolbus.search.finder import Finder
 from toolbus.search.hit import Hit
 from toolbus.shape.budget import estimated_tokens
-from toolbus.shape.lean import lean_schema, lean_text
+from toolbus.shape.trim import trimmed_schema, trimmed_text
 
 FOUND = "toolbus/found"
 """Key of a result's `meta`: the names of the tools to load, for providers that load tools."""
@@ -160,8 +160,8 @@ def _loaded(catalog: Catalog, hits: Sequence[Hit]) -> list[JSON]:
 def _whole(hit: Hit) -> dict[str, JSON]:
     found: dict[str, JSON] = {
         "name": hit.name,
-        "description": lean_text(hit.spec.description),
-        "input_schema": lean_schema(hit.spec.input_schema),
+        "description": trimmed_text(hit.spec.description),
+        "input_schema": trimmed_schema(hit.spec.input_schema),
     }
     return {**found, "similar": list(hit.alternatives[:5])} if hit.alternatives else found
 

@@ -2,15 +2,15 @@
 
 import asyncio
 
-from toolbus.bus.engine.engine import Access, Extensions
+from toolbus.bus.engine.engine import BusExtensions, BusLoop
 from toolbus.bus.engine.lifecycle import Lifecycle
 from toolbus.bus.engine.session_engine import SessionEngine
-from toolbus.bus.engine.sessions import LendingEngine, Sessions, SharedEvent
+from toolbus.bus.engine.sessions import BusSessions, LendingEngine, SharedEvent
 from toolbus.bus.engine.shared_parts import SharedParts
 from toolbus.bus.engine.user_engine import UserEngine
 from toolbus.bus.engine.users import Users
-from toolbus.bus.rules.enforcement import Policing
-from toolbus.bus.rules.lock import Approvals
+from toolbus.bus.rules.enforcement import Enforcement
+from toolbus.bus.rules.lock import LockApprovals
 from toolbus.config import BusConfig
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.values.records import OWN
@@ -19,21 +19,21 @@ from toolbus.core.values.records import OWN
 class BusEngine(LendingEngine):
     """The engine of a bus: starts and stops, and has the engines of its users and sessions."""
 
-    def __init__(self, config: BusConfig, extensions: Extensions) -> None:
+    def __init__(self, config: BusConfig, extensions: BusExtensions) -> None:
         """`LockError` if there is a lockfile that cannot be used."""
-        policing = Policing(config)
-        super().__init__(config, extensions, Approvals(config), policing=policing)
-        policing.warn = lambda message: self.catalog.warn(OWN, None, message)
-        policing.changed = self._enforce_everywhere
+        enforcement = Enforcement(config)
+        super().__init__(config, extensions, LockApprovals(config), enforcement=enforcement)
+        enforcement.warn = lambda message: self.catalog.warn(OWN, None, message)
+        enforcement.changed = self._enforce_everywhere
         self.users = Users(self._new_user)
-        self.sessions = Sessions(self._new_session)
+        self.sessions = BusSessions(self._new_session)
         """Those without a user."""
         self.lifecycle = Lifecycle(
             config,
             self.servers,
             self.catalog,
             self.lock,
-            policing,
+            enforcement,
             self.hub,
             extensions.get_secret,
             self,
@@ -51,7 +51,7 @@ class BusEngine(LendingEngine):
         self.sessions.enforce()
 
     @property
-    def access(self) -> Access:
+    def access(self) -> BusLoop:
         """The way to the loop of the bus."""
         return self.lifecycle
 

@@ -13,9 +13,9 @@ from toolbus.bus.catalog.live_catalog import LiveCatalog
 from toolbus.bus.catalog.tool_search import ToolSearch
 from toolbus.bus.engine.servers import Servers
 from toolbus.bus.rules.definitions import Definitions
-from toolbus.bus.rules.enforcement import Policing
-from toolbus.bus.rules.lock import Approvals, BusLock
-from toolbus.bus.rules.policy_filter import Offer
+from toolbus.bus.rules.enforcement import Enforcement
+from toolbus.bus.rules.lock import BusLock, LockApprovals
+from toolbus.bus.rules.policy_filter import PolicyFilter
 from toolbus.bus.rules.scope import Scope
 from toolbus.bus.rules.targets import Targets, listed_target
 from toolbus.call import CallPath, EventObserver, Hook, Results, ServerRoutes
@@ -25,7 +25,7 @@ from toolbus.core.ask.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import (
     Event,
-    Hub,
+    EventHub,
     LoginNeeded,
     Reason,
     StateChanged,
@@ -36,7 +36,7 @@ from toolbus.core.values.errors import CallRefused, LoginRequired, ToolNotFound
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import OWN, ToolSpec
 from toolbus.lock.drift import Held
-from toolbus.policy.asking import Asking
+from toolbus.policy.approvals import Approvals
 from toolbus.policy.guard import PolicyGuard
 from toolbus.policy.layers import Layer
 from toolbus.search.encoders.function import EncodingFunction
@@ -52,7 +52,7 @@ REFRESH_WITHIN = 5.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Extensions:
+class BusExtensions:
     """The user's extensions of a bus."""
 
     hooks: Sequence[Hook]
@@ -65,7 +65,7 @@ class Extensions:
     """Finds tools by meaning, instead of the encoder in the config."""
 
 
-class Access(Protocol):
+class BusLoop(Protocol):
     """The way to the loop of a bus, and to the servers there."""
 
     @property
@@ -111,10 +111,10 @@ class Engine(ABC):
     def __init__(
         self,
         config: BusConfig,
-        extensions: Extensions,
-        approvals: Approvals,
+        extensions: BusExtensions,
+        approvals: LockApprovals,
         *,
-        policing: Policing,
+        enforcement: Enforcement,
         user: str = "",
         base: "Engine | None" = None,
         observers: Sequence[Observer] = (),
@@ -126,18 +126,13 @@ class Engine(ABC):
         self.user, self.interactions, self._base = user, extensions.interactions, base
         self._logins: set[str] = set()
         """The servers for which it was reported that the user has to sign in."""
-        self.hub = Hub(config.limits.backlog)
+        self.hub = EventHub(config.limits.backlog)
         self.encoding = BusEncoding(config, extensions) if base is None else base.encoding
         self.finder = Finder(lambda: self.encoding.now)
-        self.lock = BusLock(
-            approvals,
-            lambda: self.servers.inventories,
-            self.hub.emit,
-            self._reports,
-            None if base is None else base.lock,
-        )
-        self.policing = policing
-        self.offer = Offer(policing, lambda: self.lock.inventories, warns=base is None)
+        lock = None if base is None else base.lock
+        self.lock = BusLock(approvals, lambda: self.servers.inventories, self.hub.emit, self._reports, lock)
+        self.enforcement = enforcement
+        self.offer = PolicyFilter(enforcement, lambda: self.lock.inventories, warns=base is None)
         self.catalog = LiveCatalog(
             config,
             extensions.shapers,
@@ -150,7 +145,8 @@ class Engine(ABC):
         )
         self.definitions = Definitions(self.catalog, lambda: self.lock.inventories)
         self.targets = Targets(self.catalog, self.definitions)
-        self.guard = PolicyGuard(policing, self.targets, Asking(extensions.interactions, policing.answers))
+        approvals_of_calls = Approvals(extensions.interactions, enforcement.answers)
+        self.guard = PolicyGuard(enforcement, self.targets, approvals_of_calls)
         self.results = Results(
             self.catalog.warn,
             self.catalog.offer_kept_results,
@@ -164,12 +160,12 @@ class Engine(ABC):
             extensions.interactions,
             self._admit,
             self.lock,
-            policing.telemetry,
+            enforcement.telemetry,
         )
         self.path = self._new_path(extensions, observers)
         self.enforce()
 
-    def _new_path(self, extensions: Extensions, observers: Sequence[Observer]) -> CallPath:
+    def _new_path(self, extensions: BusExtensions, observers: Sequence[Observer]) -> CallPath:
         searches = ToolSearch(self.finder)
         routes = {
             **ServerRoutes(self.servers.requests, lambda: self.lock.inventories, self.offer.listed).table,
@@ -181,7 +177,12 @@ class Engine(ABC):
         return CallPath(
             routes,
             repairing=self.servers.repairing,
-            observers=[self.policing.telemetry, *observers, EventObserver(self.hub), *extensions.observers],
+            observers=[
+                self.enforcement.telemetry,
+                *observers,
+                EventObserver(self.hub),
+                *extensions.observers,
+            ],
             hooks=extensions.hooks,
             guards=extensions.guards,
             warn=self.catalog.warn,
@@ -196,11 +197,11 @@ class Engine(ABC):
 
     def enforce(self) -> None:
         """Install the guard if there is a policy or an audit trail; without, calls do not pay for it."""
-        self.path.use_policy(self.guard if self.policing.needed else None, self.policing.observers)
+        self.path.use_policy(self.guard if self.enforcement.needed else None, self.enforcement.observers)
 
     def view_policy(self, rules: Sequence[PolicyRule] | Layer) -> Layer:
         """The policy of a view, enforced from now on; warns of rules that match nothing."""
-        layer = self.policing.of_view(rules)
+        layer = self.enforcement.of_view(rules)
         for message in self.offer.warnings_of_view(layer):
             self.catalog.warn(OWN, None, message)
         return layer
@@ -217,7 +218,7 @@ class Engine(ABC):
 
     @property
     @abstractmethod
-    def access(self) -> Access:
+    def access(self) -> BusLoop:
         """The way to the loop of the bus."""
 
     def catalog_changed(self) -> None:

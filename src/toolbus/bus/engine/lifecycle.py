@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from toolbus.bus.catalog.live_catalog import LiveCatalog
 from toolbus.bus.engine.servers import Servers
 from toolbus.bus.engine.stores import store_of, tokens_in
-from toolbus.bus.rules.enforcement import Policing
-from toolbus.bus.rules.lock import Approvals, BusLock
+from toolbus.bus.rules.enforcement import Enforcement
+from toolbus.bus.rules.lock import BusLock, LockApprovals
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
-from toolbus.connect.auth.identity import Identity
+from toolbus.connect.auth.identity import LinkOwner
 from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
-from toolbus.core.operation.events import Hub
+from toolbus.core.operation.events import EventHub
 from toolbus.core.values.errors import FORKED, BusClosed
 from toolbus.policy.shared_answers import KIND, SharedAnswers
 from toolbus.state.store.mirror import Mirror
-from toolbus.state.store.once import SharedOnce, SharedSpent, shared_seal
+from toolbus.state.store.one_time_use import SharedOneTimeUse, SharedSeal, shared_seal
 from toolbus.state.store.store import Store
-from toolbus.state.tokens.tokens import Tokens
+from toolbus.state.tokens.tokens import TokenSource
 
 if TYPE_CHECKING:
     from toolbus.connect.transports.process.start import Helpers
@@ -54,8 +54,8 @@ class Lifecycle:
         servers: Servers,
         catalog: LiveCatalog,
         lock: BusLock,
-        policing: Policing,
-        hub: Hub,
+        enforcement: Enforcement,
+        hub: EventHub,
         get_secret: GetSecret | None,
         followers: Followers,
     ) -> None:
@@ -63,11 +63,11 @@ class Lifecycle:
         self._followers = followers
         self._servers = servers
         self._catalog = catalog
-        self._policing = policing
+        self._enforcement = enforcement
         self._hub = hub
         self._get_secret = get_secret
         self._shared = SharedState(get_secret)
-        self._tokens: tuple[object, Tokens] | None = None
+        self._tokens: tuple[object, TokenSource] | None = None
         """The setting in the config, and the tokens."""
         self._loop: OwnerLoop | None = None
         self.closed = False
@@ -93,7 +93,7 @@ class Lifecycle:
                 return
             self._loop = OwnerLoop()
             try:
-                await self._shared.open(self.config, self._policing)
+                await self._shared.open(self.config, self._enforcement)
                 await self._begin(self.identity(self.config))
                 if self._catalog.failed is not None:
                     raise self._catalog.failed
@@ -101,7 +101,7 @@ class Lifecycle:
                 await self.stop()
                 raise
 
-    async def _begin(self, identity: Identity) -> None:
+    async def _begin(self, identity: LinkOwner) -> None:
         """Connect to the servers, or, if the catalog is known from the lock, only to the required ones."""
         at_once = self._lock.approvals.file is not None
         if at_once and not any(server.required for server in self.config.servers.values()):
@@ -109,7 +109,7 @@ class Lifecycle:
         else:
             await self._connect(identity, only_required=at_once)
 
-    async def _connect_later(self, identity: Identity) -> None:
+    async def _connect_later(self, identity: LinkOwner) -> None:
         with suppress(TimeoutError):
             async with asyncio.timeout(LINGER):
                 await self._needed.wait()
@@ -120,7 +120,7 @@ class Lifecycle:
             self._installed.set()
             raise
 
-    async def _connect(self, identity: Identity, *, only_required: bool) -> None:
+    async def _connect(self, identity: LinkOwner, *, only_required: bool) -> None:
         from toolbus.connect.transports.process.start import helpers
 
         config = self.usable_config
@@ -166,7 +166,7 @@ class Lifecycle:
             await asyncio.gather(self._connecting, return_exceptions=True)
         await asyncio.gather(self._servers.close(), self._followers.close())
         await self._shared.close()
-        self._policing.close()
+        self._enforcement.close()
         self._hub.end()
         if self._helpers is not None:
             await self._helpers.release(self)
@@ -183,15 +183,15 @@ class Lifecycle:
         async with self._mutex:
             servers = change(self.config.servers)
             new = (config or self.config).model_copy(update={"servers": servers})
-            approvals = Approvals(new)
-            enforced = self._policing.prepare(new)
+            approvals = LockApprovals(new)
+            enforced = self._enforcement.prepare(new)
             usable = approvals.servers_to_use(new)
             fresh = await self._servers.open_new(usable, self.identity(new))
             if self.closed:  # in the meantime, so they are closed here
                 await self._servers.close_servers(fresh)
                 raise BusClosed()
             self.config = new
-            self._policing.use(new, enforced)
+            self._enforcement.use(new, enforced)
             self._lock.use(approvals)
             self._lock.report_launches()
             gone = self._servers.install(fresh, usable)
@@ -201,14 +201,14 @@ class Lifecycle:
             await self._servers.close_servers(gone)
             await self._servers.notify_roots_changed()
 
-    def identity(self, config: BusConfig, user: str = "") -> Identity:
+    def identity(self, config: BusConfig, user: str = "") -> LinkOwner:
         """The secrets and tokens of a user, or of the bus itself."""
         setting, tokens = self._tokens or (None, None)
         if tokens is None or setting != config.tokens:
             tokens = self._shared.tokens(config)
             self._tokens = config.tokens, tokens
         secrets = Secrets(self._get_secret, config.folder, config.reviewed, user)
-        return Identity(secrets=secrets, tokens=tokens, user=user)
+        return LinkOwner(secrets=secrets, tokens=tokens, user=user)
 
     @property
     def usable_config(self) -> BusConfig:
@@ -276,7 +276,7 @@ class SharedState:
         self._store: Store | None = None
         self._answers: Mirror | None = None
 
-    async def open(self, config: BusConfig, policing: Policing) -> None:
+    async def open(self, config: BusConfig, enforcement: Enforcement) -> None:
         """Use the store of the config, if it has one; StoreError if that cannot be used."""
         store = self._store = store_of(config, self._get_secret)
         if store is None or config.store is None:
@@ -284,10 +284,10 @@ class SharedState:
         await store.open()
         mirror = self._answers = Mirror(store, KIND)
         await mirror.start()
-        policing.answers.share(SharedAnswers(store, config.store.seconds, mirror))
-        policing.shared = SharedOnce(await shared_seal(store), SharedSpent(store))
+        enforcement.answers.share(SharedAnswers(store, config.store.seconds, mirror))
+        enforcement.shared = SharedSeal(await shared_seal(store), SharedOneTimeUse(store))
 
-    def tokens(self, config: BusConfig) -> Tokens:
+    def tokens(self, config: BusConfig) -> TokenSource:
         """The tokens of the config."""
         return tokens_in(config, self._store)
 

@@ -12,7 +12,7 @@ from toolbus.bus.engine.startup import import_stages
 from toolbus.bus.rules.lock import BusLock
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig
-from toolbus.connect.auth.identity import Identity
+from toolbus.connect.auth.identity import LinkOwner
 from toolbus.core.ask.interactions import Interactions, with_roots
 from toolbus.core.operation.events import Emit, StateChanged
 from toolbus.core.operation.operation import Admit, Operation, Route
@@ -251,7 +251,7 @@ class Servers:
             for alias in self._aliases
         }
 
-    async def start_early(self, config: BusConfig, identity: Identity) -> None:
+    async def start_early(self, config: BusConfig, identity: LinkOwner) -> None:
         """Start the processes of servers that will be connected, and meanwhile import the SDK."""
         from toolbus.connect.opening.early import EarlyStart
 
@@ -270,7 +270,7 @@ class Servers:
         await asyncio.gather(*(early.close() for early in self._early.values() if not early.taken))
         self._early = {}
 
-    def build(self, config: BusConfig, identity: Identity) -> dict[str, Server]:
+    def build(self, config: BusConfig, identity: LinkOwner) -> dict[str, Server]:
         """Build the servers of a config that are new or changed, not installed or connected yet."""
         from toolbus.connect.link import Link
         from toolbus.connect.requests import LinkRequests
@@ -348,7 +348,7 @@ class Servers:
         links = self.links.values()
         await open_links(link for link in links if link.config.required or not only_required)
 
-    async def open_new(self, config: BusConfig, identity: Identity) -> dict[str, Server]:
+    async def open_new(self, config: BusConfig, identity: LinkOwner) -> dict[str, Server]:
         """As `build`, and connect; none is left open if that fails."""
         fresh = self.build(config, identity)
         links = [server.link for server in fresh.values()]

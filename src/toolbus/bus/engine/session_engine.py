@@ -9,7 +9,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from toolbus.bus.engine.engine import Access, Engine
+from toolbus.bus.engine.engine import BusLoop, Engine
 from toolbus.bus.engine.servers import Server
 from toolbus.bus.engine.shared_parts import SharedParts
 from toolbus.bus.engine.user_calls import UserCalls
@@ -44,7 +44,7 @@ class SessionEngine(Engine):
             shared.lifecycle.config,
             replace(shared.extensions, interactions=for_user(handlers, parent.user)),
             shared.lock.approvals,
-            policing=parent.policing,
+            enforcement=parent.enforcement,
             user=parent.user,
             base=parent,
             observers=[calls],
@@ -65,7 +65,7 @@ class SessionEngine(Engine):
             self.hub.end()
 
     @property
-    def access(self) -> Access:
+    def access(self) -> BusLoop:
         """The way to the loop of the bus."""
         return self._access
 
@@ -152,7 +152,7 @@ T = TypeVar("T")
 class SessionAccess:
     """Runs work on the loop of a bus until the session ends."""
 
-    def __init__(self, name: str, parent: Access) -> None:
+    def __init__(self, name: str, parent: BusLoop) -> None:
         """`parent` is the way of the user, or of the bus itself."""
         self._name = name
         self._parent = parent

@@ -22,7 +22,7 @@ SharedEvent: TypeAlias = StateChanged | ListChanged
 """What those who borrow a server learn of it; they are not told of the calls of others."""
 
 
-class Sessions:
+class BusSessions:
     """The engines of the open sessions, by name. Can be used from any thread."""
 
     def __init__(self, create: Callable[[str, Interactions | None], SessionEngine]) -> None:
@@ -83,7 +83,7 @@ class Sessions:
 class LendingEngine(Engine):
     """An engine with sessions, which borrow its links."""
 
-    sessions: Sessions
+    sessions: BusSessions
     _owners: dict[int, Emit]
     """Where the events of a call go, by the id of the call."""
 

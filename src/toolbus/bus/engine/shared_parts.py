@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 
-from toolbus.bus.engine.engine import Extensions
+from toolbus.bus.engine.engine import BusExtensions
 from toolbus.bus.engine.lifecycle import Lifecycle
 from toolbus.bus.engine.servers import Servers
 from toolbus.bus.rules.lock import BusLock
@@ -43,7 +43,7 @@ class SessionLimit:
 class SharedParts:
     """The parts of a bus that its users and sessions share."""
 
-    extensions: Extensions
+    extensions: BusExtensions
     lifecycle: Lifecycle
     servers: Servers
     lock: BusLock

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolbus.config import ServerConfig
-from toolbus.connect.auth.identity import Identity
+from toolbus.connect.auth.identity import LinkOwner
 from toolbus.core.values.errors import SignInFailed
 from toolbus.core.values.login import LoginHandler
 
@@ -18,7 +18,7 @@ SIGN_IN_WITHIN = 1800.0
 
 async def sign_in(
     server: ServerConfig,
-    identity: Identity,
+    identity: LinkOwner,
     handler: LoginHandler,
     *,
     scopes: Sequence[str] = (),

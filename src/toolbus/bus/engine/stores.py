@@ -3,7 +3,7 @@
 from functools import partial
 
 from toolbus.config import BusConfig, GetSecret, Secrets
-from toolbus.config.secrets.lookup import Missing
+from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.store import StoreSetting
 from toolbus.core.values.errors import ConfigError
@@ -12,7 +12,7 @@ from toolbus.policy.shared_answers import SharedAnswers
 from toolbus.state.store.store import Store
 from toolbus.state.store.url import StoreUrl, parse_store_url
 from toolbus.state.tokens.shared import SharedLocks, SharedTokens
-from toolbus.state.tokens.tokens import Tokens, open_tokens
+from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 _COMMAND_PATIENCE = 3.0
 
@@ -30,11 +30,11 @@ def store_for_command(config: BusConfig) -> Store | None:
     return store
 
 
-def tokens_in(config: BusConfig, store: Store | None) -> Tokens:
+def tokens_in(config: BusConfig, store: Store | None) -> TokenSource:
     """The tokens of a config: `auto` is the store, if there is one."""
     if store is None or config.store is None or config.tokens != "auto":
         return open_tokens(config.tokens)
-    return Tokens(SharedTokens(store, config.store.seconds), SharedLocks(store))
+    return TokenSource(SharedTokens(store, config.store.seconds), SharedLocks(store))
 
 
 def answers_of(config: BusConfig) -> StoredAnswers | SharedAnswers | None:
@@ -53,7 +53,7 @@ async def store_url(
     for part in parsed(setting.url, key="store.url"):
         if isinstance(part, Reference):
             found = await secrets.find(part)
-            if isinstance(found, Missing):
+            if isinstance(found, MissingValue):
                 raise ConfigError(f"{part.label} {found.reason}", key="store.url")
             url += found.value
         else:

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import replace
 
-from toolbus.bus.engine.engine import Access, Engine
+from toolbus.bus.engine.engine import BusLoop, Engine
 from toolbus.bus.engine.session_engine import SessionEngine
-from toolbus.bus.engine.sessions import LendingEngine, Sessions, SharedEvent
+from toolbus.bus.engine.sessions import BusSessions, LendingEngine, SharedEvent
 from toolbus.bus.engine.shared_parts import SharedParts
 from toolbus.bus.engine.user_access import UserAccess
 from toolbus.bus.engine.user_calls import UserCalls
@@ -26,7 +26,7 @@ class UserEngine(LendingEngine):
             config,
             replace(shared.extensions, interactions=for_user(shared.extensions.interactions, user)),
             shared.lock.approvals,
-            policing=bus.policing,
+            enforcement=bus.enforcement,
             user=user,
             base=bus,
             observers=[calls],
@@ -36,7 +36,7 @@ class UserEngine(LendingEngine):
         self._bus_hub = bus.hub
         self._shared = shared
         self._owners = shared.owners
-        self.sessions = Sessions(self._new_session)
+        self.sessions = BusSessions(self._new_session)
         self._used = lambda: used(self)
         self._access = UserAccess(
             user, shared, self.servers, self.catalog, self.lock, self.hub.emit, self._used, self.sessions
@@ -46,7 +46,7 @@ class UserEngine(LendingEngine):
             self.hub.end()
 
     @property
-    def access(self) -> Access:
+    def access(self) -> BusLoop:
         """The way to the loop of the bus."""
         return self._access
 

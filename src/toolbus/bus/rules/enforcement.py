@@ -10,13 +10,13 @@ from toolbus.config.settings.policy import PolicyRule, read_policy
 from toolbus.core.operation.operation import Observer
 from toolbus.core.values.records import JSON
 from toolbus.policy.answers import Answers
-from toolbus.policy.guard import AuditLog, Enforced
+from toolbus.policy.guard import ActiveRules, AuditLog
 from toolbus.policy.layers import Layer
-from toolbus.state.store.once import SharedOnce
+from toolbus.state.store.one_time_use import SharedSeal
 from toolbus.telemetry.observer import BusTelemetry
 
 
-class Policing:
+class Enforcement:
     """What the guards of a bus enforce; a reload replaces it in one step."""
 
     def __init__(self, config: BusConfig) -> None:
@@ -25,7 +25,7 @@ class Policing:
         self.changed: Callable[[], None] = lambda: None
         """Called when something else is enforced."""
         self.answers = Answers(lambda message: self.warn(message))
-        self.shared: SharedOnce | None = None
+        self.shared: SharedSeal | None = None
         """What seals suspended scripts, if other replicas are to resume them."""
         self.telemetry = BusTelemetry(config)
         self._audit: Audit | None = None
@@ -37,7 +37,7 @@ class Policing:
         """Whether there are views with policies."""
         self.disabled: tuple[str, ...] = ()
         """The aliases of disabled servers; a rule about one waits for it."""
-        self.now = Enforced(layer=Layer(()))
+        self.now = ActiveRules(layer=Layer(()))
         self._use(config, self.prepare(config))
 
     @property
@@ -68,25 +68,25 @@ class Policing:
             self.changed()
         return rules if isinstance(rules, Layer) else shared_rules(rules)
 
-    def prepare(self, config: BusConfig) -> Enforced:
+    def prepare(self, config: BusConfig) -> ActiveRules:
         """What a config wants to be enforced; what did not change stays as it is, with its counts."""
         layer = self.now.layer
         if layer.policy.rules != config.policy:
             layer = Layer(config.policy)
         if config.audit == self._audit:
-            return Enforced(layer=layer, trail=self.now.trail)
+            return ActiveRules(layer=layer, trail=self.now.trail)
         if config.audit is None:
-            return Enforced(layer=layer)
+            return ActiveRules(layer=layer)
         from toolbus.audit.trail import open_trail  # only some programs have one
 
-        return Enforced(layer=layer, trail=open_trail(config))
+        return ActiveRules(layer=layer, trail=open_trail(config))
 
-    def use(self, config: BusConfig, enforced: Enforced) -> None:
+    def use(self, config: BusConfig, enforced: ActiveRules) -> None:
         """Enforce what was prepared for a config."""
         self._use(config, enforced)
         self.changed()
 
-    def _use(self, config: BusConfig, enforced: Enforced) -> None:
+    def _use(self, config: BusConfig, enforced: ActiveRules) -> None:
         self.answers.use(config.file)
         self._audit = config.audit
         self.telemetry.use(config)

@@ -27,7 +27,7 @@ logger = logging.getLogger("toolbus")
 _NOTHING = Inventory()
 
 
-class Approvals:
+class LockApprovals:
     """What the lockfile of a config approves of its servers."""
 
     def __init__(self, config: BusConfig) -> None:
@@ -87,7 +87,7 @@ class BusLock:
 
     def __init__(
         self,
-        approvals: Approvals,
+        approvals: LockApprovals,
         listed: Callable[[], Mapping[str, Inventory]],
         emit: Emit,
         reports: Callable[[str], bool],
@@ -107,7 +107,7 @@ class BusLock:
         """What was held at the last review of each server."""
         self.approvals = approvals
 
-    def use(self, approvals: Approvals) -> None:
+    def use(self, approvals: LockApprovals) -> None:
         """Use another lockfile from now on."""
         self.approvals = approvals
         self._reviews = {}

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from toolbus.bus.rules.enforcement import Policing
+from toolbus.bus.rules.enforcement import Enforcement
 from toolbus.bus.rules.targets import all_targets, is_removed, offered
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.records import Inventory, ToolSpec
@@ -11,14 +11,14 @@ from toolbus.policy.layers import Layer, layers_of
 from toolbus.policy.rules import Policy
 
 
-class Offer:
+class PolicyFilter:
     """The part of the inventories that the policies do not deny."""
 
     def __init__(
-        self, policing: Policing, inventories: Callable[[], Mapping[str, Inventory]], *, warns: bool
+        self, enforcement: Enforcement, inventories: Callable[[], Mapping[str, Inventory]], *, warns: bool
     ) -> None:
         """`warns`: about rules without effect; the bus does, its users do not."""
-        self._policing = policing
+        self._enforcement = enforcement
         self._inventories = inventories
         self._warns = warns
         self._tools: Sequence[ToolSpec] = ()
@@ -77,7 +77,7 @@ class Offer:
 
     def dead_rules(self, policy: Policy | None = None) -> list[DeadRule]:
         """The rules that match nothing of what the servers offer, as far as these are listed."""
-        policy = self._policing.now.layer.policy if policy is None else policy
+        policy = self._enforcement.now.layer.policy if policy is None else policy
         if not policy.rules:
             return []
         inventories = self._inventories()
@@ -87,10 +87,10 @@ class Offer:
             for alias, inventory in inventories.items()
             if inventory != _NOTHING
         }
-        return policy.dead(found, [*inventories, *self._policing.disabled])
+        return policy.dead(found, [*inventories, *self._enforcement.disabled])
 
     def _layers(self, policies: Sequence[Layer]) -> tuple[Layer, ...]:
-        own = self._policing.now.layer
+        own = self._enforcement.now.layer
         return (own, *policies) if own.policy.rules else tuple(policies)
 
 

@@ -21,7 +21,7 @@ _MISMATCH = "they do not match its schema"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checked:
+class CheckedArguments:
     """Arguments that can be sent, or the problem that prevents it."""
 
     arguments: Mapping[str, JSON]
@@ -60,39 +60,41 @@ class ArgumentCheck:
         """Whether the arguments are valid, or the schema cannot be checked."""
         return (validator := self._validator) is None or validator.accepts(arguments) is True
 
-    def checked(self, arguments: Mapping[str, JSON]) -> Checked:
+    def checked(self, arguments: Mapping[str, JSON]) -> CheckedArguments:
         """The arguments, repaired if needed; unchanged if they or the schema cannot be checked."""
         validator = self._validator
         is_valid = True if validator is None else validator.accepts(arguments)
         if validator is None or is_valid:
-            return Checked(arguments=arguments)
+            return CheckedArguments(arguments=arguments)
         if is_larger(arguments, _MOST_VALUES):
             if is_valid is None:
                 self._report_unchecked(_TOO_LARGE)
-            return Checked(arguments=arguments, problem=None if is_valid is None else _MISMATCH)
+            return CheckedArguments(arguments=arguments, problem=None if is_valid is None else _MISMATCH)
         try:
             given = json_copy(arguments)
         except ValueError:  # not JSON, or nested too deeply: the server decides
-            return Checked(arguments=arguments)
+            return CheckedArguments(arguments=arguments)
         if (is_valid := validator.accepts(given)) is not False:
             if is_valid is None:
                 self._report_unchecked(_TOO_LARGE)
-            return Checked(arguments=arguments)
+            return CheckedArguments(arguments=arguments)
         if validator.is_large:
             reason = validator.first_fault(given) or "the reason is unknown"
-            return Checked(arguments=arguments, problem=f"{_MISMATCH}: {reason:.500}")
+            return CheckedArguments(arguments=arguments, problem=f"{_MISMATCH}: {reason:.500}")
         return _repaired(validator, arguments, given)
 
 
-def _repaired(validator: "Validator", arguments: Mapping[str, JSON], given: dict[str, JSON]) -> Checked:
+def _repaired(
+    validator: "Validator", arguments: Mapping[str, JSON], given: dict[str, JSON]
+) -> CheckedArguments:
     from toolbus.call.arguments.problem import described_problem
     from toolbus.call.arguments.repairer import Repairer
 
     repaired = Repairer(validator).repaired(given)
     if repaired.is_valid and is_object(repaired.value):
-        return Checked(arguments=repaired.value, repairs=_shortened(repaired.notes))
+        return CheckedArguments(arguments=repaired.value, repairs=_shortened(repaired.notes))
     nearest = repaired.value if is_object(repaired.value) else given
-    return Checked(arguments=arguments, problem=described_problem(validator, nearest, given))
+    return CheckedArguments(arguments=arguments, problem=described_problem(validator, nearest, given))
 
 
 def _shortened(notes: tuple[str, ...]) -> tuple[str, ...]:

@@ -19,14 +19,14 @@ _LONGEST = 1_000_000
 """The number of characters of JSON in a string to parse."""
 
 
-class Conversion(NamedTuple):
+class ValueConversion(NamedTuple):
     """A value, and whether it has another shape than the original."""
 
     value: JSON
     is_reshaped: bool = False
 
 
-def conversions(schema: Schema, value: JSON) -> Iterator[Conversion]:
+def conversions(schema: Schema, value: JSON) -> Iterator[ValueConversion]:
     """The values that may have been meant. Each one has yet to be validated."""
     types = schema.likely_types
     if isinstance(value, str):
@@ -34,15 +34,15 @@ def conversions(schema: Schema, value: JSON) -> Iterator[Conversion]:
     if not types or (has_type(value, types) and not isinstance(value, float)):
         return
     if isinstance(value, str):
-        yield from map(Conversion, _parsed(value, types))
+        yield from map(ValueConversion, _parsed(value, types))
     elif isinstance(value, float) and value.is_integer() and "integer" in types:
-        yield Conversion(int(value))  # in draft 4, 5.0 is not an integer
+        yield ValueConversion(int(value))  # in draft 4, 5.0 is not an integer
     elif type(value) is int and "string" in types and value.bit_length() < 1000:
-        yield Conversion(str(value))
+        yield ValueConversion(str(value))
     elif is_array(value) and len(value) == 1:
-        yield Conversion(value[0], is_reshaped=True)
+        yield ValueConversion(value[0], is_reshaped=True)
     if "array" in types and _can_be_item(value):
-        yield Conversion([value], is_reshaped=True)
+        yield ValueConversion([value], is_reshaped=True)
 
 
 def is_blank(value: JSON) -> bool:
@@ -50,12 +50,12 @@ def is_blank(value: JSON) -> bool:
     return isinstance(value, str) and value.strip() in ("", "null", "None")
 
 
-def _listed(values: Sequence[JSON], text: str) -> Iterator[Conversion]:
+def _listed(values: Sequence[JSON], text: str) -> Iterator[ValueConversion]:
     """The only listed value that differs just in case and surrounding blanks."""
     wanted = _folded(text)
     same = [value for value in values if isinstance(value, str) and _folded(value) == wanted]
     if len(same) == 1 and same[0] != text:
-        yield Conversion(same[0])
+        yield ValueConversion(same[0])
 
 
 def _folded(text: str) -> str:

@@ -24,7 +24,7 @@ Level: TypeAlias = int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Repaired:
+class RepairedValue:
     """A value as far as it could be repaired, and the repairs."""
 
     value: JSON
@@ -32,7 +32,7 @@ class Repaired:
     notes: tuple[str, ...] = ()
     level: Level = 0
 
-    def after(self, notes: tuple[str, ...], level: Level) -> "Repaired":
+    def after(self, notes: tuple[str, ...], level: Level) -> "RepairedValue":
         """The same, after other repairs."""
         return replace(self, notes=notes + self.notes, level=max(level, self.level))
 
@@ -49,14 +49,14 @@ class _Draft:
         self.notes.append(note)
         self.level = max(self.level, level)
 
-    def take(self, key: str | int, repaired: Repaired) -> None:
+    def take(self, key: str | int, repaired: RepairedValue) -> None:
         """Replace a value with the repaired one."""
         self.value[key] = repaired.value
         self.notes += repaired.notes
         self.level = max(self.level, repaired.level)
 
-    def done(self) -> Repaired:
-        return Repaired(value=self.value, notes=tuple(self.notes), level=self.level)
+    def done(self) -> RepairedValue:
+        return RepairedValue(value=self.value, notes=tuple(self.notes), level=self.level)
 
 
 class Repairer:
@@ -66,7 +66,7 @@ class Repairer:
         self._validator = validator
         self._attempts_left = _MOST_ATTEMPTS
 
-    def repaired(self, value: JSON) -> Repaired:
+    def repaired(self, value: JSON) -> RepairedValue:
         """The whole value, repaired where possible."""
         schema = self._validator.schema
         return self._repaired(Schema(schema), schema, value, "", 0)
@@ -75,12 +75,12 @@ class Repairer:
         self._attempts_left -= 1
         return self._attempts_left >= 0 and self._validator.fits(value, schema)
 
-    def _repaired(self, near: Schema, schema: JSON, value: JSON, place: str, depth: int) -> Repaired:
+    def _repaired(self, near: Schema, schema: JSON, value: JSON, place: str, depth: int) -> RepairedValue:
         """The value at a place, for the schema there; `near` is any schema of the document."""
         if self._fits(value, schema):
-            return Repaired(value=value, is_valid=True)
+            return RepairedValue(value=value, is_valid=True)
         if depth > _DEEPEST or self._attempts_left < 0:
-            return Repaired(value=value)
+            return RepairedValue(value=value)
         here = near.of(schema)
         inner = self._repaired_inside(here, value, place, depth)
         if inner.notes and self._fits(inner.value, schema):
@@ -93,10 +93,10 @@ class Repairer:
         return self._repaired_as_choice(here, schema, inner, place, depth) or inner
 
     def _repaired_as_choice(
-        self, here: Schema, schema: JSON, start: Repaired, place: str, depth: int
-    ) -> Repaired | None:
+        self, here: Schema, schema: JSON, start: RepairedValue, place: str, depth: int
+    ) -> RepairedValue | None:
         """The value repaired for one of the alternatives."""
-        found: list[Repaired] = []
+        found: list[RepairedValue] = []
         for choice in here.choices[:_MOST_BRANCHES]:
             tried = self._repaired(here, choice, start.value, place, depth + 1)
             if tried.is_valid and tried.notes and self._fits(tried.value, schema):
@@ -107,19 +107,19 @@ class Repairer:
             return None
         return found[0].after(start.notes, start.level)
 
-    def _repaired_inside(self, schema: Schema, value: JSON, place: str, depth: int) -> Repaired:
+    def _repaired_inside(self, schema: Schema, value: JSON, place: str, depth: int) -> RepairedValue:
         if is_object(value):
             return self._object(schema, value, place, depth)
-        return self._list(schema, value, place, depth) if is_array(value) else Repaired(value=value)
+        return self._list(schema, value, place, depth) if is_array(value) else RepairedValue(value=value)
 
-    def _list(self, schema: Schema, value: list[JSON], place: str, depth: int) -> Repaired:
+    def _list(self, schema: Schema, value: list[JSON], place: str, depth: int) -> RepairedValue:
         draft = _Draft(list(value))
         for index, item in enumerate(value):
             here = place_inside(place, index)
             draft.take(index, self._repaired(schema, schema.item(index), item, here, depth + 1))
         return draft.done()
 
-    def _object(self, schema: Schema, value: dict[str, JSON], place: str, depth: int) -> Repaired:
+    def _object(self, schema: Schema, value: dict[str, JSON], place: str, depth: int) -> RepairedValue:
         draft = _renamed(schema, value, place)
         required = set(schema.required(draft.value))
         for name in list(draft.value):

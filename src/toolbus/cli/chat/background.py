@@ -67,7 +67,7 @@ class BackgroundLoop:
         self._halt = asyncio.Event()
         self._forever = asyncio.Event()  # referenced here, or the waiting tasks would be garbage-collected
         self._tasks: list[asyncio.Task[None]] = []
-        self._turn: Turn | None = None
+        self._turn: ChatTurn | None = None
         # In our context, so that it knows whose terminal it is.
         run = partial(copy_context().run, lambda: asyncio.run(self._run_loop(loop)))
         self._thread = Thread(target=run, name="toolbus", daemon=True)
@@ -110,7 +110,7 @@ class BackgroundLoop:
         """Run a coroutine and return its result."""
         return _result_of(self.submit(work))
 
-    def set_turn(self, turn: "Turn") -> None:
+    def set_turn(self, turn: "ChatTurn") -> None:
         """Send questions to this turn."""
         self._turn = turn
 
@@ -133,7 +133,7 @@ class BackgroundLoop:
         self._loop.call_soon_threadsafe(what)
 
 
-class Asked(Generic[Q, A]):
+class ThreadQuestion(Generic[Q, A]):
     """A question for the main thread, and its answer."""
 
     def __init__(self, question: Q, unanswered: A) -> None:
@@ -148,15 +148,15 @@ class Asked(Generic[Q, A]):
             self.answer.set_result(answer)
 
 
-class PendingQuestion(Asked[Elicitation, Answer]):
+class PendingQuestion(ThreadQuestion[Elicitation, Answer]):
     """A server's question."""
 
 
-class PendingApproval(Asked[ApprovalRequest, ApprovalAnswer]):
+class PendingApproval(ThreadQuestion[ApprovalRequest, ApprovalAnswer]):
     """A call that the policy asks about, other than those that the agent asks about itself."""
 
 
-class Turn:
+class ChatTurn:
     """One run of an agent, observed from the main thread; without a prompt, the agent continues."""
 
     def __init__(
@@ -168,8 +168,8 @@ class Turn:
     ) -> None:
         """`prepare` runs before it, and may ask, too."""
         self._loop = loop
-        self._events: SimpleQueue[RunEvent | Asked[Any, Any] | None] = SimpleQueue()
-        self._questions: set[Asked[Any, Any]] = set()
+        self._events: SimpleQueue[RunEvent | ThreadQuestion[Any, Any] | None] = SimpleQueue()
+        self._questions: set[ThreadQuestion[Any, Any]] = set()
         self._is_over = False
         self._interrupted = False
         loop.set_turn(self)
@@ -185,7 +185,7 @@ class Turn:
         for asked in self._questions:
             asked.settle(asked.unanswered)
 
-    async def ask(self, asked: Asked[Q, A]) -> A:
+    async def ask(self, asked: ThreadQuestion[Q, A]) -> A:
         """Ask the user during the turn; once it is over, the question stays unanswered."""
         if self._is_over:
             return asked.unanswered
@@ -224,7 +224,7 @@ class Turn:
         with _signal_handler(signal.SIGINT, signal.default_int_handler):
             yield
 
-    def __iter__(self) -> Iterator[RunEvent | Asked[Any, Any]]:
+    def __iter__(self) -> Iterator[RunEvent | ThreadQuestion[Any, Any]]:
         """Events and questions until the run ends."""
         while True:
             if self._interrupted:

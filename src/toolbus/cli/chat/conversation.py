@@ -4,19 +4,25 @@ from collections.abc import Coroutine, Mapping
 from typing import Any
 
 from toolbus.agent import Agent, ApprovalAsked, ModelFailed, RunResult
-from toolbus.cli.chat.background import Asked, BackgroundLoop, PendingApproval, PendingQuestion, Turn
+from toolbus.cli.chat.background import (
+    BackgroundLoop,
+    ChatTurn,
+    PendingApproval,
+    PendingQuestion,
+    ThreadQuestion,
+)
 from toolbus.cli.chat.prompter import Prompter
-from toolbus.cli.chat.view import View
+from toolbus.cli.chat.view import ChatView
 from toolbus.config.secrets.redact import redacted
 from toolbus.core.ask.approval import is_approval
 from toolbus.core.values.records import Prompt
 
 
-class Conversation:
+class ChatTurns:
     """The turns of one chat."""
 
     def __init__(
-        self, loop: BackgroundLoop, agent: Agent, view: View, prompter: Prompter, secrets: tuple[str, ...]
+        self, loop: BackgroundLoop, agent: Agent, view: ChatView, prompter: Prompter, secrets: tuple[str, ...]
     ) -> None:
         self._loop = loop
         self.agent = agent
@@ -46,7 +52,7 @@ class Conversation:
         self.agent.history = history
 
     def _run_turn(self, prompt: str | None, prepare: Coroutine[Any, Any, None] | None = None) -> None:
-        turn = Turn(self._loop, self.agent, prompt, prepare)
+        turn = ChatTurn(self._loop, self.agent, prompt, prepare)
         with turn.ctrl_c_ends_waiting():
             try:
                 result = self._follow(turn)
@@ -59,10 +65,10 @@ class Conversation:
                 raise
             self._view.finish(result)
 
-    def _follow(self, turn: Turn) -> RunResult[str]:
+    def _follow(self, turn: ChatTurn) -> RunResult[str]:
         self._view.begin()
         for event in turn:
-            if isinstance(event, Asked):
+            if isinstance(event, ThreadQuestion):
                 self._view.pause()
                 with turn.ctrl_c_raises():
                     self._answer(event)
@@ -76,7 +82,7 @@ class Conversation:
                 self._view.approval_settled(event.id, allowed=is_approval(answer))
         return turn.result
 
-    def _answer(self, asked: Asked[Any, Any]) -> None:
+    def _answer(self, asked: ThreadQuestion[Any, Any]) -> None:
         match asked:
             case PendingQuestion():
                 self._prompter.answer(asked)

@@ -9,7 +9,7 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.cli.chat.conversation import Conversation
+from toolbus.cli.chat.conversation import ChatTurns
 from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.chat.models import display_name
 from toolbus.cli.chat.sign_in import ChatSignIn
@@ -42,7 +42,7 @@ class Dialog:
         self,
         screen: Screen,
         keyboard: Keyboard,
-        conversation: Conversation,
+        conversation: ChatTurns,
         bus: "Toolbus",
         change_model: Callable[[str], None],
         sign_in: ChatSignIn,

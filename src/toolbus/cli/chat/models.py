@@ -16,7 +16,7 @@ from urllib.request import ProxyHandler, build_opener
 
 from toolbus.config import BusConfig, Secrets
 from toolbus.config.project import DOTENV
-from toolbus.config.secrets.lookup import Missing
+from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.redact import shown_url, spellings, url_secrets
 from toolbus.core.values.errors import ToolbusError
 
@@ -71,7 +71,7 @@ class NoModel(ToolbusError):
 def keys_from_env_file(config: BusConfig) -> dict[str, str]:
     """The API keys in the `.env` beside the config; not exported, or servers could inherit them."""
     values = Secrets(None, config.folder, config.reviewed).variables(DOTENV)
-    if isinstance(values, Missing):
+    if isinstance(values, MissingValue):
         return {}
     return {name: value for name, value in values.items() if name.upper().endswith(KEY) and value}
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from toolbus.agent import Agent, ModelFailed
 from toolbus.agent.models import Model, model_of
 from toolbus.cli.chat.background import background_loop
-from toolbus.cli.chat.conversation import Conversation, without_secrets
+from toolbus.cli.chat.conversation import ChatTurns, without_secrets
 from toolbus.cli.chat.dialog import Dialog
 from toolbus.cli.chat.json_view import JsonView
 from toolbus.cli.chat.keyboard import Keyboard
@@ -15,7 +15,7 @@ from toolbus.cli.chat.models import ModelChoice, advice, display_name
 from toolbus.cli.chat.options import ChatOptions
 from toolbus.cli.chat.prompter import Prompter
 from toolbus.cli.chat.sign_in import ChatSignIn, FailedCalls
-from toolbus.cli.chat.view import TerminalView, View
+from toolbus.cli.chat.view import ChatView, TerminalView
 from toolbus.cli.input.elicitation import at_terminal
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import UNATTENDED, command_line, open_bus
@@ -53,7 +53,7 @@ def run_chat(
 
         prompter = Prompter(screen, own_keyboard)
         view = _view(screen, options, is_dialog=prompt is None)
-        conversation = Conversation(loop, agent_with(model), view, prompter, choice.secrets)
+        conversation = ChatTurns(loop, agent_with(model), view, prompter, choice.secrets)
         if prompt is not None:
             conversation.send(prompt)
             return 0
@@ -77,7 +77,7 @@ def create_model(choice: ModelChoice) -> Model:
         raise ModelFailed(plain.model, reason) if reason else plain from None
 
 
-def _view(screen: Screen, options: ChatOptions, *, is_dialog: bool) -> View:
+def _view(screen: Screen, options: ChatOptions, *, is_dialog: bool) -> ChatView:
     if screen.as_json:
         return JsonView(options.out)
     return TerminalView(screen, options.out, streams=is_dialog or screen.out.is_terminal)

@@ -23,7 +23,7 @@ from toolbus.config import BusConfig
 from toolbus.core.operation.events import CallEnded, Event
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
-from toolbus.state.tokens.tokens import Tokens
+from toolbus.state.tokens.tokens import TokenSource
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -60,7 +60,7 @@ class ChatSignIn:
         loop: BackgroundLoop,
         bus: "Toolbus",
         config: BusConfig,
-        tokens: Tokens,
+        tokens: TokenSource,
         failed: FailedCalls,
     ) -> None:
         self._screen = screen

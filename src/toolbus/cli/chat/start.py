@@ -8,13 +8,13 @@ from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_fil
 from toolbus.cli.chat.options import ChatOptions
 from toolbus.cli.commands.use.call import check_out_folder
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import load_trusted_config, selected_servers
 from toolbus.cli.terminal import variables
 
 
-def run(settings: Settings, options: ChatOptions) -> int:
+def run(settings: SharedOptions, options: ChatOptions) -> int:
     """Run a chat; without a prompt, a dialog until the user quits."""
     check_out_folder(options.out)
     if options.prompt is None and settings.json and _is_terminal():
@@ -32,7 +32,7 @@ def run(settings: Settings, options: ChatOptions) -> int:
     return run_chat(screen, config, options, ModelChoice(model=model, keys=keys), prompt)
 
 
-def _silence_libraries(settings: Settings) -> None:
+def _silence_libraries(settings: SharedOptions) -> None:
     """Hide messages that libraries address to programmers."""
     os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
     if not (settings.verbose or settings.debug):

@@ -32,7 +32,7 @@ MAX_ARGUMENTS = 80
 """Maximum length of a call's arguments in its line."""
 
 
-class View(Protocol):
+class ChatView(Protocol):
     """Shows a turn."""
 
     def begin(self) -> None:

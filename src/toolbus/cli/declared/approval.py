@@ -8,7 +8,7 @@ from typer.core import TyperCommand
 
 from toolbus.cli.completion.candidates import policy_targets, server_names, tool_origins
 from toolbus.cli.declared.parameters import Args, ArgsFile, Servers, ToolArguments
-from toolbus.cli.options import Settings, with_config_settings, with_settings
+from toolbus.cli.options import SharedOptions, with_config_settings, with_settings
 
 LAST_EVENTS = 50
 """How many events of an audit trail are shown, unless somebody wants another number."""
@@ -24,7 +24,7 @@ def add_approval_commands(app: typer.Typer) -> None:
 
 
 def trust(
-    settings: Settings,
+    settings: SharedOptions,
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="Config file; default: the one toolbus finds.")
     ] = None,
@@ -38,7 +38,7 @@ def trust(
 
 
 def _lock(
-    settings: Settings,
+    settings: SharedOptions,
     servers: Servers = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Write the file without asking.")] = False,
     check: Annotated[
@@ -59,7 +59,7 @@ def _lock(
 
 
 def _diff(
-    settings: Settings,
+    settings: SharedOptions,
     server: Annotated[
         str | None,
         typer.Argument(
@@ -77,7 +77,7 @@ def _diff(
 
 
 def _approve(
-    settings: Settings,
+    settings: SharedOptions,
     target: Annotated[
         str,
         typer.Argument(
@@ -95,7 +95,7 @@ def _approve(
 
 
 def _policy(
-    settings: Settings,
+    settings: SharedOptions,
     name: Annotated[
         str | None,
         typer.Argument(
@@ -126,13 +126,13 @@ def _policy(
     toolbus policy files/write_file path=/etc/passwd
     toolbus policy --resource files/file:///etc/passwd
     """
-    from toolbus.cli.commands.safety.policy import Kind, Question, run
+    from toolbus.cli.commands.safety.policy import Kind, PolicyQuestion, run
     from toolbus.cli.input.arguments import given
 
     chosen: dict[Kind, bool] = {"resource": resource, "prompt": prompt, "request": request}
     kinds: tuple[Kind, ...] = tuple(kind for kind, on in chosen.items() if on)
     found = given(pairs or [], args, args_file)
-    return run(settings, Question(name=name, kinds=kinds, given=found, forget=forget))
+    return run(settings, PolicyQuestion(name=name, kinds=kinds, given=found, forget=forget))
 
 
 class _AuditCommand(TyperCommand):
@@ -146,7 +146,7 @@ class _AuditCommand(TyperCommand):
 
 
 def _audit(
-    settings: Settings,
+    settings: SharedOptions,
     file: Annotated[
         Path | None, typer.Argument(metavar="FILE", help="Trail to read; default: the config's.")
     ] = None,

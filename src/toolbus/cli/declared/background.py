@@ -5,14 +5,14 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.options import Settings, with_config_settings, with_settings
+from toolbus.cli.options import SharedOptions, with_config_settings, with_settings
 
 
 def add_background_commands(app: typer.Typer, run_line: Callable[[Sequence[str]], int]) -> None:
     """Register these commands with the app; `run_line` runs the command line of a client."""
 
     def up(
-        settings: Settings,
+        settings: SharedOptions,
         foreground: Annotated[
             bool, typer.Option("--foreground", help="Run here until Ctrl-C, as for systemd or a container.")
         ] = False,
@@ -45,14 +45,14 @@ def add_background_commands(app: typer.Typer, run_line: Callable[[Sequence[str]]
     app.command("status")(with_settings(_status))
 
 
-def _down(settings: Settings) -> int:
+def _down(settings: SharedOptions) -> int:
     """Stop the servers in the background; running commands may end first."""
     from toolbus.cli.commands.servers.down import run
 
     return run(settings)
 
 
-def _status(settings: Settings) -> int:
+def _status(settings: SharedOptions) -> int:
     """Show the servers in the background; exit 1 if there are none."""
     from toolbus.cli.commands.servers.status import run
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 import typer
 
 from toolbus.cli.declared.parameters import FormValues, Model
-from toolbus.cli.options import Settings, with_group_settings, with_settings
+from toolbus.cli.options import SharedOptions, with_group_settings, with_settings
 
 _Store = Annotated[
     str | None,
@@ -41,7 +41,7 @@ def add_durable_commands(app: typer.Typer) -> None:
 
 
 def _runs(
-    settings: Settings,
+    settings: SharedOptions,
     all: Annotated[bool, typer.Option("--all", help="Include finished runs.")] = False,  # noqa: A002  the option
     store: _Store = None,
 ) -> int:
@@ -54,14 +54,14 @@ def _runs(
     return list_runs(settings, store, ended=all)
 
 
-def _show(settings: Settings, run: _Run, store: _Store = None) -> int:
+def _show(settings: SharedOptions, run: _Run, store: _Store = None) -> int:
     """Show a run: its steps, what it waits for, and how it ended."""
     from toolbus.cli.commands.agents.runs import show
 
     return show(settings, store, run)
 
 
-def _watch(settings: Settings, run: _Run, store: _Store = None) -> int:
+def _watch(settings: SharedOptions, run: _Run, store: _Store = None) -> int:
     """Print the events of a run until it ends.
 
     Starts with the first event. With --json, prints one document per event.
@@ -72,7 +72,7 @@ def _watch(settings: Settings, run: _Run, store: _Store = None) -> int:
 
 
 def _resume(
-    settings: Settings,
+    settings: SharedOptions,
     run: _Run,
     pairs: FormValues = None,
     accept: Annotated[
@@ -102,22 +102,22 @@ def _resume(
     toolbus runs resume order-17 seats=2
     toolbus runs resume order-18 --question q1 answer=once
     """
-    from toolbus.cli.commands.agents.runs_resume import Reply, resume
+    from toolbus.cli.commands.agents.runs_resume import RunAnswer, resume
     from toolbus.cli.commands.use.resume import chosen_action
 
     action = chosen_action(accept=accept, decline=decline, cancel=cancel)
-    reply = Reply(words=pairs or [], action=action, question=question)
+    reply = RunAnswer(words=pairs or [], action=action, question=question)
     return resume(settings, store, run, reply, accept_changes=accept_changes)
 
 
-def _cancel(settings: Settings, run: _Run, store: _Store = None) -> int:
+def _cancel(settings: SharedOptions, run: _Run, store: _Store = None) -> int:
     """Cancel a run, wherever it is executed."""
     from toolbus.cli.commands.agents.runs import cancel
 
     return cancel(settings, store, run)
 
 
-def _delete(settings: Settings, run: _Run, store: _Store = None) -> int:
+def _delete(settings: SharedOptions, run: _Run, store: _Store = None) -> int:
     """Delete a run that has ended, with all that is recorded of it."""
     from toolbus.cli.commands.agents.runs import delete
 
@@ -125,7 +125,7 @@ def _delete(settings: Settings, run: _Run, store: _Store = None) -> int:
 
 
 def _start(
-    settings: Settings,
+    settings: SharedOptions,
     prompt: Annotated[str, typer.Argument(metavar="PROMPT", help="What the agent is to do.")],
     key: Annotated[
         str | None,
@@ -148,7 +148,7 @@ def _start(
 
 
 def _worker(
-    settings: Settings,
+    settings: SharedOptions,
     target: Annotated[
         str | None,
         typer.Argument(

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from toolbus.cli.completion.candidates import all_server_names
-from toolbus.cli.options import Settings, with_settings
+from toolbus.cli.options import SharedOptions, with_settings
 
 _Name = Annotated[
     str,
@@ -20,7 +20,7 @@ def add_edit_commands(app: typer.Typer) -> None:
 
 
 def _add(
-    settings: Settings,
+    settings: SharedOptions,
     name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the server.")],
     target: Annotated[
         list[str] | None,
@@ -69,21 +69,21 @@ def _add(
     return add(settings, name, server)
 
 
-def _remove(settings: Settings, name: _Name) -> int:
+def _remove(settings: SharedOptions, name: _Name) -> int:
     """Remove a server from the config."""
     from toolbus.cli.commands.config.edit import remove
 
     return remove(settings, name)
 
 
-def _enable(settings: Settings, name: _Name) -> int:
+def _enable(settings: SharedOptions, name: _Name) -> int:
     """Enable a server in the config."""
     from toolbus.cli.commands.config.edit import set_enabled
 
     return set_enabled(settings, name, enabled=True)
 
 
-def _disable(settings: Settings, name: _Name) -> int:
+def _disable(settings: SharedOptions, name: _Name) -> int:
     """Disable a server in the config without removing it."""
     from toolbus.cli.commands.config.edit import set_enabled
 

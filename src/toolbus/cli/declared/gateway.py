@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from toolbus.cli.completion.candidates import editor_names
-from toolbus.cli.options import Settings, with_config_settings, with_settings
+from toolbus.cli.options import SharedOptions, with_config_settings, with_settings
 
 
 def add_gateway_commands(app: typer.Typer) -> None:
@@ -16,7 +16,7 @@ def add_gateway_commands(app: typer.Typer) -> None:
 
 
 def _serve(
-    settings: Settings,
+    settings: SharedOptions,
     stdio: Annotated[
         bool, typer.Option("--stdio", help="Speak MCP on stdin and stdout, for a program that starts it.")
     ] = False,
@@ -63,7 +63,7 @@ def _serve(
 
 
 def _console(
-    settings: Settings,
+    settings: SharedOptions,
     print_only: Annotated[
         bool, typer.Option("--print", help="Only print the URL; it can be opened once, within 10 minutes.")
     ] = False,
@@ -78,7 +78,7 @@ def _console(
 
 
 def _install(
-    settings: Settings,
+    settings: SharedOptions,
     editor: Annotated[
         str | None,
         typer.Argument(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.options import Settings, with_config_settings, with_settings
+from toolbus.cli.options import SharedOptions, with_config_settings, with_settings
 
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key, such as who holds it.")]
 
@@ -23,7 +23,7 @@ def add_key_commands(app: typer.Typer) -> None:
     app.add_typer(keys, name="key")
 
 
-def _key(settings: Settings) -> None:
+def _key(settings: SharedOptions) -> None:
     """Manage the keys that let clients into toolbus serve.
 
     They belong to the config. Of each key only a digest is stored, in your state folder.
@@ -31,7 +31,7 @@ def _key(settings: Settings) -> None:
 
 
 def _add(
-    settings: Settings,
+    settings: SharedOptions,
     name: _Name,
     views: Annotated[
         list[str] | None,
@@ -66,14 +66,14 @@ def _add(
     return add(settings, name, views or (), user, expires)
 
 
-def _list(settings: Settings) -> int:
+def _list(settings: SharedOptions) -> int:
     """List the keys, and when each was last used."""
     from toolbus.cli.commands.gateway.key import list_keys
 
     return list_keys(settings)
 
 
-def _revoke(settings: Settings, name: _Name) -> int:
+def _revoke(settings: SharedOptions, name: _Name) -> int:
     """Revoke a key; a running gateway refuses it within two seconds."""
     from toolbus.cli.commands.gateway.key import revoke
 

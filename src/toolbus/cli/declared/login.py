@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from toolbus.cli.completion.candidates import server_names
-from toolbus.cli.options import Settings, with_config_settings
+from toolbus.cli.options import SharedOptions, with_config_settings
 
 _Server = Annotated[
     str,
@@ -25,7 +25,7 @@ def add_login_commands(app: typer.Typer) -> None:
 
 
 def _login(
-    settings: Settings,
+    settings: SharedOptions,
     server: _Server,
     user: _User = "",
     no_browser: Annotated[
@@ -58,7 +58,7 @@ def _login(
     )
 
 
-def _logins(settings: Settings) -> int:
+def _logins(settings: SharedOptions) -> int:
     """Show who is signed in to which server."""
     from toolbus.cli.commands.servers.login import logins
 
@@ -66,7 +66,7 @@ def _logins(settings: Settings) -> int:
 
 
 def _logout(
-    settings: Settings,
+    settings: SharedOptions,
     server: _Server,
     user: _User = "",
     revoke: Annotated[

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from toolbus.cli.declared.parameters import Timeout
-from toolbus.cli.options import Settings, with_bus_settings
+from toolbus.cli.options import SharedOptions, with_bus_settings
 
 
 def add_run_commands(app: typer.Typer) -> None:
@@ -14,7 +14,7 @@ def add_run_commands(app: typer.Typer) -> None:
 
 
 def run_script(
-    settings: Settings,
+    settings: SharedOptions,
     script: Annotated[
         str | None, typer.Argument(metavar="SCRIPT", help="A Python file, or - for stdin.")
     ] = None,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.options import Settings, with_bus_settings
+from toolbus.cli.options import SharedOptions, with_bus_settings
 
 
 def add_search_commands(app: typer.Typer) -> None:
@@ -13,7 +13,7 @@ def add_search_commands(app: typer.Typer) -> None:
 
 
 def search(
-    settings: Settings,
+    settings: SharedOptions,
     words: Annotated[
         list[str], typer.Argument(metavar="WORDS", help="What the tool should do, or its name.")
     ],

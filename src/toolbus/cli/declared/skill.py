@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from toolbus.cli.declared.parameters import Servers
-from toolbus.cli.options import Settings, with_bus_settings
+from toolbus.cli.options import SharedOptions, with_bus_settings
 
 SkillName = Annotated[
     str, typer.Argument(metavar="SKILL", help="The name of a skill, server/name, or its URI.")
@@ -21,7 +21,7 @@ def add_skill_commands(app: typer.Typer) -> None:
     app.command()(with_bus_settings(skill))
 
 
-def skills(settings: Settings, servers: Servers = None) -> int:
+def skills(settings: SharedOptions, servers: Servers = None) -> int:
     """List skills: instructions for a task, with their files.
 
     Nothing of a skill is read for that.
@@ -31,7 +31,7 @@ def skills(settings: Settings, servers: Servers = None) -> int:
     return run(settings, servers or [])
 
 
-def skill(settings: Settings, name: SkillName, path: SkillPath = None) -> int:
+def skill(settings: SharedOptions, name: SkillName, path: SkillPath = None) -> int:
     """Print a skill, or a file of it, if it is as the server listed it.
 
     toolbus skill handbook/refunds references/LIMITS.md

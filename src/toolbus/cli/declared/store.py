@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.options import Settings, with_config_settings, with_settings
+from toolbus.cli.options import SharedOptions, with_config_settings, with_settings
 
 _Backup = Annotated[Path, typer.Argument(metavar="FILE", help="The file of the backup.")]
 _Runs = Annotated[
@@ -33,11 +33,11 @@ def add_store_commands(app: typer.Typer) -> None:
     app.add_typer(store, name="store")
 
 
-def _store(settings: Settings) -> None:
+def _store(settings: SharedOptions) -> None:
     """Back up, restore and re-encrypt shared databases."""
 
 
-def _rekey(settings: Settings) -> int:
+def _rekey(settings: SharedOptions) -> int:
     """Encrypt all that is stored with the first key of $TOOLBUS_STORE_KEY.
 
     Then the other keys in it are not needed any more. Gateways may run meanwhile, if they have both.
@@ -51,7 +51,7 @@ def _rekey(settings: Settings) -> int:
 
 
 def _backup(
-    settings: Settings,
+    settings: SharedOptions,
     file: _Backup,
     runs: _Runs = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
@@ -70,7 +70,7 @@ def _backup(
     return backup(settings, file, runs, force=force)
 
 
-def _restore(settings: Settings, file: _Backup, runs: _Runs = None) -> int:
+def _restore(settings: SharedOptions, file: _Backup, runs: _Runs = None) -> int:
     """Restore a backup into empty databases.
 
     The store goes into the store of the config, and durable runs into their own. Each may be SQLite or

@@ -20,14 +20,14 @@ from toolbus.schema.values import is_array, is_object
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Given:
+class GivenArguments:
     """The arguments as given: one JSON object, and single values as text."""
 
     whole: Mapping[str, JSON]
     single: Sequence[tuple[str, str]]
 
 
-def given(words: Sequence[str], args: str | None, file: Path | None) -> Given:
+def given(words: Sequence[str], args: str | None, file: Path | None) -> GivenArguments:
     """The arguments on the command line; `Usage` if they are malformed for any tool."""
     pairs = list(_pairs(words))
     sources = {
@@ -38,10 +38,10 @@ def given(words: Sequence[str], args: str | None, file: Path | None) -> Given:
     used = [(name, source) for name, source in sources.items() if source is not None]
     if len(used) > 1:
         raise Usage(f"{used[0][0]} and {used[1][0]} exclude each other; keep one")
-    return Given(whole=_object(*used[0]) if used else {}, single=pairs)
+    return GivenArguments(whole=_object(*used[0]) if used else {}, single=pairs)
 
 
-def read(given: Given, tool: ToolSpec, *, complete: bool = True) -> dict[str, JSON]:
+def read(given: GivenArguments, tool: ToolSpec, *, complete: bool = True) -> dict[str, JSON]:
     """The arguments for a tool; `Usage` if they are invalid or, with `complete`, some are missing."""
     root = Schema(tool.input_schema)
     single: dict[str, JSON] = {}

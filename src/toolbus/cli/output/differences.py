@@ -7,7 +7,7 @@ from rich.text import Text
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON
-from toolbus.lock.changes import EFFECTS, Change, Difference, word_changes
+from toolbus.lock.changes import EFFECTS, DefinitionChange, LockDifference, word_changes
 from toolbus.lock.definitions import Kind
 from toolbus.lock.drift import SINGULAR
 from toolbus.lock.file import LockedServer
@@ -25,7 +25,7 @@ _KIND_OF: dict[str, Kind] = {singular: kind for kind, singular in SINGULAR.items
 
 def print_differences(
     screen: Screen,
-    differences: Sequence[Difference],
+    differences: Sequence[LockDifference],
     servers: Mapping[str, LockedServer],
     known: Container[str],
 ) -> None:
@@ -50,8 +50,8 @@ def print_differences(
                 screen.print(Text("  ") + _change_text(change))
 
 
-def _grouped(differences: Iterable[Difference]) -> dict[tuple[str, str], list[Difference]]:
-    groups: dict[tuple[str, str], list[Difference]] = {}
+def _grouped(differences: Iterable[LockDifference]) -> dict[tuple[str, str], list[LockDifference]]:
+    groups: dict[tuple[str, str], list[LockDifference]] = {}
     for one in differences:
         groups.setdefault((one.server, one.kind), []).append(one)
     return groups
@@ -69,7 +69,7 @@ def _head(label: str, status: str, about: str) -> Text:
     return line.append(f"  {about}", "dim") if about else line
 
 
-def difference_json(one: Difference) -> JSON:
+def difference_json(one: LockDifference) -> JSON:
     """A difference for `--json`."""
     changes = [
         {"at": change.at, "effect": change.effect, "before": change.before, "after": change.after}
@@ -84,12 +84,12 @@ def difference_json(one: Difference) -> JSON:
     }
 
 
-def plain_change(change: Change) -> str:
+def plain_change(change: DefinitionChange) -> str:
     """A change in one line of plain text."""
     return _change_text(change).plain
 
 
-def _about(one: Difference, servers: Mapping[str, LockedServer]) -> str:
+def _about(one: LockDifference, servers: Mapping[str, LockedServer]) -> str:
     """What is new, in one line."""
     server = servers[one.server]
     if one.kind == "launch":
@@ -102,7 +102,7 @@ def _about(one: Difference, servers: Mapping[str, LockedServer]) -> str:
     return one_line(str(definition.get("description") or definition.get("title") or ""))
 
 
-def _change_text(change: Change) -> Text:
+def _change_text(change: DefinitionChange) -> Text:
     head = Text(f"{visible(change.at)}: ")
     if change.is_text:
         return head + _words(change.before, change.after)

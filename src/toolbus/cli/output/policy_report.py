@@ -15,9 +15,9 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.policy.answers import StoredAnswer
 from toolbus.policy.dead import DeadRule
-from toolbus.policy.explain import Step
+from toolbus.policy.explain import ExplainedStep
 from toolbus.policy.hints import holds
-from toolbus.policy.target import Target, label
+from toolbus.policy.target import PolicyTarget, label
 
 STYLES: Mapping[Action, str] = {"allow": "green", "ask": "yellow", "deny": "red"}
 DONE: Mapping[Action, str] = {"allow": "allowed by {}", "ask": "{} asks a person", "deny": "denied by {}"}
@@ -69,7 +69,7 @@ class Overview:
 class Explanation:
     """One decision."""
 
-    target: Target | None
+    target: PolicyTarget | None
     """None for a tool of the bus itself, which is always allowed."""
     spec: ToolSpec | None
     arguments: Mapping[str, JSON] | None
@@ -77,7 +77,7 @@ class Explanation:
     action: Action
     rule: PolicyRule | None
     """The rule that decides."""
-    steps: Sequence[Step]
+    steps: Sequence[ExplainedStep]
     answers: Sequence[AnswerFacts]
     depends: bool
     """Whether arguments, which are not known, may lead to another decision."""
@@ -280,7 +280,7 @@ def _remarks(found: Explanation) -> Iterator[tuple[str, str]]:
         yield "answer", f"{one.stored.answer}, stored {one.since}{user}{state}"
 
 
-def _hint_words(target: Target) -> str:
+def _hint_words(target: PolicyTarget) -> str:
     spec = target.spec
     counts = ", ".join(_counts_as(target))
     if spec is not None and spec.trusted:
@@ -290,7 +290,7 @@ def _hint_words(target: Target) -> str:
     return f"{counts}; {claims}"
 
 
-def _counts_as(target: Target) -> list[str]:
+def _counts_as(target: PolicyTarget) -> list[str]:
     hints: tuple[Hint, ...] = get_args(Hint)
     return [hint for hint in hints if holds(hint, target.spec) == "yes"]
 
@@ -301,7 +301,7 @@ def _sent(spec: ToolSpec | None) -> dict[str, JSON]:
     )
 
 
-def _hints_json(target: Target | None) -> JSON:
+def _hints_json(target: PolicyTarget | None) -> JSON:
     if target is None or target.kind != "tool":
         return None
     is_trusted = target.spec is not None and target.spec.trusted

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from toolbus.core.text.display import without_passwords
 
 if TYPE_CHECKING:
-    from toolbus.agent.durable.questions import Asked
+    from toolbus.agent.durable.questions import WaitingCall
     from toolbus.core.values.elicitation import Answer
 
 
@@ -21,7 +21,7 @@ class Hints:
         """A command of `toolbus runs`."""
         return self._command("runs", *words)
 
-    def answer(self, run: str, asked: "Asked") -> str:
+    def answer(self, run: str, asked: "WaitingCall") -> str:
         """How to answer a question, as a sentence."""
         command = self.runs("resume", run, "--question", asked.id, *_blank_answer(asked))
         if asked.is_approval:
@@ -61,7 +61,7 @@ def answer_text(answers: "Mapping[str, Answer]", *, is_approval: bool) -> str:
     return " ".join(said)
 
 
-def _blank_answer(asked: "Asked") -> list[str]:
+def _blank_answer(asked: "WaitingCall") -> list[str]:
     """The words of an answer, to be filled in; none if only a terminal can ask."""
     questions = list(asked.pending.questions.values())
     if len(questions) != 1:

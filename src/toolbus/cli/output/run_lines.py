@@ -13,7 +13,7 @@ from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import DurableEvent, RunInfo, Step
-    from toolbus.agent.durable.questions import Asked
+    from toolbus.agent.durable.questions import WaitingCall
     from toolbus.agent.durable.workers.lease import WorkerRow
 
 STYLES = {
@@ -130,7 +130,7 @@ def step_row(step: "Step") -> list[Text]:
     ]
 
 
-def question_lines(asked: "Asked") -> list[str]:
+def question_lines(asked: "WaitingCall") -> list[str]:
     """What a run waits for."""
     pending = asked.pending
     who = "toolbus asks" if asked.is_approval else f"server {pending.server!r} asks"

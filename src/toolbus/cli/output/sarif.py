@@ -9,7 +9,7 @@ from toolbus.cli.output.differences import plain_change
 from toolbus.cli.output.screen import short_path, visible
 from toolbus.core.values.records import JSON
 from toolbus.core.version import version
-from toolbus.lock.changes import Difference
+from toolbus.lock.changes import LockDifference
 
 _RULES = {
     "added": "Something is not in the lockfile.",
@@ -19,7 +19,7 @@ _RULES = {
 }
 
 
-def sarif_report(path: Path, differences: Sequence[Difference], failed: Mapping[str, str]) -> JSON:
+def sarif_report(path: Path, differences: Sequence[LockDifference], failed: Mapping[str, str]) -> JSON:
     """The report of one run."""
     lines = path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
     rules = [{"id": f"lock/{name}", "shortDescription": {"text": text}} for name, text in _RULES.items()]
@@ -36,7 +36,7 @@ def sarif_report(path: Path, differences: Sequence[Difference], failed: Mapping[
 
 
 def _results(
-    path: Path, lines: Sequence[str], differences: Sequence[Difference], failed: Mapping[str, str]
+    path: Path, lines: Sequence[str], differences: Sequence[LockDifference], failed: Mapping[str, str]
 ) -> Iterator[JSON]:
     for one in differences:
         details = "; ".join(plain_change(change) for change in one.changes)

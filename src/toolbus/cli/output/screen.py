@@ -16,7 +16,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO
 
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.suggested import suggested
 from toolbus.cli.terminal import client_terminal, working_folder
 from toolbus.core.text.text import BLANK, rewritten_json
@@ -97,7 +97,7 @@ def quoted(name: str) -> str:
 class Screen:
     """Stdout and stderr of one command."""
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: SharedOptions) -> None:
         from toolbus.cli.output.console import SafeConsole
 
         options: Any = {"highlight": False, "markup": False, "emoji": False, "soft_wrap": True}

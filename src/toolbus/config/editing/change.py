@@ -17,7 +17,7 @@ from toolbus.core.values.records import JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Change:
+class TextChange:
     """A change to the value at a path; `add` adds pairs to a mapping."""
 
     kind: Literal["add", "replace", "drop"]
@@ -25,7 +25,7 @@ class Change:
     value: JSON = None
 
 
-def edited(text: str, path: Path, changes: list[Change]) -> tuple[str, JSON]:
+def edited(text: str, path: Path, changes: list[TextChange]) -> tuple[str, JSON]:
     """The changed text of the document at that path, and the document that it contains."""
     expected = _copied(document_in(text.encode(), path))
     for change in changes:
@@ -58,7 +58,7 @@ def file_format(path: Path) -> Literal["yaml", "json", "toml"]:
     return "yaml" if suffix in (".yaml", ".yml") else "toml" if suffix == ".toml" else "json"
 
 
-def _changed(text: str, path: Path, change: Change) -> str:
+def _changed(text: str, path: Path, change: TextChange) -> str:
     is_toml = file_format(path) == "toml"
     options = {} if is_toml else {"is_json": file_format(path) == "json"}
     editor = toml if is_toml else yaml_json
@@ -71,7 +71,7 @@ def _changed(text: str, path: Path, change: Change) -> str:
             return editor.drop(text, change.steps, **options)
 
 
-def _apply(document: JSON, change: Change) -> None:
+def _apply(document: JSON, change: TextChange) -> None:
     """Make the same change to the parsed document."""
     *parent, last = change.steps if change.kind != "add" else (*change.steps, "")
     holder = document

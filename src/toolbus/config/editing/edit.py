@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from toolbus.config.editing import toml, yaml_json
-from toolbus.config.editing.change import Change, edited, file_format, value_at
+from toolbus.config.editing.change import TextChange, edited, file_format, value_at
 from toolbus.config.editing.yaml_json import Steps, by_hand
 from toolbus.config.editing.yaml_text import Entries, as_yaml
 from toolbus.config.hosts.dialects import alias_of, containers
@@ -51,23 +51,23 @@ def with_servers(text: str, path: Path, entries: Entries) -> str:
     if not entries:
         changes = []
     elif file_format(path) == "toml" or (is_there and (holder is not None or file_format(path) == "yaml")):
-        changes = [Change(kind="add", steps=parent, value=shaped)]
+        changes = [TextChange(kind="add", steps=parent, value=shaped)]
     elif is_there:  # null
-        changes = [Change(kind="replace", steps=parent, value=shaped)]
+        changes = [TextChange(kind="replace", steps=parent, value=shaped)]
     else:
-        changes = [Change(kind="add", steps=parent[:-1], value={str(parent[-1]): shaped})]
+        changes = [TextChange(kind="add", steps=parent[:-1], value={str(parent[-1]): shaped})]
     return _edited(text, path, changes)
 
 
 def without_server(text: str, path: Path, alias: str) -> str:
     """The text without this server, and without its name in other settings."""
     document = document_in(text.encode(), path)
-    changes = [Change(kind="drop", steps=_server_steps(document)[alias])]
+    changes = [TextChange(kind="drop", steps=_server_steps(document)[alias])]
     for steps, value in _lists(document):
         if is_mapping(value) and alias in value:
-            changes.append(Change(kind="drop", steps=(*steps, alias)))
+            changes.append(TextChange(kind="drop", steps=(*steps, alias)))
         elif is_list(value) and alias in value:
-            changes.append(Change(kind="drop", steps=(*steps, list(value).index(alias))))
+            changes.append(TextChange(kind="drop", steps=(*steps, list(value).index(alias))))
     return _edited(text, path, changes)
 
 
@@ -80,20 +80,20 @@ def with_switch(text: str, path: Path, alias: str, *, on: bool) -> str:
     flagged = [key for key in ("enabled", "disabled") if is_mapping(entry) and entry.get(key) is not None]
     flags = {key: on if key == "enabled" else not on for key in flagged or ([] if on else [default_key])}
     if flagged:
-        changes = [Change(kind="replace", steps=(*steps, key), value=flag) for key, flag in flags.items()]
+        changes = [TextChange(kind="replace", steps=(*steps, key), value=flag) for key, flag in flags.items()]
     elif not flags:
         changes = []
     elif is_mapping(entry):
-        changes = [Change(kind="add", steps=steps, value=flags)]
+        changes = [TextChange(kind="add", steps=steps, value=flags)]
     else:
-        changes = [Change(kind="replace", steps=steps, value={"url": entry, **flags})]
+        changes = [TextChange(kind="replace", steps=steps, value={"url": entry, **flags})]
     for where, value in _lists(document):
         if on and where[-1] == "enabled_servers" and is_list(value) and alias not in value:
-            changes.append(Change(kind="replace", steps=where, value=[*value, alias]))
+            changes.append(TextChange(kind="replace", steps=where, value=[*value, alias]))
     return _edited(text, path, changes)
 
 
-def _edited(text: str, path: Path, changes: list[Change]) -> str:
+def _edited(text: str, path: Path, changes: list[TextChange]) -> str:
     if changes and file_format(path) == "json" and has_comments(text):
         raise by_hand("it is JSON with comments")
     after, expected = edited(text, path, changes)

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from toolbus.config.editing import toml
-from toolbus.config.editing.change import Change, edited, file_format, value_at
+from toolbus.config.editing.change import TextChange, edited, file_format, value_at
 from toolbus.config.editing.yaml_json import Steps, by_hand, json_text
 from toolbus.config.editing.yaml_text import to_yaml
 from toolbus.config.hosts.read import comments, document_in, without_comments
@@ -41,11 +41,11 @@ def with_entry(text: str, path: Path, container: Steps, name: str, entry: Mappin
     holder = value_at(document, container)
     if holder is not None and not is_mapping(holder):
         raise by_hand(f"its {'.'.join(map(str, container))} is not a mapping")
-    changes: list[Change] = []
+    changes: list[TextChange] = []
     if holder is not None and name in holder:
-        changes.append(Change(kind="drop", steps=(*container, name)))
+        changes.append(TextChange(kind="drop", steps=(*container, name)))
     if holder is not None or file_format(path) == "toml":
-        changes.append(Change(kind="add", steps=container, value={name: entry}))
+        changes.append(TextChange(kind="add", steps=container, value={name: entry}))
     else:
         changes += _with_container(document, path, container, {name: entry})
     return _kept(text, path, changes)
@@ -53,12 +53,12 @@ def with_entry(text: str, path: Path, container: Steps, name: str, entry: Mappin
 
 def without_entry(text: str, path: Path, container: Steps, name: str) -> str:
     """The text without this entry, which must be there."""
-    return _kept(text, path, [Change(kind="drop", steps=(*container, name))])
+    return _kept(text, path, [TextChange(kind="drop", steps=(*container, name))])
 
 
 def _with_container(
     document: Mapping[JSON, JSON], path: Path, container: Steps, pairs: Mapping[str, JSON]
-) -> list[Change]:
+) -> list[TextChange]:
     """Add the mapping that the entry goes into, with its parents."""
     depth = 0
     while is_mapping(value_at(document, container[: depth + 1])):
@@ -68,12 +68,12 @@ def _with_container(
         value = {step: value}
     is_null = container[depth] in value_at(document, container[:depth])
     if not is_null:
-        return [Change(kind="add", steps=container[:depth], value={str(container[depth]): value})]
+        return [TextChange(kind="add", steps=container[:depth], value={str(container[depth]): value})]
     kind = "add" if file_format(path) == "yaml" else "replace"
-    return [Change(kind=kind, steps=container[: depth + 1], value=value)]
+    return [TextChange(kind=kind, steps=container[: depth + 1], value=value)]
 
 
-def _kept(text: str, path: Path, changes: list[Change]) -> str:
+def _kept(text: str, path: Path, changes: list[TextChange]) -> str:
     after, _ = edited(text, path, changes)
     if file_format(path) == "json" and Counter(comments(after)) != Counter(comments(text)):
         raise by_hand("it has a comment in the way")

@@ -43,7 +43,7 @@ _ABSOLUTE = re.compile(r"[/\\~$]|[A-Za-z]:")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Imported:
+class ImportedServers:
     """The servers of a file in our format, their secrets, and notes on what was skipped or changed."""
 
     source: ImportFile
@@ -52,7 +52,7 @@ class Imported:
     notes: tuple[str, ...]
 
 
-def imported(source: ImportFile, *, taken: Mapping[str, str] | None = None) -> Imported:
+def imported(source: ImportFile, *, taken: Mapping[str, str] | None = None) -> ImportedServers:
     """The servers of the file, ready to be written; ConfigError if it cannot be read.
 
     `taken` are names that already have a value, such as those from files imported before; no reference uses
@@ -73,7 +73,7 @@ def imported(source: ImportFile, *, taken: Mapping[str, str] | None = None) -> I
         others = frozenset[str]().union(*(referred[other] for other in plain if other != alias))
         servers[alias], new = with_references(alias, entry, names, avoid=others)
         secrets += new
-    return Imported(source=source, servers=servers, secrets=tuple(secrets), notes=tuple(notes))
+    return ImportedServers(source=source, servers=servers, secrets=tuple(secrets), notes=tuple(notes))
 
 
 def _disabled_elsewhere(source: ImportFile, notes: list[str]) -> frozenset[str]:

@@ -22,13 +22,13 @@ from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, p
 from toolbus.config.secrets.reference import masked
 from toolbus.config.settings.auth import auth_warnings, read_auth
 from toolbus.config.settings.code import CodeLimits
-from toolbus.config.settings.limits import Limits
+from toolbus.config.settings.limits import ServerLimits
 from toolbus.config.settings.override import budget, tool_overrides
 from toolbus.config.settings.sandbox import Sandbox, read_sandbox
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import DEFAULT_BUDGET, JSON, Budget
 
-Settings = TypeVar("Settings", Timeouts, Limits, CodeLimits)
+Settings = TypeVar("Settings", Timeouts, ServerLimits, CodeLimits)
 
 TRANSPORTS: dict[str, Transport] = {
     "stdio": "stdio",
@@ -110,7 +110,7 @@ class Defaults:
     """Settings for all servers, used where a server does not set its own."""
 
     timeouts: Timeouts = field(default_factory=Timeouts)
-    limits: Limits = field(default_factory=Limits)
+    limits: ServerLimits = field(default_factory=ServerLimits)
     mark: bool = False
     repair: bool = True
     redact: bool = True
@@ -262,9 +262,9 @@ def checked_timeouts(values: JSON, location: Location) -> Timeouts:
     return _merged(Timeouts(), values, location, "timeouts")
 
 
-def checked_limits(values: JSON, location: Location) -> Limits:
+def checked_limits(values: JSON, location: Location) -> ServerLimits:
     """The limits of the whole bus."""
-    return _merged(Limits(), values, location, "limits")
+    return _merged(ServerLimits(), values, location, "limits")
 
 
 def checked_code(values: JSON, location: Location) -> CodeLimits:

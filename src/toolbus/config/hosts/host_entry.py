@@ -19,7 +19,7 @@ _GOOSE_SECONDS = 300
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class HostProgram:
     """A program that the host starts."""
 
     name: str
@@ -49,18 +49,18 @@ class HostForm:
     """Where a host keeps its servers, and how it spells them."""
 
     container: Steps = ("mcpServers",)
-    program: Callable[[Program], Entry]
+    program: Callable[[HostProgram], Entry]
     remote: Callable[[Remote, Mapping[str, str]], Entry] | None = None
     """Takes the headers, too; None if the host's file cannot have a URL."""
     variable: str | None = None
     """How the host spells the variable NAME in a header; None if it has no variables."""
 
 
-def _plain(program: Program) -> Entry:
+def _plain(program: HostProgram) -> Entry:
     return {"command": program.words[0], "args": list(program.words[1:])}
 
 
-def _stdio(program: Program) -> Entry:
+def _stdio(program: HostProgram) -> Entry:
     return {"type": "stdio", **_plain(program)}
 
 
@@ -73,7 +73,7 @@ def _url(key: str, **more: JSON) -> Callable[[Remote, Mapping[str, str]], Entry]
     return entry
 
 
-def _goose_program(program: Program) -> Entry:
+def _goose_program(program: HostProgram) -> Entry:
     return _of_goose(program.name, "stdio", cmd=program.words[0], args=list(program.words[1:]))
 
 
@@ -94,7 +94,7 @@ def _codex_remote(remote: Remote, headers: Mapping[str, str]) -> Entry:
     return {"url": remote.url} | ({"http_headers": dict(headers)} if headers else {})
 
 
-def _opencode_program(program: Program) -> Entry:
+def _opencode_program(program: HostProgram) -> Entry:
     return {"type": "local", "command": list(program.words), "enabled": True}
 
 
@@ -127,10 +127,10 @@ def container_in(editor: str, document: Mapping[JSON, JSON]) -> Steps:
     return opencode_container(document) if editor == "opencode" else FORMS[editor].container
 
 
-def entry_for(editor: str, server: Program | Remote) -> Entry | None:
+def entry_for(editor: str, server: HostProgram | Remote) -> Entry | None:
     """The entry in the editor's spelling; None if its file cannot express it."""
     form = FORMS[editor]
-    if isinstance(server, Program):
+    if isinstance(server, HostProgram):
         return form.program(server)
     if form.remote is None or (server.variable and form.variable is None):
         return None

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolbus.config.location import Location, is_mapping
-from toolbus.core.plain_files import Unreadable, read_plain
+from toolbus.core.plain_files import UnreadableFile, read_plain
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
@@ -49,7 +49,7 @@ def read_content(path: Path) -> bytes:
         return read_plain(path, _LARGEST_JSON if is_json else _LARGEST)
     except FileNotFoundError:
         raise location.error("no such file; check the path") from None
-    except Unreadable as error:
+    except UnreadableFile as error:
         raise location.error(f"{error.strerror}; name another file") from None
     except OSError as error:
         raise location.error(

@@ -19,7 +19,7 @@ from toolbus.config.base import ConfigModel
 from toolbus.config.hosts.read import document_in
 from toolbus.config.launch.launchers import is_launcher
 from toolbus.config.launch.patterns import (
-    Launch,
+    ResolvedLaunch,
     argv_allowed,
     argv_denied,
     argv_problem,
@@ -86,7 +86,7 @@ class SandboxLimits(ConfigModel):
                 if problem := path_problem(pattern):
                     raise Location().error(problem, f"{key}[{index}]")
 
-    def excess(self, sandbox: Sandbox, launch: Launch) -> tuple[str, str] | None:
+    def excess(self, sandbox: Sandbox, launch: ResolvedLaunch) -> tuple[str, str] | None:
         """The limit that a sandbox exceeds, and how."""
         if sandbox.net and not self.net:
             return "net", "its sandbox has the network; remove net: true"
@@ -119,7 +119,7 @@ class PolicyFile:
     policy: AdministratorPolicy
     sandbox: SandboxLimits = _UNLIMITED
 
-    def refusal(self, launch: Launch) -> tuple[str, str] | None:
+    def refusal(self, launch: ResolvedLaunch) -> tuple[str, str] | None:
         """The list that forbids it and why, as the end of a sentence about it; None if it is permitted."""
         allow, deny = self.policy.allow, self.policy.deny
         if launch.url is not None:
@@ -132,7 +132,7 @@ class PolicyFile:
             return self._program_refusal(launch)
         return None
 
-    def _program_refusal(self, launch: Launch) -> tuple[str, str] | None:
+    def _program_refusal(self, launch: ResolvedLaunch) -> tuple[str, str] | None:
         allow, deny = self.policy.allow, self.policy.deny
         for line in deny.argv or ():
             if argv_denied(line, launch):
@@ -152,7 +152,7 @@ class PolicyFile:
             return None
         return "allow.packages", "is not listed, or it is not certain which package it runs"
 
-    def _place_refusal(self, launch: Launch) -> tuple[str, str] | None:
+    def _place_refusal(self, launch: ResolvedLaunch) -> tuple[str, str] | None:
         """What makes a line that is listed run something else: its environment, or its working folder."""
         allow, deny, folder = self.policy.allow, self.policy.deny, launch.works_in
         for pattern in deny.cwd or ():
@@ -190,7 +190,7 @@ class Administrator:
     files: tuple[PolicyFile, ...] = ()
     ignored: tuple[IgnoredFile, ...] = ()
 
-    def refusal(self, launch: Launch, shown: str, server: str | None) -> ConfigError | None:
+    def refusal(self, launch: ResolvedLaunch, shown: str, server: str | None) -> ConfigError | None:
         """Why a server must not be started or reached; `shown` is its launch line or URL for the message."""
         for file in self.files:
             if found := file.refusal(launch):

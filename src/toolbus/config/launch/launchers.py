@@ -65,7 +65,7 @@ _ELSEWHERE = re.compile(r"\.(?:whl|zip|tar|tgz|gz|bz2|xz|zst|py)\b|[:\\\s]", re.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class LaunchedPackage:
     """The package in the arguments of a launcher."""
 
     registry: Registry
@@ -78,7 +78,7 @@ class Package:
     is_pinned: bool
 
 
-def package_in(command: str, args: Sequence[str]) -> Package | None:
+def package_in(command: str, args: Sequence[str]) -> LaunchedPackage | None:
     """The package that a command line runs; None if the command is not a known launcher."""
     for _, rest, registry in _launched(command, args):
         if spec := _spec(rest, registry):
@@ -91,7 +91,7 @@ def is_launcher(command: str) -> bool:
     return any(words[0] == _program(command) for words in _LAUNCHERS)
 
 
-def only_package(command: str, args: Sequence[str]) -> Package | None:
+def only_package(command: str, args: Sequence[str]) -> LaunchedPackage | None:
     """The package from the registry that a command line runs, if nothing else runs with it or instead of it.
 
     None for any option that may add a package, take it from elsewhere, or run another program with it.
@@ -163,14 +163,14 @@ def _spec(words: Sequence[str], registry: Registry) -> str | None:
     return None
 
 
-def _parsed(spec: str, registry: Registry) -> Package:
+def _parsed(spec: str, registry: Registry) -> LaunchedPackage:
     found = _NAME.fullmatch(spec)
     # A URL, a path, or a repository such as `owner/name` and `github:owner/name`.
     if found is None or "://" in spec:
         is_pinned = bool(_COMMIT.search(spec))
-        return Package(registry=registry, spec=spec, name=None, version=None, is_pinned=is_pinned)
+        return LaunchedPackage(registry=registry, spec=spec, name=None, version=None, is_pinned=is_pinned)
     written = found["version"] or ""
     version = written if _EXACT[registry].fullmatch(written) else None
-    return Package(
+    return LaunchedPackage(
         registry=registry, spec=spec, name=found["name"], version=version, is_pinned=version is not None
     )

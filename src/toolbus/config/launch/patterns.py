@@ -43,7 +43,7 @@ _HIJACKING = re.compile(
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Launch:
+class ResolvedLaunch:
     """How a server is started or reached, with every reference filled in."""
 
     command: str | None = None
@@ -80,7 +80,7 @@ class Launch:
         return found and os.path.abspath(found)
 
 
-def argv_allowed(pattern: Sequence[str], launch: Launch) -> bool:
+def argv_allowed(pattern: Sequence[str], launch: ResolvedLaunch) -> bool:
     """Whether the whole command line matches."""
     first, *rest = pattern
     command = launch.command or ""
@@ -96,7 +96,7 @@ def argv_allowed(pattern: Sequence[str], launch: Launch) -> bool:
     return len(rest) <= len(launch.args) and all(map(_word_allowed, rest, launch.args))
 
 
-def local_word(pattern: Sequence[str], launch: Launch) -> str | None:
+def local_word(pattern: Sequence[str], launch: ResolvedLaunch) -> str | None:
     """An argument by which a pattern means a program, and that is in the folder where the server runs."""
     if launch.works_in is None:
         return None
@@ -117,7 +117,7 @@ def _word_allowed(pattern: str, word: str) -> bool:
     return bool(_glob(pattern, strict=True).fullmatch(word)) and (not leads_out or pattern == word)
 
 
-def argv_denied(pattern: Sequence[str], launch: Launch) -> bool:
+def argv_denied(pattern: Sequence[str], launch: ResolvedLaunch) -> bool:
     """Whether the command line begins as the pattern; the program also by its path or its base name."""
     first, *rest = pattern
     if rest[-1:] == ["**"]:
@@ -136,7 +136,7 @@ def argv_denied(pattern: Sequence[str], launch: Launch) -> bool:
     )
 
 
-def package_allowed(pattern: str, launch: Launch) -> bool:
+def package_allowed(pattern: str, launch: ResolvedLaunch) -> bool:
     """Whether it runs a package of that name from that registry, and certainly nothing else."""
     package = only_package(launch.command or "", launch.args)
     if package is None or package.name is None:
@@ -148,7 +148,7 @@ def package_allowed(pattern: str, launch: Launch) -> bool:
     )
 
 
-def package_denied(pattern: str, launch: Launch) -> bool:
+def package_denied(pattern: str, launch: ResolvedLaunch) -> bool:
     """Whether it runs, or may run, a package of that name from that registry."""
     registry, _, name = pattern.partition(":")
     known: Registry = "npm" if registry == "npm" else "pypi"

@@ -13,13 +13,13 @@ from pathlib import Path
 from urllib.parse import quote
 
 from toolbus.config.launch.administrator import read_administrator
-from toolbus.config.launch.patterns import Launch
+from toolbus.config.launch.patterns import ResolvedLaunch
 from toolbus.config.location import Location
 from toolbus.config.model import ServerConfig
 from toolbus.config.permitted import refused_commands, refused_launch, working_folder
 from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
-from toolbus.config.secrets.lookup import Found, Missing, Secrets
+from toolbus.config.secrets.lookup import FoundValue, MissingValue, Secrets
 from toolbus.config.secrets.redact import Redactor, names_credential, proxy_secrets, shown_url, url_secrets
 from toolbus.config.secrets.reference import Reference, masked, parsed
 from toolbus.config.settings.auth import SECRET_KEYS, ClientCredentials, text_problem
@@ -108,7 +108,7 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
         refused = refused_launch(
             config,
             administrator,
-            Launch(
+            ResolvedLaunch(
                 command=values.command,
                 args=values.args,
                 variables=frozenset(values.env),
@@ -127,7 +127,7 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
 
 
 async def _filled_in(config: ServerConfig, secrets: Secrets) -> Resolved:
-    known: dict[Reference, Found] = {}
+    known: dict[Reference, FoundValue] = {}
     private = _Private()
     values: dict[str, str] = {}
     personal: dict[str, str] = {}
@@ -200,12 +200,12 @@ def _granted(
     return tuple(found.values())
 
 
-def _joined(config: ServerConfig, name: str, parts: Sequence[str | Found]) -> tuple[str, str | None]:
+def _joined(config: ServerConfig, name: str, parts: Sequence[str | FoundValue]) -> tuple[str, str | None]:
     """The text of these parts, and what stands before the name of the user, if that is one of them."""
     texts = [part if isinstance(part, str) else part.value for part in parts]
     before: str | None = None
     for index, part in enumerate(parts):
-        if isinstance(part, Found) and part.is_user:
+        if isinstance(part, FoundValue) and part.is_user:
             head, tail = "".join(texts[:index]), "".join(texts[index + 1 :])
             before = head if before is None else before
             try:
@@ -230,7 +230,7 @@ def _is_public(name: str) -> bool:
     return name.startswith("auth.") and name.removeprefix("auth.") not in SECRET_KEYS
 
 
-def _is_plain(reference: Reference, found: Found, name: str) -> bool:
+def _is_plain(reference: Reference, found: FoundValue, name: str) -> bool:
     """Whether the value is a default of a variable that nobody would take for a credential."""
     if not (found.is_default and name.startswith("env.")) or names_credential(reference.body):
         return False
@@ -284,12 +284,12 @@ def _secret_parts(value: str) -> Iterator[str]:
 
 async def _found(
     reference: Reference, name: str, config: ServerConfig, secrets: Secrets, values: Mapping[str, str]
-) -> Found:
+) -> FoundValue:
     found = await secrets.find(reference)
     own = values.get(f"env.{reference.body}") if reference.kind == "name" else None
-    if isinstance(found, Missing) and own is not None:
-        return Found(own)
-    if isinstance(found, Missing):
+    if isinstance(found, MissingValue) and own is not None:
+        return FoundValue(own)
+    if isinstance(found, MissingValue):
         raise SecretMissing(config.alias, name, reference.label, found.reason)
     return found
 
@@ -299,7 +299,7 @@ async def _env_file(config: ServerConfig, values: Mapping[str, str], secrets: Se
     if "env_file" not in values:
         return {}
     variables = await asyncio.to_thread(secrets.variables, values["env_file"])
-    if isinstance(variables, Missing):
+    if isinstance(variables, MissingValue):
         raise ConfigError(f"{variables.reason}; check the path", server=config.alias, key="env_file")
     return dict(variables)
 

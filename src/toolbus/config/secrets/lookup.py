@@ -36,7 +36,7 @@ _EDITOR_FOLDERS = (".vscode", ".cursor", ".roo", ".kilocode")
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundValue:
     """The value of a reference."""
 
     value: str
@@ -51,7 +51,7 @@ class Found:
 
 
 @dataclass(frozen=True, slots=True)
-class Missing:
+class MissingValue:
     """Why a reference has no value, as the end of a sentence: `is not set`."""
 
     reason: str
@@ -83,7 +83,7 @@ class Secrets:
         """Whether `get_secret` may return other values for another user."""
         self._reviewed = reviewed
 
-    async def find(self, reference: Reference) -> Found | Missing:
+    async def find(self, reference: Reference) -> FoundValue | MissingValue:
         """Look up the reference's value, or why there is none; files and commands do not block the loop."""
         match reference.kind:
             case "name":
@@ -101,42 +101,44 @@ class Secrets:
         """The path with `~` expanded, relative to the config's folder if there is one."""
         return os.path.join(self.folder or "", os.path.expanduser(path))
 
-    async def _find_name(self, reference: Reference) -> Found | Missing:
+    async def _find_name(self, reference: Reference) -> FoundValue | MissingValue:
         name = reference.body
         result = await self._from_host(name)
-        if isinstance(result, Missing) and name in os.environ:
-            result = Found(os.environ[name])
-        if isinstance(result, Missing):
+        if isinstance(result, MissingValue) and name in os.environ:
+            result = FoundValue(os.environ[name])
+        if isinstance(result, MissingValue):
             result = await asyncio.to_thread(self._from_dotenv, name, result)
-        if reference.default is not None and (isinstance(result, Missing) or not result.value):
-            return Found(reference.default, is_default=True)
-        if isinstance(result, Missing):
+        if reference.default is not None and (isinstance(result, MissingValue) or not result.value):
+            return FoundValue(reference.default, is_default=True)
+        if isinstance(result, MissingValue):
             return self._editor_variable(name) or result
         return result
 
-    def _find_user(self, reference: Reference) -> Found | Missing:
+    def _find_user(self, reference: Reference) -> FoundValue | MissingValue:
         if self.user:
-            return Found(self.user, is_secret=False, is_user=True)
+            return FoundValue(self.user, is_secret=False, is_user=True)
         if reference.default is not None:
-            return Found(reference.default, is_secret=False)
-        return Missing("is not set, because there is no user here; use bus.as_user(NAME), or ${user:-NAME}")
+            return FoundValue(reference.default, is_secret=False)
+        return MissingValue(
+            "is not set, because there is no user here; use bus.as_user(NAME), or ${user:-NAME}"
+        )
 
-    async def _from_host(self, name: str) -> Found | Missing:
+    async def _from_host(self, name: str) -> FoundValue | MissingValue:
         if self._get_secret is None:
-            return Missing("is not set")
+            return MissingValue("is not set")
         try:
             result = self._get_secret(name)
             value: object = await result if inspect.isawaitable(result) else result
         except Exception as error:  # the host's code: whatever it raises, the name has no value
-            return Missing(f"is not set (get_secret raised {type(error).__name__})")
+            return MissingValue(f"is not set (get_secret raised {type(error).__name__})")
         if isinstance(value, str):
-            return Found(value)
+            return FoundValue(value)
         kind = type(value).__name__
-        return Missing(
+        return MissingValue(
             "is not set" if value is None else f"is not set (get_secret returned {kind}, not a string)"
         )
 
-    def _from_dotenv(self, name: str, otherwise: Missing) -> Found | Missing:
+    def _from_dotenv(self, name: str, otherwise: MissingValue) -> FoundValue | MissingValue:
         if self.folder is None:
             return otherwise
         path = self.folder / DOTENV
@@ -144,57 +146,61 @@ class Secrets:
         if not exists:
             return otherwise
         values = self.variables(DOTENV)
-        if isinstance(values, Missing):
-            return Missing(f"is not set (.env {values.reason})")
-        return Found(values[name]) if name in values else otherwise
+        if isinstance(values, MissingValue):
+            return MissingValue(f"is not set (.env {values.reason})")
+        return FoundValue(values[name]) if name in values else otherwise
 
-    def _editor_variable(self, name: str) -> Found | None:
+    def _editor_variable(self, name: str) -> FoundValue | None:
         """The variables of VS Code and Cursor that also have a value outside an editor."""
         home = os.path.expanduser("~")
         if name == "userHome" and os.path.isabs(home):
-            return Found(home, is_secret=False)
+            return FoundValue(home, is_secret=False)
         if name == "workspaceFolder":
             folder = self.folder or Path.cwd()
-            return Found(str(folder.parent if folder.name in _EDITOR_FOLDERS else folder), is_secret=False)
+            return FoundValue(
+                str(folder.parent if folder.name in _EDITOR_FOLDERS else folder), is_secret=False
+            )
         return None
 
-    def variables(self, path: str) -> Mapping[str, str] | Missing:
+    def variables(self, path: str) -> Mapping[str, str] | MissingValue:
         """The variables in a dotenv file that have a value."""
         from dotenv import dotenv_values
 
         content = self._content(path)
-        if isinstance(content, Missing):
+        if isinstance(content, MissingValue):
             return content
         try:
             values = dotenv_values(stream=StringIO(content.decode("utf-8-sig")))
         except ValueError as error:
-            return Missing(f"cannot be read ({type(error).__name__})")
+            return MissingValue(f"cannot be read ({type(error).__name__})")
         return {name: value for name, value in values.items() if value is not None}
 
-    def _read(self, body: str) -> Found | Missing:
+    def _read(self, body: str) -> FoundValue | MissingValue:
         content = self._content(body)
-        if isinstance(content, Missing):
+        if isinstance(content, MissingValue):
             return content
         try:
-            return Found(content.decode("utf-8").rstrip("\r\n"))
+            return FoundValue(content.decode("utf-8").rstrip("\r\n"))
         except ValueError as error:
-            return Missing(f"cannot be read ({type(error).__name__})")
+            return MissingValue(f"cannot be read ({type(error).__name__})")
 
-    def _content(self, path: str) -> bytes | Missing:
+    def _content(self, path: str) -> bytes | MissingValue:
         try:
             if self._reviewed is None or self.folder is None:
                 return read_plain(Path(self.located(path)), LARGEST, patience=_FIFO_SECONDS)
             if (own := project_path(path, self.folder)) is None:
                 return read_plain(Path(self.located(path)), LARGEST, patience=_FIFO_SECONDS)
         except (OSError, ValueError) as error:
-            return Missing(f"cannot be read ({type(error).__name__})")
+            return MissingValue(f"cannot be read ({type(error).__name__})")
         if own not in self._reviewed:
-            return Missing("is in the project but was not reviewed, because its path contains a reference")
+            return MissingValue(
+                "is in the project but was not reviewed, because its path contains a reference"
+            )
         content = self._reviewed[own]
-        return Missing("cannot be read (FileNotFoundError)") if content is None else content
+        return MissingValue("cannot be read (FileNotFoundError)") if content is None else content
 
-    async def _in_keyring(self, body: str) -> Found | Missing:
-        found: asyncio.Future[Found | Missing] = asyncio.get_running_loop().create_future()
+    async def _in_keyring(self, body: str) -> FoundValue | MissingValue:
+        found: asyncio.Future[FoundValue | MissingValue] = asyncio.get_running_loop().create_future()
 
         def look() -> None:
             result = _from_keyring(body)
@@ -207,9 +213,11 @@ class Secrets:
             async with asyncio.timeout(self.keyring_seconds):
                 return await found
         except TimeoutError:
-            return Missing(f"was not returned by the keyring within {self.keyring_seconds:g} s; unlock it")
+            return MissingValue(
+                f"was not returned by the keyring within {self.keyring_seconds:g} s; unlock it"
+            )
 
-    def _run(self, body: str) -> Found | Missing:
+    def _run(self, body: str) -> FoundValue | MissingValue:
         # Here, because not only servers have commands: the store, the gateway and the search have them, too.
         words = shlex.split(body)
         try:
@@ -218,7 +226,7 @@ class Secrets:
             refused = error
         if refused is not None:
             where = ": ".join(filter(None, (refused.file, refused.key, refused.problem)))
-            return Missing(f"must not be run: {where}")
+            return MissingValue(f"must not be run: {where}")
         try:
             done = subprocess.run(
                 words,
@@ -231,12 +239,12 @@ class Secrets:
             )
             value = done.stdout.decode().strip()
         except subprocess.TimeoutExpired:
-            return Missing(f"took longer than {self.command_seconds:g} s")
+            return MissingValue(f"took longer than {self.command_seconds:g} s")
         except (OSError, ValueError) as error:
-            return Missing(f"could not be run ({type(error).__name__})")
+            return MissingValue(f"could not be run ({type(error).__name__})")
         if done.returncode:
-            return Missing(f"failed with exit code {done.returncode}")
-        return Found(value) if value else Missing("printed nothing")
+            return MissingValue(f"failed with exit code {done.returncode}")
+        return FoundValue(value) if value else MissingValue("printed nothing")
 
 
 def _for_user(get_secret: GetSecret, user: str) -> Callable[[str], _Answer]:
@@ -257,22 +265,24 @@ def _for_user(get_secret: GetSecret, user: str) -> Callable[[str], _Answer]:
     return lambda name: of_both(name, user)
 
 
-def _from_keyring(body: str) -> Found | Missing:
+def _from_keyring(body: str) -> FoundValue | MissingValue:
     """The password in the system's keyring for `service/name`; the last slash separates the two."""
     try:
         import keyring
         from keyring.errors import NoKeyringError
     except ImportError:
-        return Missing('needs the keyring package; pip install "toolbus[keyring]"')
+        return MissingValue('needs the keyring package; pip install "toolbus[keyring]"')
     service, _, name = body.rpartition("/")
     try:
         value = keyring.get_password(service, name)
     except NoKeyringError:
-        return Missing(
+        return MissingValue(
             "cannot be read: there is no keyring on this system; install a backend, or use ${NAME}"
         )
     except Exception as error:  # a backend's code: whatever it raises, the entry has no value
-        return Missing(f"cannot be read from the keyring ({type(error).__name__})")
+        return MissingValue(f"cannot be read from the keyring ({type(error).__name__})")
     if value is None:
-        return Missing(f"is not in the keyring; store it: {shlex.join(['keyring', 'set', service, name])}")
-    return Found(value)
+        return MissingValue(
+            f"is not in the keyring; store it: {shlex.join(['keyring', 'set', service, name])}"
+        )
+    return FoundValue(value)

@@ -9,7 +9,7 @@ from toolbus.config.base import ConfigModel
 _Count = Annotated[int, Field(ge=1)]
 
 
-class Limits(ConfigModel):
+class ServerLimits(ConfigModel):
     """The most that a server may send; what exceeds a limit is an error for that message alone."""
 
     message: _Count = 64 * 1024 * 1024

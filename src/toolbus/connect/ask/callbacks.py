@@ -9,7 +9,7 @@ from mcp.client import IncomingMessage
 
 from toolbus.config import ServerConfig
 from toolbus.connect.in_flight import CallsInFlight
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.core.operation.events import Emit, Logged, LoginNeeded, warn
 from toolbus.core.operation.tracing import Tracing
 
@@ -25,7 +25,7 @@ class SessionObserver(Protocol):
         """Whether it waits for notifications, so that the link must not become idle."""
         ...
 
-    async def on_open(self, session: Session) -> None:
+    async def on_open(self, session: ServerSession) -> None:
         """List what a new session offers; requests are sent only after that."""
         ...
 
@@ -33,7 +33,7 @@ class SessionObserver(Protocol):
         """The server reports that a list changed, or the resource with this URI."""
         ...
 
-    async def run(self, session: Session) -> None:
+    async def run(self, session: ServerSession) -> None:
         """Runs from before `on_open` until the session ends, when it is cancelled."""
         ...
 

@@ -13,17 +13,17 @@ from mcp.shared.dispatcher import ProgressFnT
 from toolbus.connect.deadlines import Deadline
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.result_filter import keep_unknown_blocks
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.core.ask.forwarding import Forwarding
 from toolbus.core.operation.operation import CallInFlight, Operation
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import ResourceTooLarge, too_many_questions
 from toolbus.core.values.freshness import clean_hints
-from toolbus.core.values.records import JSON, Embedded, JSONObject, Received, TaskState, ToolResult
+from toolbus.core.values.records import JSON, Embedded, JSONObject, RawResult, TaskState, ToolResult
 
 
 async def forward(
-    session: Session,
+    session: ServerSession,
     in_flight: CallInFlight,
     operation: Operation,
     timeout: float,
@@ -72,7 +72,7 @@ def _described(operation: Operation) -> str:
             return f"{route} {given.get('taskId', name)!r}"
 
 
-def _params(session: Session, operation: Operation, forwarding: Forwarding) -> dict[str, JSON]:
+def _params(session: ServerSession, operation: Operation, forwarding: Forwarding) -> dict[str, JSON]:
     params = _own_params(session, operation)
     if forwarding.meta:
         params["_meta"] = dict(forwarding.meta)
@@ -83,7 +83,7 @@ def _params(session: Session, operation: Operation, forwarding: Forwarding) -> d
     return params
 
 
-def _own_params(session: Session, operation: Operation) -> dict[str, JSON]:
+def _own_params(session: ServerSession, operation: Operation) -> dict[str, JSON]:
     given, name = operation.arguments, operation.spec.origin.tool
     match operation.route:
         case "tools/call":
@@ -105,7 +105,7 @@ def _completion(name: str, given: Mapping[str, JSON]) -> dict[str, JSON]:
 
 
 async def _suspended(
-    session: Session, operation: Operation, forwarding: Forwarding, raw: JSONObject
+    session: ServerSession, operation: Operation, forwarding: Forwarding, raw: JSONObject
 ) -> ToolResult:
     """The server's requests for input, without those that guards refuse."""
     requests: dict[str, JSON] = dict(raw.get("inputRequests") or {})
@@ -127,7 +127,7 @@ async def _suspended(
     return _pending(pending, raw)
 
 
-def _task(session: Session, operation: Operation, raw: JSONObject) -> ToolResult | TaskState | None:
+def _task(session: ServerSession, operation: Operation, raw: JSONObject) -> ToolResult | TaskState | None:
     """The task that a call became, if it did."""
     if session.era == "legacy":
         if operation.spec.origin.tool not in session.tasks_only or not isinstance(raw.get("task"), dict):
@@ -151,14 +151,14 @@ def _task(session: Session, operation: Operation, raw: JSONObject) -> ToolResult
 
 def _pending(pending: Pending, raw: JSONObject) -> ToolResult:
     result = ToolResult.from_pending(pending)
-    return replace(result, received=Received(raw, result.content, None))
+    return replace(result, received=RawResult(raw, result.content, None))
 
 
 def _tool(raw: dict[str, JSON]) -> ToolResult:
     result = wire.plain_result(raw)
     if result is not None:
         # Not a changed copy, which takes longer: nobody has seen it yet.
-        object.__setattr__(result, "received", Received(raw, result.content, result.structured))
+        object.__setattr__(result, "received", RawResult(raw, result.content, result.structured))
         return result
     known: dict[str, JSON] = dict(raw)
     if isinstance(raw.get("content"), list):
@@ -170,10 +170,10 @@ def _tool(raw: dict[str, JSON]) -> ToolResult:
 def _resource(raw: dict[str, JSON]) -> ToolResult:
     clean_hints(raw)
     content = wire.contents(types.ReadResourceResult.model_validate(raw, by_name=False).contents)
-    return ToolResult(content=content, meta=raw.get("_meta") or {}, received=Received(raw, content, None))
+    return ToolResult(content=content, meta=raw.get("_meta") or {}, received=RawResult(raw, content, None))
 
 
-def _check_size(session: Session, uri: str, result: ToolResult) -> None:
+def _check_size(session: ServerSession, uri: str, result: ToolResult) -> None:
     parts = (block for block in result.content if isinstance(block, Embedded))
     size = sum(len(part.data or b"") + len((part.text or "").encode(errors="replace")) for part in parts)
     if size > session.config.resource_limit:
@@ -184,17 +184,17 @@ def _prompt(raw: JSONObject) -> ToolResult:
     prompt = wire.prompt_result(types.GetPromptResult.model_validate(raw, by_name=False))
     content = tuple(message.content for message in prompt.messages)
     return ToolResult(
-        content=content, value=prompt, meta=raw.get("_meta") or {}, received=Received(raw, content, None)
+        content=content, value=prompt, meta=raw.get("_meta") or {}, received=RawResult(raw, content, None)
     )
 
 
 def _complete(raw: JSONObject) -> ToolResult:
     found = wire.completion(types.CompleteResult.model_validate(raw, by_name=False))
-    return ToolResult(value=found, meta=raw.get("_meta") or {}, received=Received(raw, (), None))
+    return ToolResult(value=found, meta=raw.get("_meta") or {}, received=RawResult(raw, (), None))
 
 
 def _as_it_is(raw: JSONObject) -> ToolResult:
-    return ToolResult(meta=raw.get("_meta") or {}, received=Received(raw, (), None))
+    return ToolResult(meta=raw.get("_meta") or {}, received=RawResult(raw, (), None))
 
 
 _READ: dict[str, Callable[[dict[str, JSON]], ToolResult]] = {

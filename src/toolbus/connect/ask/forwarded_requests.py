@@ -8,7 +8,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
 from toolbus.connect.sdk import wire
-from toolbus.core.ask.forwarding import Client, ClientError
+from toolbus.core.ask.forwarding import ClientError, McpClient
 from toolbus.core.values.elicitation import ELICITATION
 from toolbus.core.values.errors import CallRefused
 from toolbus.core.values.records import JSON, JSONObject
@@ -40,7 +40,7 @@ class Handler(Protocol):
         ...
 
     @property
-    def client(self) -> Client | None:
+    def client(self) -> McpClient | None:
         """The MCP client that a request belongs to, if there is one."""
         ...
 
@@ -70,7 +70,7 @@ class ForwardedRequests:
 
     def __init__(self, handler: Handler) -> None:
         self._handler = handler
-        self.asked: list[Client] = []
+        self.asked: list[McpClient] = []
         """The clients that are being asked."""
 
     async def answer(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
@@ -151,7 +151,7 @@ def _fault(server: str, params: Any) -> str | None:
     return None
 
 
-def _missing(client: Client, kind: Kind, sent: JSONObject) -> str | None:
+def _missing(client: McpClient, kind: Kind, sent: JSONObject) -> str | None:
     """Why a client cannot be asked."""
     declared = client.capabilities.get(kind)
     if not isinstance(declared, dict):

@@ -24,7 +24,7 @@ from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import request_text
-from toolbus.core.ask.forwarding import Client
+from toolbus.core.ask.forwarding import McpClient
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Interactions, Sampled
 from toolbus.core.ask.people import asking
 from toolbus.core.operation.events import Emit, InputAnswered, InputAsked, warn
@@ -66,7 +66,7 @@ class RequestHandler:
         return self._server
 
     @property
-    def client(self) -> Client | None:
+    def client(self) -> McpClient | None:
         """The MCP client that a request belongs to, if there is one."""
         return self._calls_in_flight.client(self._forwarded.asked) or self._interactions.client
 

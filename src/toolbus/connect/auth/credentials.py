@@ -6,7 +6,7 @@ from typing import Protocol
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Refusal:
+class HttpRefusal:
     """A response with status 401 or 403."""
 
     status: int
@@ -30,6 +30,6 @@ class Credentials(Protocol):
         """Load credentials, or renew those that have expired."""
         ...
 
-    async def refused(self, refusal: Refusal) -> bool:
+    async def refused(self, refusal: HttpRefusal) -> bool:
         """Handle a refusal; returns whether to send the request again, with new `headers()`."""
         ...

@@ -42,7 +42,7 @@ Address = IPv4Address | IPv6Address
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Reply:
+class FetchedReply:
     """A response with its whole body."""
 
     url: Url
@@ -82,18 +82,18 @@ class Fetch:
         """For one request: less than for a whole attempt to connect, so that it is the one to fail."""
         return min(MAX_SECONDS, self.config.timeouts.connect / 3)
 
-    async def get(self, url: str) -> Reply:
+    async def get(self, url: str) -> FetchedReply:
         """Get a document."""
         return await self._send("GET", self._checked(url), {"accept": "application/json"}, None)
 
-    async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> Reply:
+    async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> FetchedReply:
         """Post a form."""
         accept = {"accept": "application/json"}
         return await self._send(
             "POST", self._checked(url), {**accept, **FORM, **headers}, urlencode(form).encode()
         )
 
-    async def post_json(self, url: str, value: Mapping[str, Any]) -> Reply:
+    async def post_json(self, url: str, value: Mapping[str, Any]) -> FetchedReply:
         """Post a JSON document."""
         headers = {"accept": "application/json", "content-type": "application/json"}
         return await self._send("POST", self._checked(url), headers, json.dumps(value).encode())
@@ -121,7 +121,9 @@ class Fetch:
             raise AuthFailure(f"{url.without_query} is not encrypted; https is required")
         return url
 
-    async def _send(self, method: str, url: Url, headers: Mapping[str, str], content: bytes | None) -> Reply:
+    async def _send(
+        self, method: str, url: Url, headers: Mapping[str, str], content: bytes | None
+    ) -> FetchedReply:
         try:
             async with asyncio.timeout(self._seconds):
                 reply = await self._exchange(method, url, headers, content)
@@ -138,7 +140,7 @@ class Fetch:
 
     async def _exchange(
         self, method: str, url: Url, headers: Mapping[str, str], content: bytes | None
-    ) -> Reply:
+    ) -> FetchedReply:
         try:
             proxy = None if url.socket_path else environment_proxy(url)
         except ValueError as error:
@@ -156,7 +158,9 @@ class Fetch:
         assert failure is not None, "a host has an address"
         raise failure
 
-    async def _exchange_at(self, address: str | None, proxy: Proxy | None, url: Url, request: bytes) -> Reply:
+    async def _exchange_at(
+        self, address: str | None, proxy: Proxy | None, url: Url, request: bytes
+    ) -> FetchedReply:
         pool = Pool(
             url,
             tls=self._tls(url) if url.is_tls else None,
@@ -171,7 +175,7 @@ class Fetch:
             response = await connection.request(request)
             if response.is_stream:
                 raise AuthFailure(f"{_shown(url)} sent an event stream")
-            return Reply(url=url, status=response.status, headers=response.headers, body=response.body)
+            return FetchedReply(url=url, status=response.status, headers=response.headers, body=response.body)
         finally:
             await pool.close()
 

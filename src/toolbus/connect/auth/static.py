@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from toolbus.config import Resolved
-from toolbus.connect.auth.credentials import Refusal
+from toolbus.connect.auth.credentials import HttpRefusal
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -21,7 +21,7 @@ class StaticHeaders:
     async def renew(self) -> None:
         """They do not expire."""
 
-    async def refused(self, refusal: Refusal) -> bool:
+    async def refused(self, refusal: HttpRefusal) -> bool:
         return False
 
 

@@ -27,7 +27,7 @@ DRAIN_TIME = 2.0
 """Seconds in which the unread rest of a response may arrive."""
 
 
-class Connection(asyncio.Protocol):
+class ClientConnection(asyncio.Protocol):
     """A connection to the server; one request at a time."""
 
     __slots__ = (
@@ -274,7 +274,7 @@ class Connection(asyncio.Protocol):
         return transport.get_extra_info("socket").fileno()
 
 
-Callback = Callable[[Connection], None]
+Callback = Callable[[ClientConnection], None]
 
 
 def _ends_with_connection(response: Response) -> bool:

@@ -16,7 +16,7 @@ _PIECE = 64 * 1024
 
 
 @dataclass(slots=True)
-class Event:
+class ServerSentEvent:
     """One event."""
 
     kind: str = "message"
@@ -32,7 +32,7 @@ class EventParser:
     def __init__(self, limit: int) -> None:
         """`limit` is for the bytes of one event."""
         self._limit = limit
-        self._event: Event | None = None
+        self._event: ServerSentEvent | None = None
         """The event whose lines are being read."""
         self._data: list[bytes] = []
         self._partial: list[bytes] = []
@@ -41,14 +41,14 @@ class EventParser:
         self._after_cr = False
         self._is_first = True
 
-    def feed(self, chunk: bytes) -> list[Event]:
+    def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """The events that end in this chunk; `HttpFailure` if one is too large."""
         if self._is_first:
             chunk, self._is_first = chunk.removeprefix(_BYTE_ORDER_MARK), False
         if self._after_cr:
             chunk = chunk.removeprefix(b"\n")  # the second half of a line end
         self._after_cr = chunk.endswith(b"\r")
-        events: list[Event] = []
+        events: list[ServerSentEvent] = []
         for line in chunk.splitlines(keepends=True):
             self._size += len(line)
             if self._size > self._limit:
@@ -72,7 +72,7 @@ class EventParser:
     def _read(self, line: bytes) -> None:
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
-        event = self._event or Event()
+        event = self._event or ServerSentEvent()
         match name:
             case b"data":
                 self._data.append(value)
@@ -87,7 +87,7 @@ class EventParser:
         self._event = event
 
 
-async def events(response: Response) -> AsyncIterator[Event]:
+async def events(response: Response) -> AsyncIterator[ServerSentEvent]:
     """The events of a response; raises `HttpFailure` if it breaks off."""
     parser = EventParser(response.limit)
     read = 0

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from toolbus.connect.http.certificate import digest_shown
-from toolbus.connect.http.connection import Connection
+from toolbus.connect.http.connection import ClientConnection
 from toolbus.connect.http.proxy import Proxy, as_transport, open_tunnel
 from toolbus.connect.http.response import HttpFailure
 from toolbus.connect.http.url import Url
@@ -50,13 +50,13 @@ class Pool:
         self._proxy_tls = proxy_tls
         self._connect_timeout = connect_timeout
         self._loop = asyncio.get_running_loop()
-        self._open: set[Connection] = set()
-        self._idle: list[Connection] = []
+        self._open: set[ClientConnection] = set()
+        self._idle: list[ClientConnection] = []
         """The most recently used last."""
         self._expiry: asyncio.TimerHandle | None = None
         self._empty = Flag()
 
-    async def connection(self) -> Connection:
+    async def connection(self) -> ClientConnection:
         """An idle connection, or a new one; `HttpFailure` if there is none."""
         while self._idle:
             connection = self._idle.pop()
@@ -79,8 +79,8 @@ class Pool:
                 async with asyncio.timeout(CLOSE_TIME):
                     await self._empty.wait()
 
-    async def _connect(self) -> Connection:
-        connection = Connection(self._keep, self._forget, self._limit)
+    async def _connect(self) -> ClientConnection:
+        connection = ClientConnection(self._keep, self._forget, self._limit)
         try:
             async with asyncio.timeout(self._connect_timeout):
                 await self._establish(connection)
@@ -94,7 +94,7 @@ class Pool:
         self._open.add(connection)
         return connection
 
-    async def _establish(self, connection: Connection) -> None:
+    async def _establish(self, connection: ClientConnection) -> None:
         loop, url, tls = self._loop, self._url, self._tls if self._url.is_tls else None
         if url.socket_path is not None:
             await loop.create_unix_connection(lambda: connection, url.socket_path)
@@ -139,13 +139,13 @@ class Pool:
         problem = "it shows another certificate than the expected one"
         raise ssl.SSLCertVerificationError(ssl.SSLErrorNumber.SSL_ERROR_SSL, problem)
 
-    def _keep(self, connection: Connection) -> None:
+    def _keep(self, connection: ClientConnection) -> None:
         connection.idle_since = self._loop.time()
         self._idle.append(connection)
         if self._expiry is None:
             self._expiry = self._loop.call_later(KEEP_ALIVE, self._close_expired)
 
-    def _forget(self, connection: Connection) -> None:
+    def _forget(self, connection: ClientConnection) -> None:
         self._open.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)

@@ -22,7 +22,7 @@ from toolbus.config import Resolved, ServerConfig, Transport
 from toolbus.connect.ask.callbacks import Callbacks
 from toolbus.connect.ask.handlers import RequestHandler
 from toolbus.connect.auth.credentials import Credentials
-from toolbus.connect.auth.identity import Identity
+from toolbus.connect.auth.identity import LinkOwner
 from toolbus.connect.auth.static import StaticHeaders, static_headers
 from toolbus.connect.cause import redacted_cause
 from toolbus.connect.deadlines import Deadline
@@ -32,7 +32,7 @@ from toolbus.connect.opening.early import EarlyStart, resolve
 from toolbus.connect.opening.failure import connect_failure, timeout_failure
 from toolbus.connect.sdk.client import connected_client
 from toolbus.connect.sdk.result_filter import ResultFilter
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.process.process import ServerProcess
 from toolbus.connect.transports.table import connector
 from toolbus.core.operation.tracing import leave_trace
@@ -94,11 +94,11 @@ class ConnectHints:
 async def open_session(
     stack: AsyncExitStack,
     config: ServerConfig,
-    identity: Identity,
+    identity: LinkOwner,
     callbacks: Callbacks,
     handler: RequestHandler,
     hints: ConnectHints,
-) -> Session:
+) -> ServerSession:
     """A live session that the stack closes; raises `ToolbusError` with the phase that failed."""
     if hints.diagnostics is not None:  # not the first attempt
         leave_trace()
@@ -111,11 +111,11 @@ async def open_session(
 async def _open_session(
     stack: AsyncExitStack,
     config: ServerConfig,
-    identity: Identity,
+    identity: LinkOwner,
     callbacks: Callbacks,
     handler: RequestHandler,
     hints: ConnectHints,
-) -> Session:
+) -> ServerSession:
     _report_warnings(config, callbacks, hints)
     early = _take_early(stack, hints)
     values = await (early.values() if early else resolve(config, identity.secrets))
@@ -169,7 +169,7 @@ async def _open_session(
 
 def _credentials(
     config: ServerConfig,
-    identity: Identity,
+    identity: LinkOwner,
     values: Resolved,
     callbacks: Callbacks,
     handler: RequestHandler,
@@ -214,7 +214,7 @@ async def _connect(
     callbacks: Callbacks,
     handler: RequestHandler,
     deadline: Deadline,
-) -> Session:
+) -> ServerSession:
     config, values = attempt.config, attempt.values
     try:
         with deadline:
@@ -251,9 +251,9 @@ def _session(
     result_filter: ResultFilter,
     callbacks: Callbacks,
     handler: RequestHandler,
-) -> Session:
+) -> ServerSession:
     config, values = attempt.config, attempt.values
-    session = Session(
+    session = ServerSession(
         config,
         client,
         result_filter,

@@ -59,7 +59,7 @@ class NotLaunchable(Exception):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Package:
+class InstalledPackage:
     """A package that a launcher installs, and the program of it to run."""
 
     registry: Registry
@@ -108,7 +108,7 @@ class Package:
         return str(folder / program)
 
 
-def package_of(command: str, args: Sequence[str]) -> Package | None:
+def package_of(command: str, args: Sequence[str]) -> InstalledPackage | None:
     """The package that the command runs; None if it is not a launcher. Raises `NotLaunchable`."""
     words = (Path(command).stem, *args)
     for launcher, registry in _WORDS.items():
@@ -117,7 +117,7 @@ def package_of(command: str, args: Sequence[str]) -> Package | None:
     return None
 
 
-def local_program(package: Package, folder: str) -> str | None:
+def local_program(package: InstalledPackage, folder: str) -> str | None:
     """The program that npx would take from the packages of the folder, instead of the registry."""
     name = _NAME.fullmatch(package.spec)
     if package.registry != "npm" or package.is_versioned or name is None:
@@ -131,7 +131,7 @@ def local_program(package: Package, folder: str) -> str | None:
     return None
 
 
-def _parsed(words: Sequence[str], registry: Registry) -> Package:
+def _parsed(words: Sequence[str], registry: Registry) -> InstalledPackage:
     options: list[str] = []
     named: list[str] = []
     waiting = iter(words)
@@ -167,10 +167,10 @@ def _parsed(words: Sequence[str], registry: Registry) -> Package:
 
 def _package(
     registry: Registry, options: Sequence[str], spec: str, program: str | None, args: tuple[str, ...]
-) -> Package:
+) -> InstalledPackage:
     if any(re.match(r"[./~]|file:", part) for part in spec.split()):
         raise NotLaunchable(f"{spec!r} is not a package of a registry")
-    return Package(
+    return InstalledPackage(
         registry=registry,
         options=tuple(options),
         spec=spec,

@@ -22,7 +22,7 @@ from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.sandbox.bubblewrap import wrapped
 from toolbus.connect.sandbox.environment import home_folder
 from toolbus.connect.sandbox.files import SandboxFiles
-from toolbus.connect.sandbox.launchers import NotLaunchable, Package
+from toolbus.connect.sandbox.launchers import InstalledPackage, NotLaunchable
 from toolbus.connect.sandbox.runtime import runtime_paths
 from toolbus.connect.transports.process.child import Child, Launch
 from toolbus.connect.transports.process.start import start_child
@@ -67,7 +67,7 @@ class Installation:
 
     config: ServerConfig
     values: Resolved
-    package: Package
+    package: InstalledPackage
     launcher: str
     diagnostics: Diagnostics
     on_stderr: Callable[[bytes], None]
@@ -103,7 +103,7 @@ class Installation:
 
     async def _run(self, cache: Path) -> str:
         """Install it; returns what was printed."""
-        running = _Running(self.on_stderr)
+        running = _InstallOutput(self.on_stderr)
         child = await start_child(running, self._launch(cache))
         try:
             child.stdin.close()
@@ -194,7 +194,7 @@ async def _end(child: Child) -> None:
         child.close()
 
 
-class _Running:
+class _InstallOutput:
     """The output of a launcher, as `ChildEvents`."""
 
     def __init__(self, on_stderr: Callable[[bytes], None]) -> None:

@@ -25,7 +25,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from toolbus.connect.ask.handlers import RequestHandler
 from toolbus.connect.sdk.input_required import TasksExtension
 from toolbus.connect.sdk.result_filter import ResultFilter
-from toolbus.core.operation.tracing import SPAN, Connection, RequestSpan, Tracing
+from toolbus.core.operation.tracing import SPAN, ConnectionFacts, RequestSpan, Tracing
 from toolbus.core.values.apps import APPS, APPS_SETTINGS
 from toolbus.core.values.skills import SKILLS
 
@@ -105,7 +105,7 @@ class MemoryDispatcher:
     def __init__(self, inner: Dispatcher[Any]) -> None:
         self._inner = inner
         self._send = without_span(inner)
-        self.connection = Connection()
+        self.connection = ConnectionFacts()
 
     async def run(
         self,

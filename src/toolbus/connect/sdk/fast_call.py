@@ -21,7 +21,7 @@ from pydantic_core import to_json
 from toolbus.connect.in_flight import CURRENT
 from toolbus.connect.sdk.input_required import SUSPENDING, TaskResult, TaskStarted, check_input_required
 from toolbus.connect.sdk.result_filter import ResultFilter, keep_unknown_blocks
-from toolbus.connect.transports.wire.jsonrpc import Peer
+from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer
 from toolbus.connect.transports.wire.wire_error import NotSendable
 from toolbus.core.ask.forwarding import Forwarding
 from toolbus.core.operation.operation import CallInFlight
@@ -85,7 +85,7 @@ class CallSender:
         if tool in self._tasks_only:
             params["task"] = {}
         peer = self._dispatcher
-        if isinstance(peer, Peer) and self._stamps is not None and not in_flight.suspends:
+        if isinstance(peer, JsonRpcPeer) and self._stamps is not None and not in_flight.suspends:
             stamp = self._stamps.get(tool) or self._keep_stamp(self._stamps, tool)
             encoded = _encoded(params)
             return peer.send_encoded("tools/call", encoded, stamp.encoded, stamp.headers, on_progress)
@@ -102,7 +102,7 @@ class CallSender:
         forwarding = in_flight.forwarding
         assert forwarding is not None, "it is forwarded"
         peer, stamps = self._dispatcher, self._stamps
-        if method == "tools/call" and isinstance(peer, Peer) and stamps is not None:
+        if method == "tools/call" and isinstance(peer, JsonRpcPeer) and stamps is not None:
             stamp = stamps.get(params["name"]) or self._keep_stamp(stamps, params["name"])
             meta: dict[str, Any] = params.pop("_meta", {})
             meta.update(stamp.meta)

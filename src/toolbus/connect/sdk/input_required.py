@@ -34,7 +34,7 @@ SUSPENDING: dict[str, JSON] = {"elicitation": {"form": {}, "url": {}}}
 
 
 @dataclass(eq=False)
-class Suspended(Exception):
+class InputRequired(Exception):
     """The call waits for input from the user."""
 
     requests: dict[str, JSON]
@@ -79,7 +79,7 @@ async def _raise_started(result: TaskResult, context: ClaimContext) -> CallToolR
 def check_input_required(
     result: InputRequiredResult, server: str, in_flight: CallInFlight | None, handled: frozenset[str]
 ) -> None:
-    """Raise `Suspended` if the user has to answer later, `HandlerMissing` if a request has no handler.
+    """Raise `InputRequired` if the user has to answer later, `HandlerMissing` if a request has no handler.
 
     A question during a call goes on to the request handler even so: the policy may deny it.
     """
@@ -93,7 +93,7 @@ def check_input_required(
         for request in elicitations:
             if (fault := wire.elicitation(server, None, request.params).fault) is not None:
                 raise MCPError(INVALID_PARAMS, fault)
-        raise Suspended(wire.requests_json(requests), result.request_state)
+        raise InputRequired(wire.requests_json(requests), result.request_state)
 
 
 _REQUEST_TEXTS = {

@@ -24,7 +24,7 @@ from mcp.shared.dispatcher import (
 from mcp_types import methods
 from pydantic import ValidationError
 
-from toolbus.core.operation.tracing import Connection, Tracing
+from toolbus.core.operation.tracing import ConnectionFacts, Tracing
 from toolbus.core.text.encodable import encoding_problem
 from toolbus.core.text.text import cleaned, cleaned_schema
 from toolbus.core.values.freshness import clean_hints
@@ -45,7 +45,7 @@ class ResultFilter:
     def __init__(self, inner: Dispatcher[Any], tracing: Tracing | None = None) -> None:
         self.inner = inner
         self._tracing = tracing
-        self.connection: Connection = getattr(inner, "connection", None) or Connection()
+        self.connection: ConnectionFacts = getattr(inner, "connection", None) or ConnectionFacts()
         self.version: str | None = None
         self.drops_invalid = False
         self.dropped: list[str] = []

@@ -31,7 +31,7 @@ from toolbus.core.values.records import (
     PromptArgument,
     PromptMessage,
     PromptResult,
-    Received,
+    RawResult,
     Resource,
     ResourceLink,
     ResourceTemplate,
@@ -109,7 +109,7 @@ def tool_result(result: types.CallToolResult, raw: JSONObject | None = None) -> 
         structured=structured,
         is_error=result.is_error,
         meta=result.meta or {},
-        received=None if raw is None else Received(raw, content, structured),
+        received=None if raw is None else RawResult(raw, content, structured),
     )
 
 

@@ -16,7 +16,7 @@ from http import HTTPStatus
 from typing import Any, cast
 
 from toolbus.config.secrets.redact import names_credential
-from toolbus.connect.auth.credentials import Refusal
+from toolbus.connect.auth.credentials import HttpRefusal
 from toolbus.connect.http.address import is_loopback_host
 from toolbus.connect.http.body import ACCEPT_ENCODING
 from toolbus.connect.http.pool import Pool
@@ -28,7 +28,7 @@ from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.opening.diagnostics import HttpActivity
 from toolbus.connect.transports.wire.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.wire.wire_error import WireError
-from toolbus.core.operation.tracing import Connection
+from toolbus.core.operation.tracing import ConnectionFacts
 from toolbus.core.values.errors import INTERNAL_ERROR, ConnectFailed
 
 logger = logging.getLogger("toolbus")
@@ -46,7 +46,7 @@ _KEEP_METHOD = (307, 308)
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class ServerUrl:
     """A URL of the server, with its secrets, and as everything above the client may know it."""
 
     url: Url
@@ -69,22 +69,22 @@ class HttpClient:
         self.target = self._target(url)
 
     def request(
-        self, method: str, target: Target, headers: Mapping[str, str], content: bytes | None = None
-    ) -> "Exchange":
+        self, method: str, target: ServerUrl, headers: Mapping[str, str], content: bytes | None = None
+    ) -> "HttpExchange":
         """A context manager: sends a request, and hangs up if its response is not read to the end.
 
         Raises `WireError`, whose `sent` says whether the request may have reached the server.
         """
-        return Exchange(self, method, target, headers, content)
+        return HttpExchange(self, method, target, headers, content)
 
-    def describe(self, connection: Connection) -> None:
+    def describe(self, connection: ConnectionFacts) -> None:
         """Note in the facts of a connection where the server is."""
         socket = self.activity.socket_path
         connection.transport = "tcp" if socket is None else "unix"
         connection.address = self.redacted(self.activity.host if socket is None else socket)
         connection.port = self.activity.port if socket is None else None
 
-    def endpoint(self, reference: str) -> Target | None:
+    def endpoint(self, reference: str) -> ServerUrl | None:
         """The target of a reference that the server sent; None if it is not on the server's origin."""
         try:
             url = self.target.url.join(reference)
@@ -93,7 +93,7 @@ class HttpClient:
         return self._target(url) if url.origin == self.target.url.origin else None
 
     async def send(
-        self, method: str, target: Target, headers: Mapping[str, str], content: bytes | None
+        self, method: str, target: ServerUrl, headers: Mapping[str, str], content: bytes | None
     ) -> Response:
         """Send a request and follow redirects that stay on the server's origin and keep the method."""
         delivery = DELIVERY.get() if content is not None else None
@@ -119,7 +119,7 @@ class HttpClient:
     async def _send_authorized(
         self,
         method: str,
-        target: Target,
+        target: ServerUrl,
         headers: Mapping[str, str],
         content: bytes | None,
         delivery: Delivery | None,
@@ -135,7 +135,7 @@ class HttpClient:
             response = await self._send_once(method, target, {**headers, **added}, content, delivery)
             if response.status not in AUTH_STATUSES or earlier == MAX_REFUSALS:
                 return response
-            refusal = Refusal(
+            refusal = HttpRefusal(
                 status=response.status, url=url, headers=response.headers, sent=added, earlier=earlier
             )
             if not await self._credentials.refused(refusal):
@@ -153,7 +153,7 @@ class HttpClient:
     async def _send_once(
         self,
         method: str,
-        target: Target,
+        target: ServerUrl,
         headers: Mapping[str, str],
         content: bytes | None,
         delivery: Delivery | None,
@@ -195,7 +195,7 @@ class HttpClient:
             raise HttpFailure("a header contains a line break", sent=False)
         return _encoded(head) + (content or b"")
 
-    def _redirect(self, method: str, target: Target, response: Response) -> Target | None:
+    def _redirect(self, method: str, target: ServerUrl, response: Response) -> ServerUrl | None:
         """The target of a redirect that is followed."""
         location = response.headers.get("location")
         keeps_method = response.status in _KEEP_METHOD or method == "GET"
@@ -207,12 +207,12 @@ class HttpClient:
             return None
         return self._target(url) if url.origin == target.url.origin else None
 
-    def _target(self, url: Url) -> Target:
+    def _target(self, url: Url) -> ServerUrl:
         # Without the query: it may contain secrets that nobody marked as such.
-        return Target(url, self.redacted(url.without_query))
+        return ServerUrl(url, self.redacted(url.without_query))
 
 
-class Exchange:
+class HttpExchange:
     """A request and its response; a class, because a generator would slow down every call."""
 
     __slots__ = ("_arguments", "_client", "_response")
@@ -221,7 +221,7 @@ class Exchange:
         self,
         client: HttpClient,
         method: str,
-        target: Target,
+        target: ServerUrl,
         headers: Mapping[str, str],
         content: bytes | None,
     ) -> None:
@@ -294,7 +294,7 @@ def http_activity(url: Url, proxy: Proxy | None) -> HttpActivity:
     return HttpActivity(url.host, url.port, None if proxy else interval, url.socket_path)
 
 
-def response_error(target: Target, response: Response) -> WireError:
+def response_error(target: ServerUrl, response: Response) -> WireError:
     """The error for a response that is a redirect or has an error status."""
     message = status_text(response.status)
     if response.status in _REDIRECTS and (location := response.headers.get("location")):

@@ -5,13 +5,19 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from toolbus.connect.http.events import Event, events
+from toolbus.connect.http.events import ServerSentEvent, events
 from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.opening.failure import response_hint
-from toolbus.connect.transports.http import HttpClient, Target, http_client, invalid_response, response_error
-from toolbus.connect.transports.wire.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.http import (
+    HttpClient,
+    ServerUrl,
+    http_client,
+    invalid_response,
+    response_error,
+)
+from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
 from toolbus.connect.transports.wire.messages import add_trace
 from toolbus.connect.transports.wire.wire_error import WireError
 from toolbus.core.values.errors import ConnectFailed
@@ -20,7 +26,7 @@ logger = logging.getLogger("toolbus")
 
 
 @asynccontextmanager
-async def sse_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
+async def sse_peer(attempt: Attempt) -> AsyncGenerator[JsonRpcPeer]:
     """A connection over an event stream and a URL that the stream names."""
     server, diagnostics = attempt.config.alias, attempt.diagnostics
     headers = {"accept": "text/event-stream", "cache-control": "no-store"}
@@ -47,7 +53,7 @@ async def sse_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
             if nth == 1:
                 attempt.warn("the server sends events that are not messages")
 
-        peer = Peer(
+        peer = JsonRpcPeer(
             "sse",
             post,
             redacted=attempt.values.redacted,
@@ -66,7 +72,7 @@ async def sse_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
                 await reader
 
 
-def _events(server: str, client: HttpClient, stream: Response) -> AsyncIterator[Event]:
+def _events(server: str, client: HttpClient, stream: Response) -> AsyncIterator[ServerSentEvent]:
     if stream.status >= 300:
         raise response_error(client.target, stream)
     if not stream.is_stream:
@@ -75,7 +81,7 @@ def _events(server: str, client: HttpClient, stream: Response) -> AsyncIterator[
     return events(stream)
 
 
-async def _endpoint(server: str, incoming: AsyncIterator[Event]) -> str:
+async def _endpoint(server: str, incoming: AsyncIterator[ServerSentEvent]) -> str:
     async for event in incoming:
         if event.kind == "endpoint":
             return event.data.decode(errors="replace")
@@ -83,14 +89,16 @@ async def _endpoint(server: str, incoming: AsyncIterator[Event]) -> str:
     raise ConnectFailed(server, "connect", cause, hint=response_hint(cause))
 
 
-def _post_error(endpoint: Target, reply: Response) -> WireError:
+def _post_error(endpoint: ServerUrl, reply: Response) -> WireError:
     error = response_error(endpoint, reply)
     if reply.status in (404, 410):
         error.sent, error.lost = False, True  # the session is gone, so the message was not processed
     return error
 
 
-async def _read(incoming: AsyncIterator[Event], peer: Peer, diagnostics: Diagnostics) -> None:
+async def _read(
+    incoming: AsyncIterator[ServerSentEvent], peer: JsonRpcPeer, diagnostics: Diagnostics
+) -> None:
     reason = "the server ended the event stream"
     try:
         async for event in incoming:

@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.transports.process.process import NORMAL_GRACE, SHORT_GRACE, ServerProcess
-from toolbus.connect.transports.wire.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
 from toolbus.connect.transports.wire.wire_error import WireError
 from toolbus.core.text.display import over_limit
 
@@ -18,7 +18,7 @@ KEPT_OF_LONG = 200
 
 
 @asynccontextmanager
-async def stdio_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
+async def stdio_peer(attempt: Attempt) -> AsyncGenerator[JsonRpcPeer]:
     """Connect to the server's process, which is started if need be; on exit, end its whole group."""
     attempt.diagnostics.phase = "spawn"
     process = attempt.process or ServerProcess(attempt.config, attempt.values, attempt.diagnostics)
@@ -36,7 +36,7 @@ async def stdio_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
         await process.end(grace)
 
 
-class _StdioPeer(Peer):
+class _StdioPeer(JsonRpcPeer):
     @property
     def in_flight(self) -> Collection[object]:
         """The requests that have no response yet."""

@@ -16,7 +16,7 @@ from typing import Any, cast
 from mcp.shared.dispatcher import CallOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolbus.connect.http.events import Event, events
+from toolbus.connect.http.events import ServerSentEvent, events
 from toolbus.connect.http.response import HttpFailure, Response, TooLarge
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.transports.http import (
@@ -26,8 +26,8 @@ from toolbus.connect.transports.http import (
     is_temporary,
     response_error,
 )
-from toolbus.connect.transports.wire.jsonrpc import Peer, ResponseFuture
-from toolbus.connect.transports.wire.messages import Unreadable, add_trace, likely_id, parsed
+from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
+from toolbus.connect.transports.wire.messages import UnreadableMessage, add_trace, likely_id, parsed
 from toolbus.connect.transports.wire.wire_error import WireError
 
 logger = logging.getLogger("toolbus")
@@ -44,7 +44,7 @@ MAX_EMPTY_RESUMES = 3
 
 
 @asynccontextmanager
-async def streamable_http_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
+async def streamable_http_peer(attempt: Attempt) -> AsyncGenerator[JsonRpcPeer]:
     """A connection over streamable HTTP; ends the server's session on exit."""
     async with http_client(attempt) as client:
         attempt.diagnostics.phase = "handshake"
@@ -56,7 +56,7 @@ async def streamable_http_peer(attempt: Attempt) -> AsyncGenerator[Peer]:
             await peer.end_session()
 
 
-class _StreamablePeer(Peer):
+class _StreamablePeer(JsonRpcPeer):
     def __init__(self, client: HttpClient, attempt: Attempt) -> None:
         def warn_invalid(nth: int, data: bytes) -> None:
             if nth == 1:
@@ -185,7 +185,7 @@ class _StreamablePeer(Peer):
         """The message in the body of a refusal; empty if there is none."""
         try:
             message = parsed(self._redacted.received(reply.body), self._limits)
-        except (ValueError, Unreadable):
+        except (ValueError, UnreadableMessage):
             return {}
         return cast("dict[str, Any]", message) if isinstance(message, dict) else {}
 
@@ -240,7 +240,7 @@ class _StreamPosition:
     last_id: str | None = None
     delay: float = RESUME_DELAY
 
-    def update(self, event: Event) -> None:
+    def update(self, event: ServerSentEvent) -> None:
         self.last_id = event.id or self.last_id
         if event.retry is not None:
             self.delay = min(event.retry / 1000, MAX_RECONNECT_DELAY)

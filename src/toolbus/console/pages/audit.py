@@ -25,7 +25,7 @@ _GOOD = ("allow", "ok", "accept")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Wanted:
+class _AuditFilter:
     """What a reader wants to see."""
 
     tool: str
@@ -35,7 +35,7 @@ class _Wanted:
     """From 1."""
 
     @classmethod
-    def of(cls, query: Fields) -> "_Wanted":
+    def of(cls, query: Fields) -> "_AuditFilter":
         page, decision = query.get("page", "1"), query.get("decision")
         # More digits than any trail has pages.
         number = int(page) if page.isascii() and page.isdigit() and len(page) < 8 else 1
@@ -67,7 +67,7 @@ async def render(console: Console, request: PageRequest) -> Element:
     audit = console.bus.config.audit
     if audit is None:
         return element("div", _how_to_turn_it_on(console))
-    path, wanted = Path(audit.file), _Wanted.of(request.query)
+    path, wanted = Path(audit.file), _AuditFilter.of(request.query)
     try:
         found = await asyncio.to_thread(_read, path, wanted)
     except OSError as error:
@@ -109,7 +109,7 @@ def _how_to_turn_it_on(console: Console) -> list[Element]:
     ]
 
 
-def _read(path: Path, wanted: _Wanted) -> _Found:
+def _read(path: Path, wanted: _AuditFilter) -> _Found:
     """The events of one page; in a thread, because a trail may be large."""
     query = Query(tool=wanted.tool or None, decision=wanted.decision or None)
     to_skip, events = (wanted.page - 1) * EVENTS_SHOWN, list[Recorded]()
@@ -146,7 +146,7 @@ async def _check(console: Console, path: Path) -> Child:
     return element("p", state, " ", last.found, ", as of ", moment(last.at), since)
 
 
-def _filter(wanted: _Wanted) -> Element:
+def _filter(wanted: _AuditFilter) -> Element:
     return element(
         "form",
         _text("tool", "Tool", wanted.tool, "files/read*"),
@@ -168,7 +168,7 @@ def _text(name: str, label: str, value: str, example: str) -> Element:
     )
 
 
-def _page(found: _Found, wanted: _Wanted) -> Child:
+def _page(found: _Found, wanted: _AuditFilter) -> Child:
     is_filtered = wanted.tool or wanted.caller or wanted.decision or wanted.page > 1
     none = "No such event is recorded." if is_filtered else "Nothing is recorded yet."
     rows = [

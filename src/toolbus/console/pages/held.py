@@ -10,7 +10,7 @@ from toolbus.console.state.console import Console
 from toolbus.console.state.held import HeldPart, HeldServer
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON
-from toolbus.lock.changes import EFFECTS, Change, Difference, word_changes
+from toolbus.lock.changes import EFFECTS, DefinitionChange, LockDifference, word_changes
 from toolbus.lock.drift import HeldKind, label_of
 
 _STATUS: dict[str, tuple[str, Tone]] = {
@@ -91,11 +91,11 @@ def _part(one: HeldPart) -> Element:
     )
 
 
-def _difference(difference: Difference) -> Element:
+def _difference(difference: LockDifference) -> Element:
     return element("ul", [element("li", _change(one)) for one in difference.changes], class_="changes")
 
 
-def _change(change: Change) -> Child:
+def _change(change: DefinitionChange) -> Child:
     """A change, in the words of `toolbus diff`."""
     before, after = change.before, change.after
     head: list[Child] = [element("code", change.at), " "]

@@ -21,7 +21,7 @@ from toolbus.console.state.held import HeldParts
 from toolbus.console.state.runs import ConsoleRuns
 from toolbus.console.state.sign_ins import SignIns
 from toolbus.console.state.trials import Trials
-from toolbus.core.ask.question_router import Switchboard
+from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
@@ -49,10 +49,10 @@ class ConsoleKeys:
 class Console:
     """One bus, as its pages see it; used from the bus's loop alone. It is closed before the bus stops."""
 
-    def __init__(self, bus: Toolbus, board: Switchboard | None = None) -> None:
+    def __init__(self, bus: Toolbus, board: QuestionRouter | None = None) -> None:
         """`board` has the questions that wait for a person; its interactions must be those of the bus."""
         self.bus = bus
-        self.board = board or Switchboard()
+        self.board = board or QuestionRouter()
         self.held = HeldParts(bus)
         self.keys: ConsoleKeys | None = None
         """None if keys do not let clients in."""
@@ -184,7 +184,7 @@ RECENT_SECONDS = 120.0
 class Presence:
     """Sets `is_watched` of a switchboard."""
 
-    def __init__(self, board: Switchboard, recent_seconds: float = RECENT_SECONDS) -> None:
+    def __init__(self, board: QuestionRouter, recent_seconds: float = RECENT_SECONDS) -> None:
         self._board = board
         self._recent_seconds = recent_seconds
         self._streams = 0

@@ -8,7 +8,7 @@ from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import ServerNotFound
 from toolbus.core.values.records import JSON, Inventory
 from toolbus.lock.approval import NotAsShown, Part, approve_shown, part_digest
-from toolbus.lock.changes import Difference, server_differences
+from toolbus.lock.changes import LockDifference, server_differences
 from toolbus.lock.deception import suspicions
 from toolbus.lock.drift import Held
 from toolbus.lock.file import LockedServer, Lockfile
@@ -20,7 +20,7 @@ class HeldPart:
     """Something that is held, and what a person should know before approving it."""
 
     held: Held
-    difference: Difference | None = None
+    difference: LockDifference | None = None
     digest: str | None = None
     """Of what is shown; None if it cannot be approved."""
     warnings: tuple[str, ...] = ()

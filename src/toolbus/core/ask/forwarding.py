@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from toolbus.core.fast_init import with_fast_init
-from toolbus.core.values.originals import EMPTY
+from toolbus.core.values.argument_restore import EMPTY
 from toolbus.core.values.records import JSON, JSONObject, LogLevel
 
 
@@ -18,7 +18,7 @@ class ClientError(Exception):
         super().__init__(f"{message} (code {code})")
 
 
-class Client(Protocol):
+class McpClient(Protocol):
     """The client that an operation is made for."""
 
     @property
@@ -39,7 +39,7 @@ class Client(Protocol):
 class Forwarding:
     """The client that an operation is made for, and the fields to send to the server with it."""
 
-    client: Client
+    client: McpClient
     meta: JSONObject = field(default_factory=lambda: EMPTY)
     """The `_meta` of the client's request, without the keys of the protocol itself."""
     log_level: LogLevel | None = None

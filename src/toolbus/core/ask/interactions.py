@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.core.ask.approval import ApprovalRequest, Approve, Approved
-from toolbus.core.ask.forwarding import Client
+from toolbus.core.ask.forwarding import McpClient
 from toolbus.core.values.elicitation import Answer, Elicitation
 from toolbus.core.values.login import LoginHandler
 from toolbus.core.values.records import Audio, Image, PromptMessage, Text
@@ -94,7 +94,7 @@ class Interactions:
 
     The other handlers are then for the operations of no client.
     """
-    client: Client | None = None
+    client: McpClient | None = None
     """With `forwards`: the client for requests that belong to no operation; without, they are refused."""
 
     def __post_init__(self) -> None:

@@ -1,6 +1,6 @@
 """The router of questions on a bus for several people: each goes to the session that caused it.
 
-A bus has one set of handlers. The handlers of `Switchboard.interactions` forward a question to the session
+A bus has one set of handlers. The handlers of `QuestionRouter.interactions` forward a question to the session
 whose call caused it. A watcher of the bus, such as its console, sees the open questions and may answer them:
 the first answer wins.
 """
@@ -42,7 +42,7 @@ class WaitingQuestion:
         return self.question.session
 
 
-class Switchboard:
+class QuestionRouter:
     """Passes questions on to the sessions they belong to; used from the bus's loop alone."""
 
     def __init__(self) -> None:

@@ -64,7 +64,7 @@ class Operation:
     """The servers that it may use; None for all."""
     id: int = field(default_factory=_ids.__next__)
     """The `id` of its events; unique in this process."""
-    observed: "Observed | None" = field(default=None, repr=False, compare=False)
+    observed: "ObservedOperation | None" = field(default=None, repr=False, compare=False)
     """The observers that watch this operation, if there are any."""
     approval: Approval | None = None
     """The approval of a person, if it was asked for before."""
@@ -192,7 +192,7 @@ class Observer(Protocol):
         ...
 
 
-class Observed(Protocol):
+class ObservedOperation(Protocol):
     """All observations of one operation."""
 
     failure: Failure | None
@@ -212,7 +212,7 @@ class Observed(Protocol):
 
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Decided:
+class Decision:
     """A decision about one operation."""
 
     action: Literal["allow", "deny"]
@@ -228,7 +228,7 @@ class Decided:
 class Trail(Protocol):
     """Records decisions."""
 
-    def decided(self, operation: Operation, decision: Decided, /) -> None:
+    def decided(self, operation: Operation, decision: Decision, /) -> None:
         """Record a decision, before anything is sent; `AuditFailed` if it cannot be recorded."""
         ...
 

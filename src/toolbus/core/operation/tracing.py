@@ -16,7 +16,7 @@ SPAN = "toolbus-span"
 
 
 @dataclass(slots=True, kw_only=True)
-class Connection:
+class ConnectionFacts:
     """The facts of one connection, for the spans of its requests."""
 
     transport: str = ""
@@ -36,7 +36,7 @@ class RequestSpan(Protocol):
     server: str
     method: str
 
-    def sent(self, request_id: int | str | None, connection: Connection) -> None:
+    def sent(self, request_id: int | str | None, connection: ConnectionFacts) -> None:
         """The request is sent over a connection, maybe once more."""
         ...
 
@@ -52,7 +52,7 @@ class Tracing(Protocol):
         """An attempt to connect."""
         ...
 
-    def connected(self, connection: Connection) -> None:
+    def connected(self, connection: ConnectionFacts) -> None:
         """The attempt has succeeded."""
         ...
 
@@ -61,13 +61,13 @@ class Tracing(Protocol):
         ...
 
     def request(
-        self, method: str, params: Mapping[str, JSON] | None, connection: Connection
+        self, method: str, params: Mapping[str, JSON] | None, connection: ConnectionFacts
     ) -> AbstractContextManager[object]:
         """A request to the server; one that belongs to the span of an operation gets no other."""
         ...
 
     def asked(
-        self, method: str, params: Mapping[str, JSON] | None, request_id: object, connection: Connection
+        self, method: str, params: Mapping[str, JSON] | None, request_id: object, connection: ConnectionFacts
     ) -> AbstractContextManager[object]:
         """A request of the server to us."""
         ...

@@ -7,9 +7,9 @@ from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
 from toolbus.core.fast_init import with_fast_init
 from toolbus.core.text.display import mime_bundle, result_line
 from toolbus.core.values.apps import is_app_only
+from toolbus.core.values.argument_restore import EMPTY, ArgumentMap
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import ToolFailed
-from toolbus.core.values.originals import EMPTY, ArgumentMap
 from toolbus.core.values.skills import Skill
 from toolbus.schema.values import JSON, JSONObject, entries_of
 
@@ -257,7 +257,7 @@ class Embedded:
 Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
 
 
-class Received(NamedTuple):
+class RawResult(NamedTuple):
     """The JSON of a result, and the parts of the record that were read from it."""
 
     json: JSONObject
@@ -280,7 +280,7 @@ class ToolResult:
     """The public name of the tool, if the call failed."""
     value: object = field(default=None, compare=False)
     """The result of a request other than a tool call: a `PromptResult`, a `Completion`, a `TaskState`."""
-    received: Received | None = field(default=None, compare=False)
+    received: RawResult | None = field(default=None, compare=False)
     """As the server sent it, if it is for an MCP client."""
 
     @property

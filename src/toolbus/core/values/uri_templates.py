@@ -159,7 +159,7 @@ _LONG = 4_096
 
 
 def within(uri: str, parents: Collection[str]) -> list[str]:
-    """Those of the parents that a URI is, or is below; the outermost first, unless the URI is very long."""
+    """The parents that a URI equals or is below; the outermost first, unless the URI is very long."""
     whole = f"{uri}/"
     if len(uri) > _LONG:
         return [one for one in parents if whole.startswith(f"{one.removesuffix('/')}/")]

@@ -44,7 +44,7 @@ class Refusal:
         return cls(status=status, headers={"content-type": "application/json", **(headers or {})}, body=body)
 
 
-class Access(Protocol):
+class Admission(Protocol):
     """Decides on the requests of an HTTP front."""
 
     async def admit(self, facts: RequestFacts) -> Principal | Refusal:

@@ -15,13 +15,13 @@ from toolbus.config.settings.serve import Serve
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import Refusal, RequestFacts
-from toolbus.gateway.access.hosts import Hosts, Misdirected, Peer
-from toolbus.gateway.access.identity import CannotTell, Denied, Identity
+from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
+from toolbus.gateway.access.identity import CredentialDenied, CredentialHolder, CredentialUndecided
 from toolbus.gateway.access.issuer import Issuer
 from toolbus.gateway.access.keys import Keys
 from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import PREFIX, StoredKeys
-from toolbus.gateway.access.tokens import Tokens
+from toolbus.gateway.access.tokens import AccessTokens
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 logger = logging.getLogger("toolbus")
@@ -43,7 +43,7 @@ class AccessControl:
         serve: Serve,
         *,
         keys: Keys | None = None,
-        tokens: Tokens | None = None,
+        tokens: AccessTokens | None = None,
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -146,7 +146,7 @@ class AccessControl:
     def _has_expired(self, principal: Principal) -> bool:
         return principal.expires is not None and self._now() >= principal.expires
 
-    def _peer(self, facts: RequestFacts) -> Peer | Refusal:
+    def _peer(self, facts: RequestFacts) -> HttpPeer | Refusal:
         """The client of a request, if it came by a name of the gateway and not from a foreign page."""
         peer = self._hosts.peer(facts)
         try:
@@ -164,7 +164,7 @@ class AccessControl:
         name = path.removeprefix(f"{base}/")
         return name if name and name != path and "/" not in name else None
 
-    def _admit_local(self, facts: RequestFacts, peer: Peer, view: str) -> Principal | Refusal:
+    def _admit_local(self, facts: RequestFacts, peer: HttpPeer, view: str) -> Principal | Refusal:
         if self._hosts.comes_from_elsewhere(facts):
             reason = "requests of other machines need authentication; set serve.auth: {keys: true}"
             self._log.refused(peer.address, reason)
@@ -174,7 +174,7 @@ class AccessControl:
             return Refusal.of(404, "not_found", "there is no view of that name")
         return replace(LOCAL, view=name)
 
-    async def _identify(self, peer: Peer, credential: str, view: str) -> Identity | Refusal:
+    async def _identify(self, peer: HttpPeer, credential: str, view: str) -> CredentialHolder | Refusal:
         digest = sha256(credential.encode(errors="surrogateescape")).digest()
         wait = self._throttle.wait(peer.address)
         if wait and digest not in self._proven:
@@ -183,9 +183,9 @@ class AccessControl:
             return Refusal.of(429, "too_many_requests", reason, {"retry-after": seconds})
         try:
             identity = await self._holder(credential, view)
-        except CannotTell as error:
+        except CredentialUndecided as error:
             return Refusal.of(503, "temporarily_unavailable", error.reason, {"retry-after": _RETRY_SECONDS})
-        except Denied as denied:
+        except CredentialDenied as denied:
             self._proven.pop(digest, None)
             self._throttle.refused(peer.address)
             self._log.refused(peer.address, denied.reason)
@@ -196,12 +196,12 @@ class AccessControl:
                 self._proven.popitem(last=False)
         return identity
 
-    async def _holder(self, credential: str, view: str) -> Identity:
+    async def _holder(self, credential: str, view: str) -> CredentialHolder:
         if credential.startswith(PREFIX) and self._keys is not None:
             return self._keys.identity(credential)
         oauth = self._serve.auth.oauth
         if self._tokens is None or oauth is None:
-            raise Denied("unknown key")
+            raise CredentialDenied("unknown key")
         resource = self._serve.resource
         audiences = {*oauth.audience} or {*filter(None, [resource])}
         if view and resource in audiences:
@@ -209,7 +209,7 @@ class AccessControl:
             audiences.add(f"{resource}/{view}")
         return await self._tokens.identity(credential, audiences)
 
-    def _principal(self, identity: Identity, peer: Peer, view: str) -> Principal | Refusal:
+    def _principal(self, identity: CredentialHolder, peer: HttpPeer, view: str) -> Principal | Refusal:
         """The principal with its view; a path never gives more than its key or token does."""
         chosen = view or next(iter(identity.views), "")
         if chosen not in identity.views:
@@ -231,7 +231,7 @@ class AccessControl:
         )
 
     def _challenge(
-        self, peer: Peer, view: str, description: str = "", *, status: int = 401, error: str = ""
+        self, peer: HttpPeer, view: str, description: str = "", *, status: int = 401, error: str = ""
     ) -> Refusal:
         """The response that says how to get in (RFC 6750, RFC 9728)."""
         oauth = self._serve.auth.oauth
@@ -254,7 +254,7 @@ class AccessControl:
         wanted = view or self._serve.default_view
         return [scope for scope, given in scopes.items() if given == wanted] or list(scopes)
 
-    def _resource(self, peer: Peer, view: str) -> str:
+    def _resource(self, peer: HttpPeer, view: str) -> str:
         """The URL of the endpoint, or of the view's own; without a public URL, as the client named it."""
         base = self._serve.resource or f"{peer.scheme}://{peer.authority}{self._serve.path}"
         return f"{base}/{view}" if view else base
@@ -277,7 +277,7 @@ def access_of(
         keys = Keys(stored, serve.default_view, now=stored.now)
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
-        tokens = Tokens(serve.auth.oauth, issuer, serve.default_view)
+        tokens = AccessTokens(serve.auth.oauth, issuer, serve.default_view)
     return AccessControl(serve, keys=keys, tokens=tokens)
 
 

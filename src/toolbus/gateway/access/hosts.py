@@ -23,7 +23,7 @@ _PREFLIGHT_SECONDS = "600"
 
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class HttpPeer:
     """The client of a request, seen past trusted proxies."""
 
     address: str
@@ -58,7 +58,7 @@ class Hosts:
         self._own_pages = {f"{public.scheme}://{public.netloc}".lower()} if serve.public_url else set[str]()
         self._proxies = tuple(ip_network(proxy, strict=False) for proxy in serve.trusted_proxies)
 
-    def peer(self, facts: RequestFacts) -> Peer:
+    def peer(self, facts: RequestFacts) -> HttpPeer:
         """The client of a request; `X-Forwarded-*` counts only if a trusted proxy sent it."""
         headers = facts.headers
         address, scheme, authority = _plain(facts.address), facts.scheme, headers.get("host", "")
@@ -67,14 +67,14 @@ class Hosts:
             scheme = _last(headers, "x-forwarded-proto") or scheme
             authority = _last(headers, "x-forwarded-host") or authority
         origin = headers.get("origin")
-        return Peer(
+        return HttpPeer(
             address=address,
             scheme="https" if scheme.lower() in ("https", "wss") else "http",
             authority=authority.lower(),
             origin=None if origin is None else origin.lower().rstrip("/"),
         )
 
-    def check(self, peer: Peer) -> None:
+    def check(self, peer: HttpPeer) -> None:
         """`Misdirected` if the request came by a foreign name, or from a foreign page."""
         if peer.authority not in self._hosts and peer.host not in self._hosts and not _is_here(peer.host):
             raise Misdirected(421, f"unknown host {_quoted(peer.authority)}; list it in serve.hosts")

@@ -6,7 +6,7 @@ from toolbus.gateway.protocol.principal import HolderKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Identity:
+class CredentialHolder:
     """The holder of a key or of a token."""
 
     kind: HolderKind
@@ -26,7 +26,7 @@ class Identity:
         return f"{self.kind} {self.name!r}"
 
 
-class Denied(Exception):
+class CredentialDenied(Exception):
     """A credential is not accepted. The reason never quotes it."""
 
     def __init__(self, reason: str) -> None:
@@ -34,7 +34,7 @@ class Denied(Exception):
         super().__init__(reason)
 
 
-class CannotTell(Exception):
+class CredentialUndecided(Exception):
     """Whether a credential is valid is not known now: the authorization server does not respond."""
 
     def __init__(self, reason: str) -> None:

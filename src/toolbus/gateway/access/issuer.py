@@ -15,15 +15,15 @@ from urllib.parse import quote_plus
 from jwt import PyJWK, PyJWTError
 
 from toolbus.config import Secrets, ServerConfig
-from toolbus.config.secrets.lookup import Missing
+from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.serve import TokenIssuer
 from toolbus.connect.auth.failure import AuthFailure
-from toolbus.connect.auth.fetch import Fetch, Reply
-from toolbus.connect.auth.oauth.discovery import Resource, find_authorization_server
+from toolbus.connect.auth.fetch import Fetch, FetchedReply
+from toolbus.connect.auth.oauth.discovery import ProtectedResource, find_authorization_server
 from toolbus.connect.http.url import parse_url
 from toolbus.core.values.errors import SecretMissing
-from toolbus.gateway.access.identity import CannotTell, Denied
+from toolbus.gateway.access.identity import CredentialDenied, CredentialUndecided
 
 logger = logging.getLogger("toolbus")
 
@@ -72,24 +72,24 @@ class Issuer:
         return self._name
 
     async def key(self, kid: str | None, algorithm: str) -> PyJWK:
-        """The key of a signature; `Denied` if it has none, `CannotTell` if it does not respond."""
+        """The key of a signature; `CredentialDenied` if none, `CredentialUndecided` if no response."""
         found = self._find(kid, algorithm)
         if found is None or self._clock() - self._read > KEEP_SECONDS:
             await self._refresh(self._read)
             found = self._find(kid, algorithm)
         if found is None:
-            raise Denied("the token is signed with an unknown key")
+            raise CredentialDenied("the token is signed with an unknown key")
         try:
             key = PyJWK(dict(found), algorithm)
         except (PyJWTError, ValueError, TypeError):  # it may have any content
-            raise Denied("the token is signed with a key that cannot be used") from None
+            raise CredentialDenied("the token is signed with a key that cannot be used") from None
         # Checked here, because it depends on the version of PyJWT whether its own check is optional.
         if found["kty"] == "RSA" and key.key.key_size < MIN_RSA_BITS:
-            raise Denied(f"the token is signed with an RSA key of less than {MIN_RSA_BITS} bits")
+            raise CredentialDenied(f"the token is signed with an RSA key of less than {MIN_RSA_BITS} bits")
         return key
 
     async def introspect(self, token: str) -> Mapping[str, Any]:
-        """What the issuer says about a token; `Denied` if it is not active."""
+        """What the issuer says about a token; `CredentialDenied` if it is not active."""
         async with self._questions:
             try:
                 url = await self._introspection_url()
@@ -103,7 +103,7 @@ class Issuer:
             self._secret = None  # perhaps there is another one by now
             raise self._cannot_tell(AuthFailure(f"asking about a token failed: {reply.problem}"))
         if claims.get("active") is not True:
-            raise Denied("the token is not active")
+            raise CredentialDenied("the token is not active")
         return claims
 
     def _find(self, kid: str | None, algorithm: str) -> Mapping[str, Any] | None:
@@ -146,7 +146,7 @@ class Issuer:
     async def _endpoint(self, name: str) -> str:
         """The URL of an endpoint, as the metadata has it."""
         found = await find_authorization_server(
-            self._fetch, self._settings.issuer, Resource(), self._settings.issuer
+            self._fetch, self._settings.issuer, ProtectedResource(), self._settings.issuer
         )
         self._name, self._metadata = found.issuer, found.metadata
         if (url := found.endpoint(name)) is None:
@@ -166,12 +166,12 @@ class Issuer:
         pair = f"{quote_plus(asking.client_id)}:{quote_plus(self._secret)}"
         return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
-    def _cannot_tell(self, failure: Exception) -> CannotTell:
+    def _cannot_tell(self, failure: Exception) -> CredentialUndecided:
         logger.warning("the authorization server %s cannot be used: %s", self._settings.issuer, failure)
-        return CannotTell("the authorization server does not respond")
+        return CredentialUndecided("the authorization server does not respond")
 
 
-def _document(reply: Reply) -> Mapping[str, Any]:
+def _document(reply: FetchedReply) -> Mapping[str, Any]:
     document = reply.json()
     if reply.status != 200 or document is None:
         raise AuthFailure(f"its keys cannot be read: {reply.problem}")
@@ -201,7 +201,7 @@ async def _filled(text: str, secrets: Secrets) -> str:
     for part in parts:
         if isinstance(part, Reference):
             found = await secrets.find(part)
-            if isinstance(found, Missing):
+            if isinstance(found, MissingValue):
                 raise SecretMissing(_ALIAS, key, part.label, found.reason)
             part = found.value
         value += part

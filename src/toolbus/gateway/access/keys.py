@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hmac import compare_digest
 
 from toolbus.core.values.errors import ToolbusError
-from toolbus.gateway.access.identity import CannotTell, Denied, Identity
+from toolbus.gateway.access.identity import CredentialDenied, CredentialHolder, CredentialUndecided
 from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys, digest_of_key, hour_of
 from toolbus.gateway.protocol.principal import Principal
@@ -41,24 +41,24 @@ class Keys:
         """The hour in which each key was used last, by digest."""
         self._writing: asyncio.Future[None] | None = None
 
-    def identity(self, key: str) -> Identity:
-        """Who holds the key; `Denied` if it is unknown, revoked or expired. In a running loop only.
+    def identity(self, key: str) -> CredentialHolder:
+        """Who holds the key; `CredentialDenied` if it is unknown, revoked or expired. In a running loop only.
 
-        `CannotTell` if the store of the keys does not respond.
+        `CredentialUndecided` if the store of the keys does not respond.
         """
         if not self.is_current:
-            raise CannotTell("the store of the keys does not respond")
+            raise CredentialUndecided("the store of the keys does not respond")
         self._look()
         digest = digest_of_key(key)
         found = self._keys.get(digest)
         if found is None or not compare_digest(found.digest, digest):
-            raise Denied("unknown key")
+            raise CredentialDenied("unknown key")
         if found.expires is not None and self._now() >= found.expires:
-            raise Denied(f"the key {found.name!r} has expired")
+            raise CredentialDenied(f"the key {found.name!r} has expired")
         if self._used.get(digest) != (hour := hour_of(self._now())):
             self._used[digest] = hour
             self._record_use()
-        return Identity(
+        return CredentialHolder(
             kind="key",
             name=found.name,
             user=found.user,

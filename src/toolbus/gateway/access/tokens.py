@@ -13,7 +13,7 @@ from typing import Any, cast
 import jwt
 
 from toolbus.config.settings.serve import TokenIssuer
-from toolbus.gateway.access.identity import Denied, Identity
+from toolbus.gateway.access.identity import CredentialDenied, CredentialHolder
 from toolbus.gateway.access.issuer import Issuer
 from toolbus.gateway.protocol.principal import client_user, subject_user
 
@@ -30,7 +30,7 @@ _MOST_CHARACTERS = 16_384
 _TYPES = ("jwt", "at+jwt", "application/at+jwt")
 
 
-class Tokens:
+class AccessTokens:
     """Checks the tokens of one issuer."""
 
     def __init__(
@@ -45,11 +45,13 @@ class Tokens:
         self._issuer = issuer
         self._default_view = default_view
         self._now = now
-        self._remembered: OrderedDict[tuple[bytes, frozenset[str]], tuple[Identity, float]] = OrderedDict()
+        self._remembered: OrderedDict[tuple[bytes, frozenset[str]], tuple[CredentialHolder, float]] = (
+            OrderedDict()
+        )
         """Those that were accepted, and until when they need no further check."""
 
-    async def identity(self, token: str, audiences: Iterable[str]) -> Identity:
-        """Who holds a token for one of the audiences; raises `Denied`, `CannotTell`."""
+    async def identity(self, token: str, audiences: Iterable[str]) -> CredentialHolder:
+        """Who holds a token for one of the audiences; raises `CredentialDenied`, `CannotTell`."""
         wanted = frozenset(audiences)
         place = (sha256(token.encode(errors="surrogateescape")).digest(), wanted)
         known = self._remembered.get(place)
@@ -70,16 +72,16 @@ class Tokens:
     async def _signed(self, token: str, audiences: frozenset[str]) -> Mapping[str, Any]:
         """The claims of a JWT."""
         if len(token) > _MOST_CHARACTERS:
-            raise Denied("the token is too long")
+            raise CredentialDenied("the token is too long")
         try:
             header = jwt.get_unverified_header(token)
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise Denied("the token is not valid") from None
+            raise CredentialDenied("the token is not valid") from None
         algorithm, kid = header.get("alg"), header.get("kid")
         if algorithm not in ALGORITHMS or "crit" in header:
-            raise Denied("the token is signed in a way that is not accepted")
+            raise CredentialDenied("the token is signed in a way that is not accepted")
         if str(header.get("typ", "JWT")).lower() not in _TYPES:
-            raise Denied("the token is not an access token")
+            raise CredentialDenied("the token is not an access token")
         key = await self._issuer.key(kid if isinstance(kid, str) else None, algorithm)
         try:
             claims = jwt.decode(
@@ -97,38 +99,38 @@ class Tokens:
                 },
             )
         except jwt.InvalidAudienceError:
-            raise Denied("the token is for another audience") from None
+            raise CredentialDenied("the token is for another audience") from None
         except jwt.InvalidIssuerError:
-            raise Denied("the token is of another issuer") from None
+            raise CredentialDenied("the token is of another issuer") from None
         except (jwt.PyJWTError, ValueError, RecursionError):
-            raise Denied("the token is not valid") from None
+            raise CredentialDenied("the token is not valid") from None
         return claims
 
     async def _asked(self, token: str, audiences: frozenset[str]) -> Mapping[str, Any]:
         """What the issuer says about a token that is not a JWT."""
         if self._settings.introspection is None or len(token) > _MOST_CHARACTERS:
-            raise Denied("the token is not a JWT")
+            raise CredentialDenied("the token is not a JWT")
         claims = await self._issuer.introspect(token)
         if claims.get("iss", self._issuer.name) != self._issuer.name:
-            raise Denied("the token is of another issuer")
+            raise CredentialDenied("the token is of another issuer")
         aud = claims.get("aud")
         if not audiences & set(_texts(aud)):
-            raise Denied("the token is for another audience")
+            raise CredentialDenied("the token is for another audience")
         return claims
 
-    def _holder(self, claims: Mapping[str, Any]) -> Identity:
+    def _holder(self, claims: Mapping[str, Any]) -> CredentialHolder:
         expires = _time(claims, "exp")
         if expires is not None and self._now() >= expires + LEEWAY:
-            raise Denied("the token has expired")
+            raise CredentialDenied("the token has expired")
         if self._now() + LEEWAY < (_time(claims, "nbf") or 0):
-            raise Denied("the token is not valid yet")
+            raise CredentialDenied("the token is not valid yet")
         if claims.get("cnf"):
             # It is bound to a key of its client, and nobody proved to have that key.
-            raise Denied("the token is bound to a key (DPoP or mTLS), which is not supported")
+            raise CredentialDenied("the token is bound to a key (DPoP or mTLS), which is not supported")
         subject, client = _text(claims, "sub"), _text(claims, "client_id") or _text(claims, "azp")
         if not subject and not client:
-            raise Denied("the token does not say whose it is")
-        return Identity(
+            raise CredentialDenied("the token does not say whose it is")
+        return CredentialHolder(
             kind="subject" if subject else "client",
             name=subject or client,
             issuer=self._settings.issuer,
@@ -147,7 +149,7 @@ class Tokens:
         # A token that no person asked for names its client instead (RFC 9068).
         if client.strip() and claim == "sub" and not user:
             return client_user(client)
-        raise Denied(f"the token has no {claim!r}, which names the user")
+        raise CredentialDenied(f"the token has no {claim!r}, which names the user")
 
     def _views(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         if not self._settings.scopes:
@@ -174,5 +176,5 @@ def _time(claims: Mapping[str, Any], name: str) -> float | None:
     if value is None:
         return None
     if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-        raise Denied(f"the token has an invalid {name!r}")
+        raise CredentialDenied(f"the token has an invalid {name!r}")
     return float(value)

@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import partial
 
 from toolbus.bus.catalog.exposure import RUN_CODE
-from toolbus.config.settings.limits import Limits
-from toolbus.core.ask.forwarding import Client, ClientError, Forwarding
+from toolbus.config.settings.limits import ServerLimits
+from toolbus.core.ask.forwarding import ClientError, Forwarding, McpClient
 from toolbus.core.ask.interactions import ROUNDS
 from toolbus.core.ask.people import PEOPLE, asking
-from toolbus.core.ask.question_router import WATCHER, Switchboard
+from toolbus.core.ask.question_router import WATCHER, QuestionRouter
 from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.text.encoding import as_sent, contents_json
 from toolbus.core.values.elicitation import QUESTION, Pending, question
@@ -25,13 +25,20 @@ from toolbus.core.values.errors import CallRefused, CallRejected, too_many_quest
 from toolbus.core.values.records import JSON, Budget, JSONObject, LogLevel, ToolResult
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.calls.queue import CallQueue, Slot
-from toolbus.gateway.calls.request_state import APPROVER, FIRST, Round, Rounds, approval, approved_before
+from toolbus.gateway.calls.request_state import (
+    APPROVER,
+    FIRST,
+    RequestState,
+    Round,
+    approval,
+    approved_before,
+)
 from toolbus.gateway.calls.scripts import ScriptCalls
-from toolbus.gateway.calls.tasks import Tasks
+from toolbus.gateway.calls.tasks import ClientTasks
 from toolbus.gateway.protocol.clients import LendingClient, PlainClient, SessionClient
 from toolbus.gateway.protocol.protocol_error import ProtocolError, over_quota
 from toolbus.gateway.protocol.reports import Reports
-from toolbus.gateway.protocol.request import Request, Target
+from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.results import with_uris
 from toolbus.gateway.protocol.words import (
     ELICITATION,
@@ -48,10 +55,10 @@ _FORM: JSONObject = {"mode": "form"}
 _URL: JSONObject = {"mode": "url"}
 
 
-class WatchedClient:
+class ConsoleClient:
     """The client of a call; what it cannot be asked goes to the console."""
 
-    def __init__(self, client: Client, board: Switchboard, caller: Caller, tool: str) -> None:
+    def __init__(self, client: McpClient, board: QuestionRouter, caller: Caller, tool: str) -> None:
         self.capabilities: JSONObject = {**client.capabilities, "elicitation": {"form": {}, "url": {}}}
         self._client = client
         self._board = board
@@ -72,16 +79,16 @@ class WatchedClient:
         return {"action": answer.action, **content}
 
 
-class Calls:
+class ClientCalls:
     """Forwards requests."""
 
     def __init__(
         self,
-        rounds: Rounds,
+        rounds: RequestState,
         parked: ParkedCalls,
-        tasks: Tasks,
+        tasks: ClientTasks,
         queue: CallQueue,
-        board: Switchboard | None = None,
+        board: QuestionRouter | None = None,
     ) -> None:
         self._rounds = rounds
         self._parked = parked
@@ -90,7 +97,7 @@ class Calls:
         self._queue = queue
         self._board = board
 
-    async def run(self, request: Request, target: Target) -> JSONObject:
+    async def run(self, request: ClientRequest, target: RequestTarget) -> JSONObject:
         """The server's result for the client; or what it asks, if it is a modern client."""
         if not request.is_modern:
             return self._shown(request, target, await self._run_legacy(request, target))
@@ -112,7 +119,7 @@ class Calls:
                 raise
             return visit
 
-    async def run_own(self, request: Request, target: Target) -> JSONObject:
+    async def run_own(self, request: ClientRequest, target: RequestTarget) -> JSONObject:
         """Call a tool of the bus itself: a search, a script, a resource or prompt of a server as a tool."""
         slot = self._slot(request, target) or await self._turn(request, target)
         try:
@@ -124,7 +131,7 @@ class Calls:
 
     # Modern clients
 
-    async def _run_modern(self, request: Request, target: Target, given: Round) -> JSONObject:
+    async def _run_modern(self, request: ClientRequest, target: RequestTarget, given: Round) -> JSONObject:
         capabilities = request.exchange.capabilities
         is_legacy = request.client.offering.now.eras.get(target.server) != "modern"
         if is_legacy and capabilities:
@@ -161,7 +168,7 @@ class Calls:
             slot.release()
         return self._finished(request, target, result)
 
-    def _finished(self, request: Request, target: Target, result: ToolResult) -> JSONObject:
+    def _finished(self, request: ClientRequest, target: RequestTarget, result: ToolResult) -> JSONObject:
         """What a modern client gets for a result."""
         pending = result.pending
         if pending is None:
@@ -171,7 +178,7 @@ class Calls:
             return self._tasks.relayed(request, target, pending.task, result.received.json)
         return self._rounds.needs_input(request, target, pending)
 
-    async def _run_parked(self, request: Request, target: Target, given: Round) -> JSONObject:
+    async def _run_parked(self, request: ClientRequest, target: RequestTarget, given: Round) -> JSONObject:
         """Make a call that may wait for answers of the client."""
         exchange = request.exchange
         about = f"{request.method} of {target.name!r}"
@@ -198,7 +205,7 @@ class Calls:
         )
         return await self._follow(request, target, call)
 
-    async def _go_on(self, request: Request, target: Target, given: Round) -> JSONObject:
+    async def _go_on(self, request: ClientRequest, target: RequestTarget, given: Round) -> JSONObject:
         """Answer a call that waits, and wait for its result or for its next questions."""
         call = await self._parked.find(given.parked or "", request.exchange.principal.owner)
         if call is None:
@@ -206,7 +213,7 @@ class Calls:
         call.answer(given.responses or {})
         return await self._follow(request, target, call)
 
-    async def _follow(self, request: Request, target: Target, call: ParkedCall) -> JSONObject:
+    async def _follow(self, request: ClientRequest, target: RequestTarget, call: ParkedCall) -> JSONObject:
         call.reports.exchange = request.exchange
         try:
             if await call.wait():
@@ -217,26 +224,32 @@ class Calls:
 
     # Legacy clients
 
-    async def _run_legacy(self, request: Request, target: Target) -> ToolResult:
+    async def _run_legacy(self, request: ClientRequest, target: RequestTarget) -> ToolResult:
         exchange = request.exchange
         assert exchange.session is not None, "a legacy client has a session"
         client = SessionClient(exchange.session, exchange.channel)
         watched = self._watched(request, target, client)
         return await self._driven(request, target, watched or client, Reports(exchange))
 
-    def _watched(self, request: Request, target: Target, client: Client) -> WatchedClient | None:
+    def _watched(
+        self, request: ClientRequest, target: RequestTarget, client: McpClient
+    ) -> ConsoleClient | None:
         """The client, with somebody who answers for it; None if it has forms, or nobody watches."""
         is_watched = self._board is not None and self._board.is_watched
         if self._board is None or not is_watched or can_ask(client.capabilities, ELICITATION, _FORM):
             return None
-        return WatchedClient(client, self._board, request.client.view.caller, target.name)
+        return ConsoleClient(client, self._board, request.client.view.caller, target.name)
 
-    async def _start_task(self, request: Request, target: Target) -> JSONObject:
+    async def _start_task(self, request: ClientRequest, target: RequestTarget) -> JSONObject:
         call = await self.start_call(request, target, request.exchange.capabilities)
         return self._tasks.started(request, call)
 
     async def start_call(
-        self, request: Request, target: Target, capabilities: JSONObject, ttl: float | None = None
+        self,
+        request: ClientRequest,
+        target: RequestTarget,
+        capabilities: JSONObject,
+        ttl: float | None = None,
     ) -> ParkedCall:
         """Begin a call that the client follows as a task, for `ttl` milliseconds."""
         about = f"{request.method} of {target.name!r}"
@@ -255,9 +268,9 @@ class Calls:
 
     async def _driven(
         self,
-        request: Request,
-        target: Target,
-        client: Client,
+        request: ClientRequest,
+        target: RequestTarget,
+        client: McpClient,
         reports: Reports,
         task: ParkedCall | None = None,
     ) -> ToolResult:
@@ -299,7 +312,7 @@ class Calls:
                 given = await self._asked(client, target, pending)
         raise too_many_questions(target.server, f"{request.method} of {target.name!r}", ROUNDS)
 
-    async def _asked(self, client: Client, target: Target, pending: Pending) -> Round:
+    async def _asked(self, client: McpClient, target: RequestTarget, pending: Pending) -> Round:
         """The next round, with the client's answers."""
         responses: dict[str, JSON] = dict(pending.answered)
         for key, asked in pending.requests.items():
@@ -311,7 +324,7 @@ class Calls:
                 what = f"{asked['method']} of server {pending.server!r}"
                 raise CallRefused(what, f"the client answered: {error.message}") from error
         if pending.call is not None:
-            by = WATCHER if isinstance(client, WatchedClient) else APPROVER
+            by = WATCHER if isinstance(client, ConsoleClient) else APPROVER
             return Round(approval=approval(pending.call, object_in(responses, QUESTION), by))
         return Round(
             responses=responses, state=pending.state, rounds=pending.rounds, approval=approved_before(pending)
@@ -319,23 +332,25 @@ class Calls:
 
     # Turns
 
-    def _slot(self, request: Request, target: Target) -> Slot | None:
+    def _slot(self, request: ClientRequest, target: RequestTarget) -> Slot | None:
         """Room for a call; None if it has to wait for its turn."""
         server = target.server
         most = request.client.view.calls.most_at_once(server)
         return self._queue.take(request.exchange.principal.id, server, most)
 
-    def _turn(self, request: Request, target: Target) -> Awaitable[Slot]:
+    def _turn(self, request: ClientRequest, target: RequestTarget) -> Awaitable[Slot]:
         return self._queue.wait(request.exchange.principal.id, target.server)
 
     @staticmethod
-    def _lending(request: Request, target: Target, client: Client, slot: Slot) -> LendingClient:
+    def _lending(
+        request: ClientRequest, target: RequestTarget, client: McpClient, slot: Slot
+    ) -> LendingClient:
         server = request.client.view.config.servers.get(target.server)
-        return LendingClient(client, slot, (Limits() if server is None else server.limits).requests)
+        return LendingClient(client, slot, (ServerLimits() if server is None else server.limits).requests)
 
     # Results
 
-    def _shown(self, request: Request, target: Target, result: ToolResult) -> JSONObject:
+    def _shown(self, request: ClientRequest, target: RequestTarget, result: ToolResult) -> JSONObject:
         """A result as JSON, with the URIs that clients know, and within the budget of the view."""
         if request.client.budget is not None and target.spec.route == "tools/call":
             result = _shortened(result, request.client.budget)
@@ -343,7 +358,7 @@ class Calls:
         return with_public_uris(request, target.server, sent)
 
 
-def with_public_uris(request: Request, server: str, sent: JSONObject) -> JSONObject:
+def with_public_uris(request: ClientRequest, server: str, sent: JSONObject) -> JSONObject:
     """A result of a server with the URIs that clients know."""
     uris = request.client.offering.now.uris
     return sent if server not in uris.renaming else with_uris(sent, partial(uris.public_link, server))
@@ -362,9 +377,9 @@ def _asks(capabilities: JSONObject) -> OnInput:
     return "suspend" if can_ask(capabilities, ELICITATION, _FORM) else "ask"
 
 
-def _on_input(client: Client) -> OnInput:
+def _on_input(client: McpClient) -> OnInput:
     """The same; who watches is asked by the bus itself, as an approval and not as a form."""
-    return "ask" if isinstance(client, WatchedClient) else _asks(client.capabilities)
+    return "ask" if isinstance(client, ConsoleClient) else _asks(client.capabilities)
 
 
 def _can_be_asked(capabilities: JSONObject) -> bool:

@@ -17,10 +17,10 @@ from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.errors import CallRefused
 from toolbus.core.values.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.http.request import encoded
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.reports import Reports
 from toolbus.gateway.protocol.words import INTERNAL_ERROR, INVALID_REQUEST, can_ask, is_object
-from toolbus.gateway.settings import Settings
+from toolbus.gateway.settings import GatewayLimits
 
 if TYPE_CHECKING:
     from toolbus.gateway.replicas.replicas import Replicas
@@ -32,7 +32,7 @@ TOGETHER = 0.02
 
 
 @dataclass(slots=True, eq=False)
-class Question:
+class ServerQuestion:
     """A request of a server that waits for the client's answer."""
 
     request: JSONObject
@@ -44,7 +44,7 @@ class ParkedCall:
     """One call in a task of its own; the client that it is made for is asked through it."""
 
     def __init__(
-        self, store: "ParkedCalls", exchange: Exchange, about: str, capabilities: JSONObject
+        self, store: "ParkedCalls", exchange: ClientExchange, about: str, capabilities: JSONObject
     ) -> None:
         """A call for a request; `about` names it in messages."""
         self.id = f"{store.prefix}{secrets.token_urlsafe(18)}"
@@ -53,7 +53,7 @@ class ParkedCall:
         """About how many bytes are kept for it."""
         self.about = about
         self.reports = Reports(exchange)
-        self.questions: dict[str, Question] = {}
+        self.questions: dict[str, ServerQuestion] = {}
         """The open questions by key."""
         self.created = self.updated = datetime.now(UTC)
         self.message: str | None = None
@@ -160,7 +160,7 @@ class ParkedCall:
         self._asked += 1
         key = f"request-{self._asked}"
         answered: asyncio.Future[JSONObject] = asyncio.get_running_loop().create_future()
-        self.questions[key] = Question(_modern_request(method, params), answered)
+        self.questions[key] = ServerQuestion(_modern_request(method, params), answered)
         self._wait_for_answer()
         self.updated = datetime.now(UTC)
         self._changed.set()
@@ -221,7 +221,7 @@ class ParkedCall:
 class ParkedCalls:
     """The calls that wait for answers, and the tasks of clients."""
 
-    def __init__(self, settings: Settings, replicas: "Replicas | None" = None) -> None:
+    def __init__(self, settings: GatewayLimits, replicas: "Replicas | None" = None) -> None:
         self.prefix = "" if replicas is None else replicas.prefix
         """What the ids of its calls begin with."""
         self._replicas = replicas

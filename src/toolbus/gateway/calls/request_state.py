@@ -12,10 +12,10 @@ from toolbus.core.values.elicitation import QUESTION, Pending
 from toolbus.core.values.errors import CallRefused, CallRejected
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.protocol.protocol_error import ProtocolError, over_quota
-from toolbus.gateway.protocol.request import Request, Target
+from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.words import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
+from toolbus.state.one_time_use import OneTimeUse
 from toolbus.state.seal import Seal
-from toolbus.state.spent import UsedOnce
 
 _PURPOSE = "requestState"
 MAX_USED = 1_000
@@ -63,10 +63,10 @@ class _State:
     """The keys of the URLs that a legacy server wants the user to visit."""
 
 
-class Rounds:
+class RequestState:
     """Seals and opens the state of requests."""
 
-    def __init__(self, seal: Seal, seconds: float, spent: UsedOnce) -> None:
+    def __init__(self, seal: Seal, seconds: float, spent: OneTimeUse) -> None:
         """A client can go on for so many seconds."""
         self._seal = seal
         self._seconds = seconds
@@ -74,7 +74,7 @@ class Rounds:
         self._used = Quota(MAX_USED)
         """What was used and could still be sent again."""
 
-    async def opened(self, request: Request, target: Target) -> Round:
+    async def opened(self, request: ClientRequest, target: RequestTarget) -> Round:
         """The round that a request of a modern client is; `ProtocolError` if its state is not valid."""
         params = request.params
         if "requestState" not in params and "inputResponses" not in params:
@@ -102,7 +102,7 @@ class Rounds:
             parked=state.parked,
         )
 
-    def _unsealed(self, request: Request, target: Target, text: JSON) -> _State:
+    def _unsealed(self, request: ClientRequest, target: RequestTarget, text: JSON) -> _State:
         name = request.exchange.principal.owner
         payload = self._seal.opened(_PURPOSE, name, text) if isinstance(text, str) else None
         if payload is None or payload["digest"] != target.digest(request.method):
@@ -113,7 +113,7 @@ class Rounds:
             values["approved"] = tuple(payload["approved"])
         return _State(**values)
 
-    async def _use_once(self, request: Request, target: Target, state: _State) -> None:
+    async def _use_once(self, request: ClientRequest, target: RequestTarget, state: _State) -> None:
         """An approval is for one call: a state that is sent again does not make another one."""
         self._count_use(request)
         try:
@@ -127,14 +127,14 @@ class Rounds:
                 INVALID_PARAMS, "Invalid requestState: its approval was used; send the request without it"
             )
 
-    def _count_use(self, request: Request) -> None:
+    def _count_use(self, request: ClientRequest) -> None:
         """`Spent` remembers only so many: those of one principal must not make it forget the others."""
         owner = request.exchange.principal.owner
         if not self._used.take(owner):
             raise over_quota("max_used", "you have used too many approvals and suspended scripts")
         asyncio.get_running_loop().call_later(self._seconds, self._used.release, owner)
 
-    def needs_input(self, request: Request, target: Target, pending: Pending) -> JSONObject:
+    def needs_input(self, request: ClientRequest, target: RequestTarget, pending: Pending) -> JSONObject:
         """The result of a request whose server needs input, or that a person has to approve."""
         if pending.script is not None:
             return self._input_required(request, target, pending.requests, script=pending.to_json())
@@ -151,11 +151,15 @@ class Rounds:
             approved=approved,
         )
 
-    def waits(self, request: Request, target: Target, parked: str, requests: JSONObject) -> JSONObject:
+    def waits(
+        self, request: ClientRequest, target: RequestTarget, parked: str, requests: JSONObject
+    ) -> JSONObject:
         """The result of a request that waits for answers in a call of ours."""
         return self._input_required(request, target, requests, parked=parked)
 
-    def visit_first(self, request: Request, target: Target, error: CallRejected) -> JSONObject | None:
+    def visit_first(
+        self, request: ClientRequest, target: RequestTarget, error: CallRejected
+    ) -> JSONObject | None:
         """The result of a call before which the user has to visit URLs; None if there are none."""
         data: JSON = error.data
         asked = filter(is_object, list_in(data, "elicitations") if is_object(data) else [])
@@ -171,7 +175,7 @@ class Rounds:
         return self._input_required(request, target, requests, visits=tuple(requests))
 
     def _input_required(
-        self, request: Request, target: Target, requests: JSONObject, **state: JSON
+        self, request: ClientRequest, target: RequestTarget, requests: JSONObject, **state: JSON
     ) -> JSONObject:
         payload: dict[str, JSON] = {
             "digest": target.digest(request.method),
@@ -184,7 +188,7 @@ class Rounds:
         return {"resultType": "input_required", **asked, "requestState": sealed}
 
 
-def _responses(request: Request) -> JSONObject:
+def _responses(request: ClientRequest) -> JSONObject:
     given: JSON = request.params.get("inputResponses", {})
     if not is_object(given) or not all(map(is_object, given.values())):
         raise ProtocolError(INVALID_PARAMS, "inputResponses must be an object of objects")

@@ -11,11 +11,11 @@ from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import CallRefused
 from toolbus.core.values.records import JSON, JSONObject, Text, ToolResult
-from toolbus.gateway.calls.request_state import Rounds
+from toolbus.gateway.calls.request_state import RequestState
 from toolbus.gateway.protocol.clients import SessionClient
 from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.reports import Reports
-from toolbus.gateway.protocol.request import Request, Target
+from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.words import ELICITATION, INVALID_PARAMS, can_ask, is_object, object_in
 
 _FORM: JSONObject = {"mode": "form"}
@@ -25,16 +25,16 @@ _ACTIONS = ("accept", "decline", "cancel")
 class ScriptCalls:
     """Answers calls of `run_code`."""
 
-    def __init__(self, rounds: Rounds) -> None:
+    def __init__(self, rounds: RequestState) -> None:
         self._rounds = rounds
 
-    async def run(self, request: Request, target: Target) -> JSONObject:
+    async def run(self, request: ClientRequest, target: RequestTarget) -> JSONObject:
         """What a script returns, or what a modern client has to answer first."""
         if request.is_modern:
             return await self._run_modern(request, target)
         return as_sent(await self._run_legacy(request, target))
 
-    async def _run_modern(self, request: Request, target: Target) -> JSONObject:
+    async def _run_modern(self, request: ClientRequest, target: RequestTarget) -> JSONObject:
         given = await self._rounds.opened(request, target)
         if given.script is not None:
             result = await _resumed(request, given.script, given.responses or {})
@@ -44,7 +44,7 @@ class ScriptCalls:
             return as_sent(result)
         return self._rounds.needs_input(request, target, result.pending)
 
-    async def _run_legacy(self, request: Request, target: Target) -> ToolResult:
+    async def _run_legacy(self, request: ClientRequest, target: RequestTarget) -> ToolResult:
         exchange = request.exchange
         assert exchange.session is not None, "a legacy client has a session"
         client = SessionClient(exchange.session, exchange.channel)
@@ -62,7 +62,7 @@ class ScriptCalls:
         return result
 
 
-async def _started(request: Request, target: Target, capabilities: JSONObject) -> ToolResult:
+async def _started(request: ClientRequest, target: RequestTarget, capabilities: JSONObject) -> ToolResult:
     scripts, reports = request.client.view.scripts, Reports(request.exchange)
     can_answer = can_ask(capabilities, ELICITATION, _FORM)
     on_input = "suspend" if can_answer else "ask"
@@ -73,7 +73,7 @@ async def _started(request: Request, target: Target, capabilities: JSONObject) -
     return replace(result, content=(Text(text=problem),), is_error=True, pending=None)
 
 
-async def _resumed(request: Request, pending: Pending, responses: JSONObject) -> ToolResult:
+async def _resumed(request: ClientRequest, pending: Pending, responses: JSONObject) -> ToolResult:
     answers = {key: _answer(object_in(responses, key)) for key in pending.questions if key in responses}
     on_progress = Reports(request.exchange).on_progress
     try:

@@ -13,7 +13,7 @@ from toolbus.core.values.errors import CallRejected, StoreError, ToolbusError
 from toolbus.core.values.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.request import Request, Target
+from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.results import protocol_error
 from toolbus.gateway.protocol.words import INVALID_PARAMS
 from toolbus.gateway.replicas.tasks import SharedTasks, StoredTask
@@ -40,7 +40,7 @@ class ServerTask:
     """The server's own."""
 
 
-class Tasks:
+class ClientTasks:
     """The tasks of clients."""
 
     def __init__(
@@ -54,7 +54,9 @@ class Tasks:
         self._writing: set[asyncio.Task[None]] = set()
         self._has_closed = False
 
-    def relayed(self, request: Request, target: Target, task: str, sent: JSONObject) -> JSONObject:
+    def relayed(
+        self, request: ClientRequest, target: RequestTarget, task: str, sent: JSONObject
+    ) -> JSONObject:
         """What a client gets for a call that became a task of its server."""
         ttl: JSON = sent.get("ttlMs")
         seconds = _UNLIMITED if not isinstance(ttl, int | float) else ttl / 1000 + _LEEWAY
@@ -112,13 +114,13 @@ class Tasks:
         if self._writing:
             await asyncio.wait(tuple(self._writing), timeout=_CLOSING)
 
-    def started(self, request: Request, call: ParkedCall) -> JSONObject:
+    def started(self, request: ClientRequest, call: ParkedCall) -> JSONObject:
         """What a client gets for a call of ours that it follows as a task."""
         if request.is_modern:
             return {"resultType": "task", **self.state(call, modern=True)}
         return {"task": self.state(call, modern=False)}
 
-    async def find(self, request: Request) -> ServerTask | ParkedCall | StoredTask:
+    async def find(self, request: ClientRequest) -> ServerTask | ParkedCall | StoredTask:
         """The task of a request; `ProtocolError` if the client has none with that id.
 
         `Elsewhere` if another replica runs it.
@@ -136,7 +138,7 @@ class Tasks:
             raise ProtocolError(INVALID_PARAMS, "Task not found")
         return ServerTask(**payload)
 
-    async def all_of(self, request: Request) -> list[ParkedCall | StoredTask]:
+    async def all_of(self, request: ClientRequest) -> list[ParkedCall | StoredTask]:
         """The tasks of ours that a client has."""
         name = request.exchange.principal.owner
         own: list[ParkedCall | StoredTask] = [call for call in self._parked.of(name) if call.is_task]

@@ -17,7 +17,7 @@ from functools import partial
 from math import ceil
 from typing import cast
 
-from toolbus.gateway.http.protocol import RESERVE, Connection, Hub
+from toolbus.gateway.http.protocol import RESERVE, ConnectionLimits, HttpConnection
 from toolbus.gateway.http.workers import Workers
 
 logger = logging.getLogger("toolbus")
@@ -45,7 +45,11 @@ class Acceptor:
     """Accepts connections until it is closed; with workers, those that are its part."""
 
     def __init__(
-        self, sock: socket.socket, tls: ssl.SSLContext | None, hub: Hub, workers: Workers | None = None
+        self,
+        sock: socket.socket,
+        tls: ssl.SSLContext | None,
+        hub: ConnectionLimits,
+        workers: Workers | None = None,
     ) -> None:
         """`sock` listens."""
         self._socket = sock
@@ -58,7 +62,7 @@ class Acceptor:
         """Clients with which encryption is being agreed on, by address."""
         self._left = 0
         """How often it left the next connection to others."""
-        self._in_vain = -1
+        self._no_better_at = -1
         """The connections of a worker that did not take it."""
         self._again: asyncio.TimerHandle | None = None
         hub.on_change = self._note
@@ -111,14 +115,14 @@ class Acceptor:
             return False
         address = cast("tuple[str, int] | str", peer)
         # A Unix socket has no address.
-        connection = Connection(self._hub, address[0] if isinstance(address, tuple) else "")
+        connection = HttpConnection(self._hub, address[0] if isinstance(address, tuple) else "")
         task = self._loop.create_task(self._open(accepted, connection))
         self._opening.add(task)
         task.add_done_callback(partial(self._opened, accepted, connection))
         self._note()
         return True
 
-    def _opened(self, accepted: socket.socket, connection: Connection, task: asyncio.Task[None]) -> None:
+    def _opened(self, accepted: socket.socket, connection: HttpConnection, task: asyncio.Task[None]) -> None:
         # Not in `_open`, which never runs if it is cancelled before its first step.
         self._opening.discard(task)
         if not connection.is_made:
@@ -127,24 +131,26 @@ class Acceptor:
 
     def _is_for_others(self, workers: Workers) -> bool:
         own, fewest = len(self._hub.connections), workers.connections.fewest
-        if own <= fewest + own // _SLACK or fewest == self._in_vain:
+        if own <= fewest + own // _SLACK or fewest == self._no_better_at:
             return False
         self._left += 1
-        self._in_vain = fewest if self._left > _MOMENTS else -1
-        return self._in_vain < 0
+        self._no_better_at = fewest if self._left > _MOMENTS else -1
+        return self._no_better_at < 0
 
     def _pause(self, seconds: float) -> None:
         self._loop.remove_reader(self._socket)
         self._again = self._loop.call_later(seconds, self._loop.add_reader, self._socket, self._accept)
 
-    async def _open(self, accepted: socket.socket, connection: Connection) -> None:
+    async def _open(self, accepted: socket.socket, connection: HttpConnection) -> None:
         with suppress(OSError, TimeoutError):  # the client is gone, or too slow, or its TLS cannot be used
             if self._tls is None:
                 await self._loop.connect_accepted_socket(lambda: connection, accepted)
             else:
                 await self._encrypt(accepted, connection, self._tls)
 
-    async def _encrypt(self, accepted: socket.socket, connection: Connection, tls: ssl.SSLContext) -> None:
+    async def _encrypt(
+        self, accepted: socket.socket, connection: HttpConnection, tls: ssl.SSLContext
+    ) -> None:
         limits, address = self._hub.limits, connection.address
         deadline = self._loop.time() + limits.handshake_seconds
         accepted.setblocking(False)

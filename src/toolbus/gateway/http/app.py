@@ -15,16 +15,16 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
 from toolbus.bus.view import View
 from toolbus.config.settings.serve import Serve
-from toolbus.connect.transports.wire.messages import Unreadable, parsed_strictly
+from toolbus.connect.transports.wire.messages import UnreadableMessage, parsed_strictly
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject
-from toolbus.gateway.access.admission import Access, Refusal
+from toolbus.gateway.access.admission import Admission, Refusal
 from toolbus.gateway.access.control import AccessControl
-from toolbus.gateway.calls.wrong_replica import Elsewhere
+from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.in_flight import LARGE_BODIES, InFlight
 from toolbus.gateway.http.legacy import LegacyFront
-from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.limits import HttpLimits, Refusals
 from toolbus.gateway.http.message import ONE_MESSAGE, has_envelope, kind_of
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
@@ -83,8 +83,8 @@ class App:
     def __init__(
         self,
         gateway: Gateway,
-        access: Access | None = None,
-        limits: Limits | None = None,
+        access: Admission | None = None,
+        limits: HttpLimits | None = None,
         *,
         path: str = "/mcp",
         console: ConsolePages | None = None,
@@ -103,7 +103,7 @@ class App:
             self._worker_pages = WorkerPages(gateway.replicas, workers)
         self._ticks = 0
         self._below = f"{path}/"
-        self.limits = limits or Limits()
+        self.limits = limits or HttpLimits()
         self.metrics = Metrics()
         self.refusals = Refusals(self.metrics)
         self.is_draining = False
@@ -111,8 +111,8 @@ class App:
         """Whether a balancer should send nothing more, although it would be answered."""
         self.connections: Callable[[], int] = lambda: 0
         """How many connections are open; set by whoever runs it."""
-        self._access: Access = access or AccessControl(Serve())
-        self._admitted = Admitted(self._access, gateway)
+        self._access: Admission = access or AccessControl(Serve())
+        self._admitted = AdmittedClients(self._access, gateway)
         self._in_flight = InFlight(self.limits, self.metrics)
         self._modern = ModernFront(gateway, self.metrics, self.limits, self.refusals)
         self._legacy = LegacyFront(gateway, self.metrics, self.limits, self._in_flight)
@@ -286,8 +286,8 @@ class App:
         self._in_flight.note_size(http)
         try:
             message = parsed_strictly(body, self.limits.values)
-        except (Unreadable, ValueError) as error:
-            reason = f": the body {error}" if isinstance(error, Unreadable) else ""
+        except (UnreadableMessage, ValueError) as error:
+            reason = f": the body {error}" if isinstance(error, UnreadableMessage) else ""
             return await http.respond_json(
                 400, failure(None, {"code": PARSE_ERROR, "message": f"Parse error{reason}"})
             )
@@ -331,7 +331,7 @@ class App:
                 for _ in range(_TRIES):
                     try:
                         return await work()
-                    except Elsewhere as elsewhere:
+                    except WrongReplica as elsewhere:
                         if http.relayed:
                             return await http.respond(MISDIRECTED)
                         if await replicas.passed_on(http, body, elsewhere.replica, request_id):
@@ -463,10 +463,10 @@ ASK_EVERY = 5
 """Ticks after which the tokens of open requests are checked again, as those of new ones are."""
 
 
-class Admitted:
+class AdmittedClients:
     """Those who were let in, until they are not any more."""
 
-    def __init__(self, access: Access, gateway: Gateway) -> None:
+    def __init__(self, access: Admission, gateway: Gateway) -> None:
         self._access = access
         self._gateway = gateway
         self._requests: set[HttpRequest] = set()

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from toolbus.core.operation.quota import Quota
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.metrics import Metrics
 from toolbus.gateway.protocol.principal import Principal
@@ -16,7 +16,7 @@ LARGE_BODIES = 16
 class InFlight:
     """Counts requests from when they are admitted until they are answered."""
 
-    def __init__(self, limits: Limits, metrics: Metrics) -> None:
+    def __init__(self, limits: HttpLimits, metrics: Metrics) -> None:
         self._limits = limits
         self._metrics = metrics
         self._requests = Quota(limits.requests, limits.requests_per_principal)

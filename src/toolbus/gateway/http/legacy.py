@@ -15,17 +15,17 @@ from mcp_types.version import is_version_at_least
 from toolbus.core.ask.people import Stopwatch
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject
-from toolbus.gateway.calls.wrong_replica import Elsewhere
+from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.in_flight import InFlight
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.outcome import CANCELLED, TOO_MANY, Outcome, answered
 from toolbus.gateway.http.request import Headers, HttpRequest, accepted, encoded, failure, response
-from toolbus.gateway.http.streams import EventStream, KeptStreams, SessionStreams, woken
+from toolbus.gateway.http.streams import KeptStreams, SessionStream, SessionStreams, woken
 from toolbus.gateway.metrics import Metrics, error_kind
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.sessions import Session
+from toolbus.gateway.protocol.sessions import ClientSession
 
 logger = logging.getLogger("toolbus")
 SESSION = "mcp-session-id"
@@ -43,7 +43,7 @@ _CHANGING = frozenset(("logging/setLevel", "resources/subscribe", "resources/uns
 class LegacyFront:
     """Serves the requests of legacy clients."""
 
-    def __init__(self, gateway: Gateway, metrics: Metrics, limits: Limits, in_flight: InFlight) -> None:
+    def __init__(self, gateway: Gateway, metrics: Metrics, limits: HttpLimits, in_flight: InFlight) -> None:
         self._gateway = gateway
         self._metrics = metrics
         self._limits = limits
@@ -109,12 +109,12 @@ class LegacyFront:
             if not was_here and self._replicas is not None and not http.relayed:
                 before = self._replicas.sessions.before(session)
                 if before and before not in http.avoid:
-                    raise Elsewhere(before)
+                    raise WrongReplica(before)
             await http.respond(202)
         return None
 
     async def _look_elsewhere(self, http: HttpRequest, message: Mapping[str, Any]) -> None:
-        """Raise `Elsewhere` if another replica asked what this answers, or runs the task that it is about."""
+        """Raise `WrongReplica` if another replica asked the question, or runs the task."""
         assert self._replicas is not None, "asked only then"
         try:
             if message.get("method") is None:
@@ -123,7 +123,7 @@ class LegacyFront:
                 params: dict[str, Any] = message.get("params") or {}
                 task = params.get("taskId")
                 await self._replicas.find_call(task if isinstance(task, str) else "")
-        except Elsewhere as elsewhere:
+        except WrongReplica as elsewhere:
             if elsewhere.replica not in http.avoid:
                 raise
 
@@ -147,7 +147,7 @@ class LegacyFront:
         return await streams.read(http, stream, after, _session_headers(session))
 
     async def _resumed(self, http: HttpRequest) -> str | None:
-        """The event after which to go on; `Elsewhere` if it is in a stream of another replica.
+        """The event after which to go on; `WrongReplica` if it is in a stream of another replica.
 
         None for one in the stream of a session whose replica has ended: that stream begins anew.
         """
@@ -157,11 +157,11 @@ class LegacyFront:
         replica, _, event = last.partition(".")
         there = replica not in http.avoid and await self._replicas.peers.find(replica) is not None
         if there and not http.relayed:
-            raise Elsewhere(replica)
+            raise WrongReplica(replica)
         return None if event.startswith("0-") else last
 
     async def _stand_alone(
-        self, http: HttpRequest, session: Session, streams: SessionStreams, after: int | None
+        self, http: HttpRequest, session: ClientSession, streams: SessionStreams, after: int | None
     ) -> None:
         stream = streams.standalone
         session.standalone = stream
@@ -180,7 +180,7 @@ class LegacyFront:
             self._gateway.sessions.close(session.id)
             await http.respond(200)
 
-    async def _share(self, session: Session) -> None:
+    async def _share(self, session: ClientSession) -> None:
         """Let other replicas know what a request has changed."""
         assert self._replicas is not None, "asked only then"
         try:
@@ -188,7 +188,7 @@ class LegacyFront:
         except StoreError as error:
             logger.warning("a change of a session is only known here: %s", error)
 
-    def _open_streams(self, session: Session) -> None:
+    def _open_streams(self, session: ClientSession) -> None:
         primes = is_version_at_least(session.version, PRIMED_SINCE)
         prefix = "" if self._replicas is None else self._replicas.prefix
         owner = session.principal.owner
@@ -197,7 +197,7 @@ class LegacyFront:
         )
         session.on_close(lambda: self._forget(session.id))
 
-    async def _taken_over(self, name: str, http: HttpRequest) -> Session | None:
+    async def _taken_over(self, name: str, http: HttpRequest) -> ClientSession | None:
         """The session, if another replica had it and this one can go on with it."""
         if self._replicas is None:
             return None
@@ -223,7 +223,7 @@ class LegacyFront:
     def _forget(self, session: str) -> None:
         self._streams.pop(session).close()
 
-    async def _session(self, http: HttpRequest, *, is_request: bool = True) -> Session | None:
+    async def _session(self, http: HttpRequest, *, is_request: bool = True) -> ClientSession | None:
         """The session of a message; None if it was refused.
 
         One that is not a request may be about a request that is in flight here, wherever the session is.
@@ -245,7 +245,7 @@ class LegacyFront:
     async def _request(
         self,
         http: HttpRequest,
-        session: Session,
+        session: ClientSession,
         request_id: str | int,
         method: str,
         params: JSONObject | None,
@@ -277,14 +277,14 @@ class LegacyFront:
     async def _answered(
         self,
         http: HttpRequest,
-        session: Session,
-        stream: EventStream,
+        session: ClientSession,
+        stream: SessionStream,
         request_id: str | int,
         method: str,
         params: JSONObject | None,
     ) -> Outcome:
         meta: object = params.get("_meta") if params else None
-        exchange = Exchange(
+        exchange = ClientExchange(
             principal=http.principal,
             headers=http.headers,
             era="legacy",
@@ -307,13 +307,13 @@ class LegacyFront:
             self._metrics.ended(method, watch.seconds, outcome.error)
 
 
-def _end(streams: SessionStreams, stream: EventStream, call: asyncio.Task[Outcome]) -> None:
+def _end(streams: SessionStreams, stream: SessionStream, call: asyncio.Task[Outcome]) -> None:
     outcome = CANCELLED if call.cancelled() else call.result()
     stream.end(outcome.message)
     streams.keep_for_replay(stream)
 
 
-def _session_headers(session: Session) -> Headers:
+def _session_headers(session: ClientSession) -> Headers:
     return ((SESSION.encode(), session.id.encode()),)
 
 

@@ -15,7 +15,7 @@ MOST_REPORTED = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Limits:
+class HttpLimits:
     """The limits of the HTTP front; seconds and bytes."""
 
     head_bytes: int = 32 * 1024

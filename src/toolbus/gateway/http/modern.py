@@ -21,14 +21,14 @@ from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
 from toolbus.core.ask.people import Stopwatch
 from toolbus.core.values.records import JSONObject, LogLevel
-from toolbus.gateway.calls.wrong_replica import Elsewhere
+from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.limits import HttpLimits, Refusals
 from toolbus.gateway.http.outcome import CANCELLED, ENDED, TOO_MANY, Outcome, answered
 from toolbus.gateway.http.request import HttpRequest, encoded, event, failure
 from toolbus.gateway.http.streams import KEEPALIVE, woken
 from toolbus.gateway.metrics import Metrics
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 
 LISTEN = "subscriptions/listen"
 _LEVELS = frozenset(get_args(LogLevel))
@@ -38,7 +38,7 @@ _TASK_METHODS = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
 class ModernFront:
     """Serves the requests of modern clients."""
 
-    def __init__(self, gateway: Gateway, metrics: Metrics, limits: Limits, refusals: Refusals) -> None:
+    def __init__(self, gateway: Gateway, metrics: Metrics, limits: HttpLimits, refusals: Refusals) -> None:
         self._gateway = gateway
         self._metrics = metrics
         self._limits = limits
@@ -69,7 +69,7 @@ class ModernFront:
         meta: dict[str, Any] = params["_meta"]
         http.is_endless = method == LISTEN
         stream = ResponseStream(http, self._limits, self._refusals)
-        exchange = Exchange(
+        exchange = ClientExchange(
             principal=http.principal,
             headers=http.headers,
             era="modern",
@@ -89,7 +89,7 @@ class ModernFront:
             if outcome.status == TOO_MANY:
                 await asyncio.sleep(self._limits.refusal_seconds)
             await stream.finish(outcome)
-        except Elsewhere:
+        except WrongReplica:
             outcome = ENDED  # here
             raise
         finally:
@@ -164,7 +164,7 @@ class ResponseStream:
         "_writer",
     )
 
-    def __init__(self, http: HttpRequest, limits: Limits, refusals: Refusals) -> None:
+    def __init__(self, http: HttpRequest, limits: HttpLimits, refusals: Refusals) -> None:
         self._http = http
         self._limits = limits
         self._refusals = refusals

@@ -8,11 +8,11 @@ from mcp_types import INTERNAL_ERROR
 
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.calls.queue import Busy
-from toolbus.gateway.calls.wrong_replica import Elsewhere
+from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.request import Headers, failure, response
 from toolbus.gateway.metrics import error_kind
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.protocol_error import BUSY, ProtocolError
 from toolbus.gateway.protocol.sessions import RequestCancelled
 
@@ -42,7 +42,9 @@ ENDED = Outcome(None)
 """A stream that we end."""
 
 
-async def answered(gateway: Gateway, exchange: Exchange, method: str, params: JSONObject | None) -> Outcome:
+async def answered(
+    gateway: Gateway, exchange: ClientExchange, method: str, params: JSONObject | None
+) -> Outcome:
     """Have the gateway answer a request."""
     request_id = exchange.id
     try:
@@ -56,7 +58,7 @@ async def answered(gateway: Gateway, exchange: Exchange, method: str, params: JS
     except RequestCancelled:
         cancelled = {"code": REQUEST_CANCELLED, "message": "Request cancelled"}
         return Outcome(failure(request_id, cancelled), error="cancelled")
-    except Elsewhere:
+    except WrongReplica:
         raise
     except Exception:  # the edge of a task: a client gets an answer to each request
         logger.exception("could not answer %s", method if method.isprintable() else "a request")

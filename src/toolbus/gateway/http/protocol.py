@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn, cast
 import httptools
 
 from toolbus.core.flag import Flag
-from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.limits import HttpLimits, Refusals
 from toolbus.gateway.http.request import HttpRequest, RawHeaders
 
 logger = logging.getLogger("toolbus")
@@ -40,15 +40,15 @@ _FRAMING = (b"content-length", b"transfer-encoding")
 
 
 @dataclass(slots=True, eq=False)
-class Hub:
+class ConnectionLimits:
     """What all connections of a server share."""
 
     serve: Callable[[HttpRequest], Coroutine[Any, Any, None]]
     """Answers a request."""
-    limits: Limits
+    limits: HttpLimits
     refusals: Refusals
     trusted_proxies: tuple[IPv4Network | IPv6Network, ...] = ()
-    connections: "set[Connection]" = field(default_factory=lambda: set[Connection]())
+    connections: "set[HttpConnection]" = field(default_factory=lambda: set[HttpConnection]())
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
     """Those that answer requests."""
     addresses: Counter[str] = field(default_factory=Counter[str])
@@ -97,12 +97,12 @@ _TOO_MANY = _Refused(431, "head", "it has too many headers")
 _TOO_LARGE = _Refused(413, "body", "its body is too long (serve.max_body)")
 
 
-class Connection(asyncio.Protocol):
+class HttpConnection(asyncio.Protocol):
     """A connection that is refused or closed if its client exceeds a limit; see `RequestConnection`."""
 
     _transport: asyncio.Transport
 
-    def __init__(self, hub: Hub, address: str = "") -> None:
+    def __init__(self, hub: ConnectionLimits, address: str = "") -> None:
         """It counts from here on, opened or not; `address` is empty for a Unix socket."""
         self._hub = hub
         self._limits = hub.limits

@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias
 from pydantic_core import PydanticSerializationError, to_json
 
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.gateway.access.admission import Access, Refusal, RequestFacts
+from toolbus.gateway.access.admission import Admission, Refusal, RequestFacts
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 logger = logging.getLogger("toolbus")
@@ -151,7 +151,7 @@ class HttpRequest:
         """What follows the `?` of its URL."""
         self.principal: Principal = LOCAL
         """Who sent it; set once it is admitted."""
-        self.access: Access | None = None
+        self.access: Admission | None = None
         """Who let it in; set together with `principal`."""
         self.is_endless = False
         """Whether its response is a stream that ends with the client or with us."""

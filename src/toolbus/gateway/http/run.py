@@ -18,8 +18,8 @@ from toolbus.core.values.errors import ToolbusError
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.accepting import Acceptor
 from toolbus.gateway.http.app import App
-from toolbus.gateway.http.limits import Limits, Refusals
-from toolbus.gateway.http.protocol import Hub
+from toolbus.gateway.http.limits import HttpLimits, Refusals
+from toolbus.gateway.http.protocol import ConnectionLimits
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.http.workers import Workers
 
@@ -74,7 +74,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 class Application(Protocol):
     """What a server runs: the front of a gateway, or a console alone."""
 
-    limits: Limits
+    limits: HttpLimits
     refusals: Refusals
     probes: frozenset[str]
     """The pages that are for balancers."""
@@ -109,7 +109,7 @@ class HttpServer:
     def __init__(self, app: Application, *, trusted_proxies: Iterable[str] = ()) -> None:
         self._app = app
         proxies = tuple(ip_network(one, strict=False) for one in trusted_proxies)
-        self._hub = Hub(app.serve, app.limits, app.refusals, proxies, probes=app.probes)
+        self._hub = ConnectionLimits(app.serve, app.limits, app.refusals, proxies, probes=app.probes)
         self._acceptor: Acceptor | None = None
         self._ticking: asyncio.Task[None] | None = None
         app.connections = lambda: len(self._hub.connections)

@@ -7,7 +7,7 @@ from typing import Final
 
 from toolbus.core.operation.quota import Quota
 from toolbus.core.values.records import JSONObject
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event
 
 KEEPALIVE: Final = b": keepalive\r\n\r\n"
@@ -18,7 +18,7 @@ MOST_ENDED: Final = 100
 _STANDALONE = 0
 
 
-class EventStream:
+class SessionStream:
     """The messages for a request, or of the session itself; one connection at a time reads it."""
 
     def __init__(self, streams: "SessionStreams", key: int) -> None:
@@ -33,7 +33,7 @@ class EventStream:
         self.dropped = 0
         """The number up to which events cannot be read any more."""
         self.has_ended = False
-        self.reader: Reader | None = None
+        self.reader: StreamReader | None = None
         self.began = asyncio.Event()
 
     def send(self, message: JSONObject) -> None:
@@ -68,7 +68,7 @@ class EventStream:
         return b"".join([data for one, data in self.events if one > number])
 
 
-class Reader:
+class StreamReader:
     """A connection that gets the events of a stream; another one may replace it."""
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class KeptStreams:
     def __init__(self, most: int) -> None:
         """`most` bytes of all owners."""
         self._bytes = Quota(most)
-        self._ended: defaultdict[Hashable, deque[tuple[SessionStreams, EventStream]]] = defaultdict(deque)
+        self._ended: defaultdict[Hashable, deque[tuple[SessionStreams, SessionStream]]] = defaultdict(deque)
 
     @property
     def bytes(self) -> int:
@@ -103,7 +103,7 @@ class KeptStreams:
             del self._ended[owner]
         return self._bytes.held(owner) > self._bytes.free
 
-    def add(self, owner: Hashable, streams: "SessionStreams", stream: EventStream) -> None:
+    def add(self, owner: Hashable, streams: "SessionStreams", stream: SessionStream) -> None:
         """A stream of an owner has ended."""
         self._ended[owner].append((streams, stream))
 
@@ -112,7 +112,7 @@ class SessionStreams:
     """The streams of one session, within bounds: first goes what was delivered, the oldest first."""
 
     def __init__(
-        self, limits: Limits, kept: KeptStreams, owner: Hashable, *, primes: bool, prefix: str = ""
+        self, limits: HttpLimits, kept: KeptStreams, owner: Hashable, *, primes: bool, prefix: str = ""
     ) -> None:
         """`kept` is what all sessions keep, of which the owner of this one gets a share.
 
@@ -124,26 +124,26 @@ class SessionStreams:
         self.prefix = prefix
         self._limits = limits
         self._primes = primes
-        self._streams: dict[int, EventStream] = {}
+        self._streams: dict[int, SessionStream] = {}
         self._last_key = _STANDALONE
         self._bytes = 0
         self._is_closed = False
-        self.standalone = EventStream(self, _STANDALONE)
+        self.standalone = SessionStream(self, _STANDALONE)
         self._streams[_STANDALONE] = self.standalone
 
-    def open(self) -> EventStream:
+    def open(self) -> SessionStream:
         """A stream for a request."""
         self._last_key += 1
-        stream = self._streams[self._last_key] = EventStream(self, self._last_key)
+        stream = self._streams[self._last_key] = SessionStream(self, self._last_key)
         return stream
 
-    def discard(self, stream: EventStream) -> None:
+    def discard(self, stream: SessionStream) -> None:
         """Forget a stream."""
         if self._streams.pop(stream.key, None) is not None:
             self._count(-sum(len(data) for _, data in stream.events))
             stream.events.clear()
 
-    def keep_for_replay(self, stream: EventStream) -> None:
+    def keep_for_replay(self, stream: SessionStream) -> None:
         """Keep an ended stream for a while."""
         ended = [one for one in self._streams.values() if one.has_ended]
         for one in ended[:-MOST_ENDED]:
@@ -151,7 +151,7 @@ class SessionStreams:
         self._kept.add(self._owner, self, stream)
         asyncio.get_running_loop().call_later(self._limits.replay_seconds, self.discard, stream)
 
-    def find(self, event_id: str) -> tuple[EventStream, int] | None:
+    def find(self, event_id: str) -> tuple[SessionStream, int] | None:
         """The stream with that event, and its number; None if it cannot be resumed there."""
         if not event_id.startswith(self.prefix):
             return None
@@ -194,7 +194,9 @@ class SessionStreams:
                 stream.dropped, data = events.popleft()
                 self._count(-len(data))
 
-    async def read(self, http: HttpRequest, stream: EventStream, after: int | None, headers: Headers) -> None:
+    async def read(
+        self, http: HttpRequest, stream: SessionStream, after: int | None, headers: Headers
+    ) -> None:
         """Write the events of a stream to the client, from after `after` or from its opening, until it ends.
 
         Returns earlier if another connection reads it now.
@@ -202,7 +204,7 @@ class SessionStreams:
         if stream.reader is not None:
             stream.reader.is_replaced = True
             stream.reader.wake.set()
-        reader = stream.reader = Reader()
+        reader = stream.reader = StreamReader()
         http.is_endless = stream.key == _STANDALONE
         number = stream.read if after is None else after
         try:
@@ -216,7 +218,9 @@ class SessionStreams:
             if stream.reader is reader:
                 stream.reader = None
 
-    async def _copy(self, http: HttpRequest, stream: EventStream, reader: Reader, number: int) -> None:
+    async def _copy(
+        self, http: HttpRequest, stream: SessionStream, reader: StreamReader, number: int
+    ) -> None:
         while not reader.is_replaced:
             reader.wake.clear()
             if number < stream.dropped:  # it reads too slowly, or began too early

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from toolbus.core.values.errors import StoreError
 from toolbus.gateway.http.request import Headers, HttpRequest
 from toolbus.gateway.http.workers import FIRST, Workers
-from toolbus.gateway.replicas.peers import Peer
+from toolbus.gateway.replicas.peers import ReplicaPeer
 from toolbus.gateway.replicas.replicas import Replicas
 
 _SECONDS = 5.0
@@ -37,13 +37,13 @@ class WorkerPages:
             return None
         return await http.respond(503, headers=_RETRY)  # it is being started again
 
-    async def _others(self) -> dict[int, Peer]:
+    async def _others(self) -> dict[int, ReplicaPeer]:
         try:
             return await self._replicas.peers.workers()
         except StoreError:
             return {}
 
-    async def _page(self, http: HttpRequest, peer: Peer) -> str | None:
+    async def _page(self, http: HttpRequest, peer: ReplicaPeer) -> str | None:
         try:
             async with asyncio.timeout(_SECONDS):
                 return await self._replicas.fetched_page(http, peer)

@@ -1,7 +1,7 @@
 """The methods that clients can call, by era."""
 
-from toolbus.gateway.kernel import Method
 from toolbus.gateway.methods import discovery, prompts, resources, skills, tasks, tools
+from toolbus.gateway.parts import Method
 
 _BOTH: dict[str, Method] = {
     "tools/list": tools.list_tools,

@@ -8,10 +8,10 @@ from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.core.values.skills import SKILLS
 from toolbus.core.version import version
-from toolbus.gateway.kernel import Kernel
+from toolbus.gateway.parts import GatewayParts
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.request import Request
-from toolbus.gateway.protocol.view_listing import Offering
+from toolbus.gateway.protocol.request import ClientRequest
+from toolbus.gateway.protocol.view_listing import ViewListing
 from toolbus.gateway.protocol.words import INVALID_PARAMS, LEVELS, MODERN_VERSIONS, TASKS
 
 INSTRUCTIONS_WITHIN = 3.0
@@ -32,18 +32,18 @@ def server_info(name: str) -> JSONObject:
     return {"name": name, "version": version()}
 
 
-async def discover(kernel: Kernel, request: Request) -> JSONObject:
+async def discover(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `server/discover`."""
     return {
         "supportedVersions": list(MODERN_VERSIONS),
         "capabilities": {**_CAPABILITIES, "extensions": {TASKS: {}, SKILLS: {}}},
-        **await _instructions(kernel, request.client.offering),
-        "ttlMs": round(kernel.settings.ttl * 1000),
+        **await _instructions(parts, request.client.offering),
+        "ttlMs": round(parts.settings.ttl * 1000),
         "cacheScope": "private",
     }
 
 
-async def initialize_result(kernel: Kernel, offering: Offering, negotiated: str) -> JSONObject:
+async def initialize_result(parts: GatewayParts, offering: ViewListing, negotiated: str) -> JSONObject:
     """The result of `initialize`."""
     tasks: JSONObject = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     return {
@@ -51,26 +51,26 @@ async def initialize_result(kernel: Kernel, offering: Offering, negotiated: str)
         "capabilities": {**_CAPABILITIES, "tasks": tasks}
         if negotiated >= _FIRST_WITH_TASKS
         else _CAPABILITIES,
-        "serverInfo": server_info(kernel.settings.name),
-        **await _instructions(kernel, offering),
+        "serverInfo": server_info(parts.settings.name),
+        **await _instructions(parts, offering),
     }
 
 
-async def _instructions(kernel: Kernel, offering: Offering) -> JSONObject:
-    if not kernel.settings.first_within and not all(offering.view.starting.values()):
+async def _instructions(parts: GatewayParts, offering: ViewListing) -> JSONObject:
+    if not parts.settings.first_within and not all(offering.view.starting.values()):
         with suppress(TimeoutError, ToolbusError, ProtocolError):
             async with asyncio.timeout(INSTRUCTIONS_WITHIN):
-                await kernel.started()
+                await parts.started()
     text = offering.now.instructions
     return {} if text is None else {"instructions": text}
 
 
-async def ping(kernel: Kernel, request: Request) -> JSONObject:
+async def ping(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `ping`."""
     return {}
 
 
-async def set_level(kernel: Kernel, request: Request) -> JSONObject:
+async def set_level(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `logging/setLevel`: the lowest level that the session wants."""
     level = request.text("level")
     if level not in LEVELS:

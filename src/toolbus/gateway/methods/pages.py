@@ -4,16 +4,16 @@ from collections.abc import Sequence
 
 from toolbus.core.values.freshness import Freshness, ListKind
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.gateway.kernel import Kernel
+from toolbus.gateway.parts import GatewayParts
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.request import Request
-from toolbus.gateway.protocol.view_listing import KINDS, Snapshot
+from toolbus.gateway.protocol.request import ClientRequest
+from toolbus.gateway.protocol.view_listing import KINDS, ListingSnapshot
 from toolbus.gateway.protocol.words import INVALID_PARAMS
 
 
-async def current(kernel: Kernel, request: Request, kind: ListKind) -> Snapshot:
+async def current(parts: GatewayParts, request: ClientRequest, kind: ListKind) -> ListingSnapshot:
     """What the client's view offers, once servers have listed again what has expired of that kind."""
-    await kernel.listed(request)
+    await parts.listed(request)
     view, offering = request.client.view, request.client.offering
     if view.running:  # else what is known answers
         await view.calls.refresh(kind)
@@ -22,22 +22,22 @@ async def current(kernel: Kernel, request: Request, kind: ListKind) -> Snapshot:
 
 
 def page(
-    kernel: Kernel, request: Request, key: str, entries: Sequence[JSONObject], kind: ListKind
+    parts: GatewayParts, request: ClientRequest, key: str, entries: Sequence[JSONObject], kind: ListKind
 ) -> JSONObject:
     """The page of a list that a request asks for."""
-    size, cursor = kernel.settings.page, request.params.get("cursor")
+    size, cursor = parts.settings.page, request.params.get("cursor")
     first = _first(cursor, len(entries))
     found: dict[str, JSON] = {key: list(entries[first : first + size])}
     if first + size < len(entries):
         found["nextCursor"] = str(first + size)
     if request.is_modern:
-        found |= list_hints(kernel, request, kind)
+        found |= list_hints(parts, request, kind)
     return found
 
 
-def list_hints(kernel: Kernel, request: Request, kind: ListKind) -> JSONObject:
+def list_hints(parts: GatewayParts, request: ClientRequest, kind: ListKind) -> JSONObject:
     """How long a client may keep a list: no longer than the stalest part of it is fresh."""
-    left, longest = request.client.view.calls.seconds_left(kind), kernel.settings.ttl
+    left, longest = request.client.view.calls.seconds_left(kind), parts.settings.ttl
     return Freshness(longest if left is None else min(left, longest), is_public=False).hints
 
 

@@ -3,36 +3,36 @@
 from toolbus.core.operation.operation import request_spec
 from toolbus.core.values.errors import CallRefused, CallRejected
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.methods.pages import current, page
-from toolbus.gateway.protocol.naming import Located
+from toolbus.gateway.parts import GatewayParts
+from toolbus.gateway.protocol.naming import ResourceOrigin
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.request import Request, Target
+from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.words import INVALID_PARAMS, METHOD_NOT_FOUND, object_in
 
 _NOTHING: JSONObject = {"completion": {"values": [], "hasMore": False}}
 
 
-async def list_prompts(kernel: Kernel, request: Request) -> JSONObject:
+async def list_prompts(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `prompts/list`."""
-    now = await current(kernel, request, "prompts")
-    return page(kernel, request, "prompts", now.prompts, "prompts")
+    now = await current(parts, request, "prompts")
+    return page(parts, request, "prompts", now.prompts, "prompts")
 
 
-async def get(kernel: Kernel, request: Request) -> JSONObject:
+async def get(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `prompts/get`."""
     name, arguments = request.text("name"), request.object("arguments")
-    await kernel.started()
+    await parts.started()
     prompt = request.client.offering.now.prompts_by_name.get(name)
     if prompt is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name!r}")
     spec = request_spec("prompts/get", prompt.server, prompt.name)
-    return await kernel.calls.run(request, Target(spec, arguments, name))
+    return await parts.calls.run(request, RequestTarget(spec, arguments, name))
 
 
-async def complete(kernel: Kernel, request: Request) -> JSONObject:
+async def complete(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `completion/complete`; empty if the server does not complete anything."""
-    await kernel.started()
+    await parts.started()
     ref, argument = request.object("ref"), request.object("argument")
     name, value = argument.get("name"), argument.get("value")
     if not isinstance(name, str) or not isinstance(value, str):
@@ -46,7 +46,7 @@ async def complete(kernel: Kernel, request: Request) -> JSONObject:
     }
     spec = request_spec("completion/complete", found.server, found.uri)
     try:
-        return await kernel.calls.run(request, Target(spec, given, found.uri))
+        return await parts.calls.run(request, RequestTarget(spec, given, found.uri))
     except CallRejected as error:
         if error.code != METHOD_NOT_FOUND:
             raise
@@ -57,7 +57,7 @@ async def complete(kernel: Kernel, request: Request) -> JSONObject:
         raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {ref.get('uri')!r}") from None
 
 
-def _completed(request: Request, ref: JSONObject) -> Located:
+def _completed(request: ClientRequest, ref: JSONObject) -> ResourceOrigin:
     """The prompt or the template that a reference names."""
     now = request.client.offering.now
     name: JSON = ref.get("name" if ref.get("type") == "ref/prompt" else "uri")
@@ -67,7 +67,7 @@ def _completed(request: Request, ref: JSONObject) -> Located:
         prompt = now.prompts_by_name.get(name)
         if prompt is None:
             raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name!r}")
-        return Located(prompt.server, prompt.name)
+        return ResourceOrigin(prompt.server, prompt.name)
     found = now.uris.template(name) or next(iter(now.uris.located(name)), None)
     if found is None:
         raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {name!r}")

@@ -7,10 +7,10 @@ from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.calls.calls import with_public_uris
 from toolbus.gateway.calls.parked import ParkedCall
 from toolbus.gateway.calls.tasks import ServerTask, outcome
-from toolbus.gateway.kernel import Kernel
+from toolbus.gateway.parts import GatewayParts
 from toolbus.gateway.protocol.clients import PlainClient, SessionClient
 from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.request import Request
+from toolbus.gateway.protocol.request import ClientRequest
 from toolbus.gateway.protocol.words import (
     INVALID_PARAMS,
     MISSING_CAPABILITY,
@@ -22,24 +22,24 @@ from toolbus.gateway.protocol.words import (
 )
 
 
-async def get(kernel: Kernel, request: Request) -> JSONObject:
+async def get(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `tasks/get`."""
     _check_declared(request)
-    task = await kernel.tasks.find(request)
+    task = await parts.tasks.find(request)
     if isinstance(task, ServerTask):
         sent = await _forwarded(request, "tasks/get", task, {})
         if is_object(result := sent.get("result")):
             sent = {**sent, "result": with_public_uris(request, task.server, result)}
         return {**sent, "taskId": request.params["taskId"]}
     if not request.is_modern:
-        return kernel.tasks.state(task, modern=False)
-    return kernel.tasks.detailed(task)
+        return parts.tasks.state(task, modern=False)
+    return parts.tasks.detailed(task)
 
 
-async def update(kernel: Kernel, request: Request) -> JSONObject:
+async def update(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `tasks/update`: the client answers questions of a task."""
     _check_declared(request)
-    task, responses = await kernel.tasks.find(request), request.object("inputResponses")
+    task, responses = await parts.tasks.find(request), request.object("inputResponses")
     if isinstance(task, ServerTask):
         return await _forwarded(request, "tasks/update", task, {"inputResponses": responses})
     if isinstance(task, ParkedCall):  # else nobody waits for it
@@ -47,21 +47,21 @@ async def update(kernel: Kernel, request: Request) -> JSONObject:
     return {}
 
 
-async def cancel(kernel: Kernel, request: Request) -> JSONObject:
+async def cancel(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `tasks/cancel`."""
     _check_declared(request)
-    task = await kernel.tasks.find(request)
+    task = await parts.tasks.find(request)
     if isinstance(task, ServerTask):
         return await _forwarded(request, "tasks/cancel", task, {})
     if not request.is_modern and task.done:
         raise ProtocolError(INVALID_PARAMS, "Cannot cancel task: it has ended")
-    cancelled = await kernel.tasks.cancel(task)
-    return {} if request.is_modern else kernel.tasks.state(cancelled, modern=False)
+    cancelled = await parts.tasks.cancel(task)
+    return {} if request.is_modern else parts.tasks.state(cancelled, modern=False)
 
 
-async def result(kernel: Kernel, request: Request) -> JSONObject:
+async def result(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `tasks/result` of a legacy client when the task has ended; it is asked meanwhile."""
-    task = await kernel.tasks.find(request)
+    task = await parts.tasks.find(request)
     assert not isinstance(task, ServerTask), "legacy clients have none"
     session = request.exchange.session
     assert session is not None, "a legacy client has a session"
@@ -84,12 +84,12 @@ async def result(kernel: Kernel, request: Request) -> JSONObject:
     return {**ended, "_meta": {**object_in(ended, "_meta"), **related}}
 
 
-async def list_tasks(kernel: Kernel, request: Request) -> JSONObject:
+async def list_tasks(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `tasks/list` of a legacy client."""
-    return {"tasks": [kernel.tasks.state(task, modern=False) for task in await kernel.tasks.all_of(request)]}
+    return {"tasks": [parts.tasks.state(task, modern=False) for task in await parts.tasks.all_of(request)]}
 
 
-async def _forwarded(request: Request, method: str, task: ServerTask, given: JSONObject) -> JSONObject:
+async def _forwarded(request: ClientRequest, method: str, task: ServerTask, given: JSONObject) -> JSONObject:
     exchange = request.exchange
     result = await request.client.view.calls.forward(
         request_spec(method, task.server, task.tool),
@@ -99,7 +99,7 @@ async def _forwarded(request: Request, method: str, task: ServerTask, given: JSO
     return as_sent(result)
 
 
-def _check_declared(request: Request) -> None:
+def _check_declared(request: ClientRequest) -> None:
     if request.is_modern and not knows_tasks(request.exchange.capabilities):
         needed: JSONObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
         raise ProtocolError(MISSING_CAPABILITY, f"{request.method} needs the extension {TASKS}", needed)

@@ -2,11 +2,11 @@
 
 import secrets
 
-from toolbus.core.ask.forwarding import Client, ClientError
+from toolbus.core.ask.forwarding import ClientError, McpClient
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.calls.queue import Slot
 from toolbus.gateway.protocol.channel import Channel
-from toolbus.gateway.protocol.sessions import Session
+from toolbus.gateway.protocol.sessions import ClientSession
 from toolbus.gateway.protocol.words import ELICITATION, INVALID_REQUEST, can_ask
 
 _FIRST_WITH_MODES = "2025-11-25"
@@ -30,7 +30,7 @@ class LendingClient:
 
     __slots__ = ("_client", "_most", "_slot", "capabilities")
 
-    def __init__(self, client: Client, slot: Slot, most: int) -> None:
+    def __init__(self, client: McpClient, slot: Slot, most: int) -> None:
         """`most` is for the questions that the server may ask at a time."""
         self.capabilities = client.capabilities
         self._client = client
@@ -46,7 +46,7 @@ class LendingClient:
 class StandaloneClient:
     """A legacy client with connections of its own: it is also asked what belongs to none of its requests."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: ClientSession) -> None:
         self.capabilities = session.capabilities
         self._session = session
 
@@ -60,7 +60,7 @@ class StandaloneClient:
 class SessionClient:
     """A legacy client, which is asked on the stream of its request."""
 
-    def __init__(self, session: Session, channel: Channel) -> None:
+    def __init__(self, session: ClientSession, channel: Channel) -> None:
         self.capabilities = session.capabilities
         self._session = session
         self._channel = channel

@@ -7,12 +7,12 @@ from toolbus.core.fast_init import with_fast_init
 from toolbus.core.values.records import Era, JSONObject, LogLevel
 from toolbus.gateway.protocol.channel import Channel as Channel
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.sessions import Session
+from toolbus.gateway.protocol.sessions import ClientSession
 
 
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exchange:
+class ClientExchange:
     """One request of a client."""
 
     principal: Principal
@@ -31,7 +31,7 @@ class Exchange:
     """The lowest level of the log messages that it wants; None for none (modern), or the default (legacy)."""
     size: int = 0
     """The bytes of the request."""
-    session: Session | None = None
+    session: ClientSession | None = None
     """The session of a legacy client."""
     headers: Mapping[str, str] | None = field(default=None, repr=False)
     """The headers of the HTTP request, with names in lower case; None over stdio."""

@@ -8,7 +8,7 @@ from toolbus.gateway.protocol.protocol_error import ProtocolError
 _MOST_KNOWN = 10_000
 
 
-class Mirroring:
+class HeaderArguments:
     """Checks the `Mcp-Param-*` headers of tool calls."""
 
     def __init__(self) -> None:

@@ -17,7 +17,7 @@ _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _KNOWN_SCHEMES = ("ui://", "skill://")
 
 
-class Located(NamedTuple):
+class ResourceOrigin(NamedTuple):
     """A resource, or a template, of a server."""
 
     server: str
@@ -37,8 +37,8 @@ class Uris:
 
     def __init__(
         self,
-        resources: Iterable[Located],
-        templates: Iterable[Located],
+        resources: Iterable[ResourceOrigin],
+        templates: Iterable[ResourceOrigin],
         servers: Sequence[str],
         together: Iterable[Sequence[str]] = (),
     ) -> None:
@@ -78,11 +78,11 @@ class Uris:
         fits = any(one.server == server and fits_template(one.uri, uri) for one in self._shared_templates)
         return _qualified(server, uri) if fits and uri not in self._listed else uri
 
-    def template(self, public: str) -> Located | None:
+    def template(self, public: str) -> ResourceOrigin | None:
         """The template that clients see as this one."""
         return next((one for shown, one in self._templates if shown == public), None)
 
-    def located(self, public: str) -> list[Located]:
+    def located(self, public: str) -> list[ResourceOrigin]:
         """Where that resource may be, the best guess first: more than one only if none lists it."""
         if (listed := self._listed.get(public)) is not None:
             return [listed]
@@ -90,16 +90,16 @@ class Uris:
             return [qualified]
         fitting = [one.server for shown, one in self._templates if fits_template(shown, public)]
         likely = [*fitting, *self._schemes.get(_scheme(public), ())]
-        return [Located(server, public) for server in dict.fromkeys(likely)]
+        return [ResourceOrigin(server, public) for server in dict.fromkeys(likely)]
 
-    def _unqualified(self, public: str) -> Located | None:
+    def _unqualified(self, public: str) -> ResourceOrigin | None:
         for alias in sorted(self._servers, key=len, reverse=True):
             if public.startswith(f"{alias}+"):
-                return Located(alias, public.removeprefix(f"{alias}+"))
+                return ResourceOrigin(alias, public.removeprefix(f"{alias}+"))
             for scheme in _KNOWN_SCHEMES:
                 own = f"{scheme}{alias}/"
                 if public.startswith(own) and f"{scheme}{public.removeprefix(own)}" in self._shared:
-                    return Located(alias, f"{scheme}{public.removeprefix(own)}")
+                    return ResourceOrigin(alias, f"{scheme}{public.removeprefix(own)}")
         return None
 
 

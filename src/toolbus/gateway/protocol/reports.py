@@ -2,7 +2,7 @@
 
 from toolbus.core.operation.events import Logged, OnLog
 from toolbus.core.values.records import JSON, Progress
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.words import has_level
 
 
@@ -11,8 +11,8 @@ class Reports:
 
     __slots__ = ("exchange",)
 
-    def __init__(self, exchange: Exchange) -> None:
-        self.exchange: Exchange | None = exchange
+    def __init__(self, exchange: ClientExchange) -> None:
+        self.exchange: ClientExchange | None = exchange
         """The request that waits; None while there is none."""
 
     @property

@@ -3,19 +3,19 @@
 from dataclasses import dataclass
 
 from toolbus.core.text.canonical import digest_of
-from toolbus.core.values.originals import EMPTY
+from toolbus.core.values.argument_restore import EMPTY
 from toolbus.core.values.records import JSON, JSONObject, ToolSpec
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.views import ClientView
 from toolbus.gateway.protocol.words import INVALID_PARAMS, RESERVED, is_object, object_in
 
 
 @dataclass(slots=True, eq=False)
-class Request:
+class ClientRequest:
     """A request of a client, and what that client sees."""
 
-    exchange: Exchange
+    exchange: ClientExchange
     method: str
     params: JSONObject
     client: ClientView
@@ -55,7 +55,7 @@ class Request:
 
 
 @dataclass(slots=True, eq=False)
-class Target:
+class RequestTarget:
     """Where a request goes."""
 
     spec: ToolSpec

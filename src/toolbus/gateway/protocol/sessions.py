@@ -24,7 +24,7 @@ _LOOKED_AT = 10
 """Sessions among which one is chosen that has to end."""
 
 
-class Session:
+class ClientSession:
     """One session of a legacy client."""
 
     def __init__(
@@ -214,7 +214,7 @@ class RequestCancelled(Exception):
     """The client cancelled its request: nothing is sent for it any more."""
 
 
-class Sessions:
+class ClientSessions:
     """The sessions of all legacy clients."""
 
     def __init__(
@@ -229,8 +229,8 @@ class Sessions:
 
         If there are too many, the longest idle one of the principal that has the most ends.
         """
-        self._by_id: dict[str, Session] = {}
-        self._by_owner: dict[str, OrderedDict[str, Session]] = {}
+        self._by_id: dict[str, ClientSession] = {}
+        self._by_owner: dict[str, OrderedDict[str, ClientSession]] = {}
         """The same, those that were not used for the longest time first."""
         self._max = max_sessions
         self._idle = idle
@@ -241,7 +241,7 @@ class Sessions:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Iterator[Session]:
+    def __iter__(self) -> Iterator[ClientSession]:
         return iter(tuple(self._by_id.values()))
 
     def open(
@@ -250,11 +250,11 @@ class Sessions:
         version: str,
         capabilities: JSONObject,
         name: str = "",
-    ) -> Session:
+    ) -> ClientSession:
         """A new session, with an id that nobody can guess; or one with that id, which another replica had."""
         if len(self._by_id) >= self._max:
             self._make_room(principal.owner)
-        session = Session(
+        session = ClientSession(
             name=name or secrets.token_urlsafe(24),
             principal=principal,
             version=version,
@@ -275,7 +275,7 @@ class Sessions:
         first = list(islice(some.values(), _LOOKED_AT))
         self.close(next((one for one in first if not one.is_busy), first[0]).id)
 
-    def get(self, name: str, principal: Principal) -> Session | None:
+    def get(self, name: str, principal: Principal) -> ClientSession | None:
         """The session with that id, if this principal opened it and it has not ended.
 
         Whoever has another view or user now needs another session: this one would keep the old ones.
@@ -311,7 +311,7 @@ class Sessions:
             if self._has_expired(session):
                 self.close(session.id)
 
-    def _has_expired(self, session: Session) -> bool:
+    def _has_expired(self, session: ClientSession) -> bool:
         return not session.is_busy and self._now() - session.last_used > self._idle
 
 

@@ -23,7 +23,7 @@ from toolbus.core.values.records import (
     ToolSpec,
 )
 from toolbus.core.values.skills import Skill, entry_of
-from toolbus.gateway.protocol.naming import Located, Uris, prompt_names
+from toolbus.gateway.protocol.naming import ResourceOrigin, Uris, prompt_names
 from toolbus.gateway.protocol.results import with_ui_uri
 from toolbus.gateway.protocol.words import is_object
 
@@ -31,7 +31,7 @@ KINDS = ("tools", "prompts", "resources")
 """The lists whose changes are reported."""
 
 
-class Snapshot:
+class ListingSnapshot:
     """What a view offers at one time."""
 
     def __init__(self, view: View, bus: View, catalog: Catalog, version: int) -> None:
@@ -86,15 +86,15 @@ class Snapshot:
 
         view = self._view
         resources = [
-            *(Located(one.server, one.uri) for one in view.resources()),
-            *(Located(one.server, uri) for one in view.skills() for uri in _files(one)),
+            *(ResourceOrigin(one.server, one.uri) for one in view.resources()),
+            *(ResourceOrigin(one.server, uri) for one in view.skills() for uri in _files(one)),
             *(
-                Located(spec.origin.server, uri)
+                ResourceOrigin(spec.origin.server, uri)
                 for spec in self.catalog
                 if spec.meta and (uri := interface_uri(spec.meta)) is not None
             ),
         ]
-        templates = [Located(one.server, one.uri_template) for one in view.templates()]
+        templates = [ResourceOrigin(one.server, one.uri_template) for one in view.templates()]
         # Only of this view: a URI that is qualified because of another server would tell of that server.
         return Uris(resources, templates, list(view.config.servers), map(_files, view.skills()))
 
@@ -112,15 +112,15 @@ class Snapshot:
         return "\n\n".join(f"# {alias}\n{text}" for alias, text in known.items()) or None
 
 
-class Offering:
+class ViewListing:
     """What one view offers, followed while clients use it."""
 
-    def __init__(self, view: View, bus: View, changed: "Callable[[Offering, Event], None]") -> None:
+    def __init__(self, view: View, bus: View, changed: "Callable[[ViewListing, Event], None]") -> None:
         """`changed` is called with the events of the view, except those about calls."""
         self.view = view
         self._bus = bus
         self._version = 0
-        self._now: Snapshot | None = None
+        self._now: ListingSnapshot | None = None
         self.began = time.monotonic()
         self._given: dict[str, object] | None = {} if view.starting else None
         """The lists that clients got since it began, by kind, None if they differed; if servers start."""
@@ -128,11 +128,11 @@ class Offering:
         self._unsubscribe = view.on_event(self._take, calls=False)
 
     @property
-    def now(self) -> Snapshot:
+    def now(self) -> ListingSnapshot:
         """What it offers now."""
         catalog, now = self.view.calls.catalog, self._now
         if now is None or now.catalog is not catalog or now.version != self._version:
-            now = self._now = Snapshot(self.view, self._bus, catalog, self._version)
+            now = self._now = ListingSnapshot(self.view, self._bus, catalog, self._version)
         return now
 
     @property

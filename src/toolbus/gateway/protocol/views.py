@@ -10,16 +10,16 @@ from typing import Protocol, TypeAlias
 from toolbus.bus.session_view import SessionView
 from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import View
-from toolbus.core.ask.forwarding import Client
+from toolbus.core.ask.forwarding import McpClient
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.events import Event
 from toolbus.core.values.records import Budget
 from toolbus.gateway.access.views import caller_of
 from toolbus.gateway.protocol.clients import StandaloneClient
-from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.sessions import Session
-from toolbus.gateway.protocol.view_listing import Offering
+from toolbus.gateway.protocol.sessions import ClientSession
+from toolbus.gateway.protocol.view_listing import ViewListing
 
 MAX_PRINCIPALS = 1000
 """Principals that are remembered; the least recently used are forgotten first."""
@@ -48,16 +48,16 @@ class ClientView:
     """The same, or that with connections of its own."""
     view: View
     """Its calls are made here, with the client as caller."""
-    offering: Offering
+    offering: ViewListing
     budget: Budget | None = None
     """The most that the result of a tool may have; None for all of it."""
 
 
 @dataclass(slots=True, eq=False)
-class _Followed:
+class _FollowedView:
     """What a view offers, and how many clients have it."""
 
-    offering: Offering
+    offering: ViewListing
     clients: int = 0
 
 
@@ -69,20 +69,20 @@ class ClientViews:
         bus: Toolbus,
         view_of: ViewOf | None,
         budget_of: BudgetOf | None,
-        changed: Callable[[Offering, Event], None],
+        changed: Callable[[ViewListing, Event], None],
     ) -> None:
         """`changed` is called with the events of each view."""
         self._bus = bus
         self._view_of = view_of or WholeBus(bus)
         self._budget_of = budget_of
         self._changed = changed
-        self._followed: dict[View, _Followed] = {}
+        self._followed: dict[View, _FollowedView] = {}
         self._by_principal: OrderedDict[Principal, ClientView] = OrderedDict()
         self._by_session: dict[str, ClientView] = {}
         self._ending: set[asyncio.Task[None]] = set()
         """Sessions that close their connections."""
 
-    def of(self, exchange: Exchange) -> ClientView:
+    def of(self, exchange: ClientExchange) -> ClientView:
         """The view of the client that made a request."""
         session = exchange.session
         known = None if session is None else self._by_session.get(session.id)
@@ -111,7 +111,7 @@ class ClientViews:
         for known in [one for one in self._by_principal if one.is_like(principal)]:
             self._release(self._by_principal.pop(known))
 
-    def open(self, session: Session) -> ClientView:
+    def open(self, session: ClientSession) -> ClientView:
         """The view of a new session, until that ends."""
         principal = session.principal
         given = self._view_of(principal)
@@ -120,7 +120,7 @@ class ClientViews:
         session.on_close(lambda: self._close_session(session))
         return made
 
-    def _with_connections(self, principal: Principal, name: str, client: Client | None) -> View | None:
+    def _with_connections(self, principal: Principal, name: str, client: McpClient | None) -> View | None:
         """The view of a principal with connections of its own, if there is a server that wants that."""
         if not any(server.per_session for server in self._bus.config.servers.values()):
             return None
@@ -140,13 +140,13 @@ class ClientViews:
     def _made(self, principal: Principal, given: View, base: View, name: str) -> ClientView:
         followed = self._followed.get(base)
         if followed is None:
-            followed = self._followed[base] = _Followed(Offering(base, self._bus, self._changed))
+            followed = self._followed[base] = _FollowedView(ViewListing(base, self._bus, self._changed))
         followed.clients += 1
         caller = caller_of(principal, name)
         budget = None if self._budget_of is None else self._budget_of(principal)
         return ClientView(given, base, base.view(caller=caller), followed.offering, budget)
 
-    def _close_session(self, session: Session) -> None:
+    def _close_session(self, session: ClientSession) -> None:
         closed = self._by_session.pop(session.id, None)
         if closed is not None:
             self._release(closed)

@@ -29,7 +29,7 @@ _MOST_SENDERS = 256
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Passed:
+class ForwardedRequest:
     """A request that another replica passed on."""
 
     principal: Principal | None
@@ -88,7 +88,7 @@ class Arrivals:
         self._own = own
         self._senders: dict[str, _Numbers] = {}
 
-    def opened(self, text: str) -> Passed | None:
+    def opened(self, text: str) -> ForwardedRequest | None:
         """The request; None if no replica sealed it for this one, or it came before."""
         payload = self._seal.opened(_PURPOSE, self._own, text)
         if payload is None or not self._sender(payload["from"]).use(payload["number"]):
@@ -98,7 +98,7 @@ class Arrivals:
             principal = None if given is None else Principal.read(given)
         except KeyError:  # a replica of another version: here, that is nobody
             return None
-        return Passed(
+        return ForwardedRequest(
             principal=principal,
             facts=RequestFacts(
                 method=payload["method"],

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from hashlib import sha256
 
 from toolbus.gateway.http.app import App
-from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.limits import HttpLimits, Refusals
 from toolbus.gateway.http.request import HttpRequest, answer
 from toolbus.gateway.replicas.arrivals import PROBE
 from toolbus.gateway.replicas.relay import HEADER, MISDIRECTED
@@ -23,7 +23,7 @@ class ReplicaFront:
         self._app = app
         self._replicas = replicas
         given = app.limits
-        self.limits = Limits(
+        self.limits = HttpLimits(
             head_bytes=10 * given.head_bytes,  # those of the client are in one of ours, as base64 of JSON
             body_bytes=given.body_bytes,
             values=given.values,

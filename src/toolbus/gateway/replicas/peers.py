@@ -49,7 +49,7 @@ _RETURNED = "the other replicas believed that this one had ended, and may have t
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Peer:
+class ReplicaPeer:
     """One replica."""
 
     id: str
@@ -90,8 +90,8 @@ class Peers:
         """When the last attempt to beat began."""
         self._making_sure: asyncio.Task[None] | None = None
         self.id = secrets.token_hex(6)
-        self._own: Peer | None = None
-        self._known: Mapping[str, Peer] = {}
+        self._own: ReplicaPeer | None = None
+        self._known: Mapping[str, ReplicaPeer] = {}
         self._stood_still: dict[str, tuple[int, int]] = {}
         """The last beat of each replica, and for how many of our own it is the last."""
         self._dead: dict[str, int] = {}
@@ -111,7 +111,7 @@ class Peers:
         """Called when the others took this replica for dead."""
         self.on_death: Callable[[str], None] = lambda replica: None
         """Called when a replica is dead."""
-        self.responds: Callable[[Peer], Awaitable[bool]] = _never
+        self.responds: Callable[[ReplicaPeer], Awaitable[bool]] = _never
         """Asks a replica for a sign of life."""
 
     async def start(self, url: str, certificate: str = "") -> None:
@@ -119,7 +119,7 @@ class Peers:
 
         `certificate` is the digest of the one that it shows at the URL, under HTTPS.
         """
-        own = Peer(
+        own = ReplicaPeer(
             id=self.id,
             url=url,
             certificate=certificate,
@@ -173,7 +173,7 @@ class Peers:
         with suppress(StoreError):  # then nobody can take anything over
             await asyncio.shield(self._making_sure)
 
-    async def find(self, replica: str) -> Peer | None:
+    async def find(self, replica: str) -> ReplicaPeer | None:
         """Another replica, if it is there; StoreError if that cannot be known."""
         if replica in self._unreachable or replica == self.id:
             return None
@@ -186,7 +186,7 @@ class Peers:
                 self._known = {**self._known, replica: known}  # the store may not respond the next time
         return known
 
-    def known(self, replica: str) -> Peer | None:
+    def known(self, replica: str) -> ReplicaPeer | None:
         """The same without asking the store."""
         return None if replica in self._unreachable else self._known.get(replica)
 
@@ -195,7 +195,7 @@ class Peers:
         return replica in self._known
 
     @property
-    def others(self) -> list[Peer]:
+    def others(self) -> list[ReplicaPeer]:
         """The replicas that take requests, without this one."""
         return [
             peer
@@ -203,7 +203,7 @@ class Peers:
             if peer.id != self.id and not peer.leaving and peer.id not in self._unreachable
         ]
 
-    async def workers(self) -> dict[int, Peer]:
+    async def workers(self) -> dict[int, ReplicaPeer]:
         """The other workers of this gateway that are there, by number; StoreError if that cannot be known."""
         await self._look()
         gateway = "" if self._workers is None else self._workers.gateway
@@ -239,7 +239,7 @@ class Peers:
             with suppress(RuntimeError):  # that loop has ended
                 loop.call_soon_threadsafe(self._take_regular, found, was_dead)
 
-    async def _announce(self) -> tuple[dict[str, Peer], bool]:
+    async def _announce(self) -> tuple[dict[str, ReplicaPeer], bool]:
         """Beat once; returns all replicas, and whether this one had been declared dead."""
         async with self._one_beat:
             assert self._own is not None, "it was started"
@@ -268,7 +268,7 @@ class Peers:
         rows = await self._store.items(KIND)
         self._take({name: peer for name, value in rows.items() if (peer := _read(value)) is not None})
 
-    def _take_regular(self, found: Mapping[str, Peer], was_dead: bool) -> None:
+    def _take_regular(self, found: Mapping[str, ReplicaPeer], was_dead: bool) -> None:
         """Take what a beat has seen, a whole interval after the last one."""
         if self._own is None:
             return
@@ -286,7 +286,7 @@ class Peers:
         if self._trying is None or self._trying.done():
             self._trying = asyncio.create_task(self._try_peers(), name="toolbus replicas")
 
-    def _take(self, found: Mapping[str, Peer], was_dead: bool = False) -> None:
+    def _take(self, found: Mapping[str, ReplicaPeer], was_dead: bool = False) -> None:
         self._dead = {name: beat for name, beat in self._dead.items() if name in found}
         self._dead.update({peer.id: peer.beat for peer in found.values() if peer.dead})
         # What was read just before a replica was declared dead does not bring it back.
@@ -308,7 +308,7 @@ class Peers:
             logger.warning(_RETURNED)
             self.on_return()
 
-    async def _doubt(self, peer: Peer) -> None:
+    async def _doubt(self, peer: ReplicaPeer) -> None:
         """Declare a replica dead, unless it is alive after all."""
         try:
             if await self.responds(peer):
@@ -335,13 +335,13 @@ class Peers:
         found = [peer for peer in self._known.values() if peer.id != self.id and not peer.leaving]
         await asyncio.gather(*(self._try(peer) for peer in found if self._is_worth_trying(peer)))
 
-    def _is_worth_trying(self, peer: Peer) -> bool:
+    def _is_worth_trying(self, peer: ReplicaPeer) -> bool:
         if peer.id not in self._unreachable:
             return peer.id not in self._tried
         beat = self._unreachable[peer.id]
         return beat is not None and peer.beat > beat
 
-    async def _try(self, peer: Peer) -> None:
+    async def _try(self, peer: ReplicaPeer) -> None:
         is_lost = peer.id in self._unreachable
         self._tried.add(peer.id)
         url = parse_url(peer.url)
@@ -358,21 +358,23 @@ class Peers:
             self._unreachable.pop(peer.id, None)
 
 
-async def _never(peer: Peer) -> bool:
+async def _never(peer: ReplicaPeer) -> bool:
     """No sign of life of anybody."""
     return False
 
 
-def _value(peer: Peer) -> bytes:
+def _value(peer: ReplicaPeer) -> bytes:
     """A replica as its row has it."""
     return json.dumps(asdict(peer)).encode()
 
 
-def _read(value: bytes) -> Peer | None:
+def _read(value: bytes) -> ReplicaPeer | None:
     """A replica; None if its announcement is not one that this version knows."""
     try:
         fields = json.loads(value)
-        peer = Peer(**{name: fields[name] for name in Peer.__dataclass_fields__ if name in fields})
+        peer = ReplicaPeer(
+            **{name: fields[name] for name in ReplicaPeer.__dataclass_fields__ if name in fields}
+        )
         return replace(peer, servers=tuple(peer.servers))
     except (TypeError, ValueError):
         return None

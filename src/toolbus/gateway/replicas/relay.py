@@ -11,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from toolbus.connect.http.certificate import unverified
-from toolbus.connect.http.connection import Connection
+from toolbus.connect.http.connection import ClientConnection
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.http.url import parse_url
@@ -19,7 +19,7 @@ from toolbus.core.values.records import JSONObject
 from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event, failure
 from toolbus.gateway.protocol.words import INTERNAL_ERROR
 from toolbus.gateway.replicas.arrivals import Departures
-from toolbus.gateway.replicas.peers import Peer
+from toolbus.gateway.replicas.peers import ReplicaPeer
 
 logger = logging.getLogger("toolbus")
 HEADER = "x-toolbus-relay"
@@ -43,7 +43,7 @@ UNKNOWN = (
 )
 
 
-class NotThere(Exception):
+class PeerRefused(Exception):
     """The other replica did not take the request: it has ended, or does not have what it is about."""
 
     def __init__(self, *, has_ended: bool) -> None:
@@ -59,31 +59,31 @@ class Relay:
         self._pools: dict[tuple[str, str], Pool] = {}
         """By URL and certificate."""
         self._tls: ssl.SSLContext | None = None
-        self._waiting: dict[str, set[Connection]] = {}
+        self._waiting: dict[str, set[ClientConnection]] = {}
         """The connections with a request that a replica has not answered to the end, by replica."""
 
     async def pass_on(
         self,
         http: HttpRequest,
         body: bytes,
-        peer: Peer,
+        peer: ReplicaPeer,
         request_id: str | int | None = None,
         *,
         is_page: bool = False,
     ) -> None:
-        """Have another replica answer a request; `NotThere` if it did not take it.
+        """Have another replica answer a request; `PeerRefused` if it did not take it.
 
         `request_id` is that of the message in it, for an error. One for a page goes with its credentials.
         """
         try:
             connection = await self._connection(peer)
         except HttpFailure as error:
-            raise NotThere(has_ended=True) from error
+            raise PeerRefused(has_ended=True) from error
         with self._waiting_for(peer, connection):
             await self._pass_on(http, body, peer, connection, request_id, is_page=is_page)
 
     @contextmanager
-    def _waiting_for(self, peer: Peer, connection: Connection) -> Generator[None]:
+    def _waiting_for(self, peer: ReplicaPeer, connection: ClientConnection) -> Generator[None]:
         """A block in which `give_up` ends the connection."""
         waiting = self._waiting.setdefault(peer.id, set())
         waiting.add(connection)
@@ -99,7 +99,7 @@ class Relay:
         for connection in tuple(self._waiting.get(replica, ())):
             connection.abort()
 
-    async def responds(self, peer: Peer) -> bool:
+    async def responds(self, peer: ReplicaPeer) -> bool:
         """Whether a replica itself, not another one that has its address now, gives a sign of life."""
         try:
             async with asyncio.timeout(_SIGN_SECONDS):
@@ -117,8 +117,8 @@ class Relay:
         self,
         http: HttpRequest,
         body: bytes,
-        peer: Peer,
-        connection: Connection,
+        peer: ReplicaPeer,
+        connection: ClientConnection,
         request_id: str | int | None,
         *,
         is_page: bool,
@@ -128,7 +128,7 @@ class Relay:
         except HttpFailure:
             return await _respond_unknown(http, request_id)
         if response.status == MISDIRECTED:
-            raise NotThere(has_ended=False)
+            raise PeerRefused(has_ended=False)
         try:
             if not is_page and 300 <= response.status < 400:  # no client of MCP is sent elsewhere
                 return await _respond_unknown(http, request_id)
@@ -139,7 +139,7 @@ class Relay:
         finally:
             response.close()
 
-    async def fetch_page(self, http: HttpRequest, peer: Peer) -> bytes | None:
+    async def fetch_page(self, http: HttpRequest, peer: ReplicaPeer) -> bytes | None:
         """The page of another replica that a request is for; None if there is none, or it cannot be had."""
         try:
             connection = await self._connection(peer)
@@ -158,7 +158,13 @@ class Relay:
             await pool.close()
 
     async def _sent(
-        self, http: HttpRequest, body: bytes, peer: Peer, connection: Connection, *, is_page: bool
+        self,
+        http: HttpRequest,
+        body: bytes,
+        peer: ReplicaPeer,
+        connection: ClientConnection,
+        *,
+        is_page: bool,
     ) -> Response:
         dropped = _NOT_PASSED if is_page else _NOT_PASSED | _ADMITTED_BY
         headers = {name: value for name, value in http.headers.items() if name not in dropped}
@@ -174,7 +180,7 @@ class Relay:
             connection.abort()
             raise
 
-    async def _connection(self, peer: Peer) -> Connection:
+    async def _connection(self, peer: ReplicaPeer) -> ClientConnection:
         """A connection to exactly this replica."""
         pool = self._pools.get((peer.url, peer.certificate))
         if pool is None:

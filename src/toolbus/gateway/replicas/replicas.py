@@ -7,17 +7,17 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from toolbus.core.values.errors import StoreError
-from toolbus.gateway.calls.wrong_replica import Elsewhere
+from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.http.workers import Workers
-from toolbus.gateway.protocol.sessions import Session, Sessions
+from toolbus.gateway.protocol.sessions import ClientSession, ClientSessions
 from toolbus.gateway.replicas.arrivals import Arrivals, Departures
-from toolbus.gateway.replicas.peers import Peer, Peers
-from toolbus.gateway.replicas.relay import NotThere, Relay
+from toolbus.gateway.replicas.peers import Peers, ReplicaPeer
+from toolbus.gateway.replicas.relay import PeerRefused, Relay
 from toolbus.gateway.replicas.sessions import SharedSessions
 from toolbus.gateway.replicas.tasks import SharedTasks
 from toolbus.state.seal import Seal
-from toolbus.state.store.once import SharedSpent
+from toolbus.state.store.one_time_use import SharedOneTimeUse
 from toolbus.state.store.store import Store
 
 logger = logging.getLogger("toolbus")
@@ -43,7 +43,7 @@ class Replicas:
         self.store = store
         self.seal = seal
         """What clients carry: all replicas can open it."""
-        self.spent = SharedSpent(store)
+        self.spent = SharedOneTimeUse(store)
         self.peers = Peers(store, workers)
         self.sessions = SharedSessions(store, self.peers, session_seconds)
         self.tasks = SharedTasks(store, self.peers)
@@ -64,16 +64,16 @@ class Replicas:
         return f"{self.id}."
 
     async def find_call(self, name: str) -> None:
-        """Raise `Elsewhere` if another replica has the parked call of that name."""
+        """Raise `WrongReplica` if another replica has the parked call of that name."""
         replica, dot, _ = name.partition(".")
         if dot and await self.peers.find(replica) is not None:
-            raise Elsewhere(replica)
+            raise WrongReplica(replica)
 
     async def find_question(self, number: object) -> None:
-        """Raise `Elsewhere` if another replica has asked the question with that id."""
+        """Raise `WrongReplica` if another replica has asked the question with that id."""
         asked = _QUESTION.fullmatch(number) if isinstance(number, str) else None
         if asked is not None and await self.peers.find(asked[1]) is not None:
-            raise Elsewhere(asked[1])
+            raise WrongReplica(asked[1])
 
     def is_asked_here(self, number: object) -> bool:
         """Whether it is not another replica that has asked the question with that id."""
@@ -89,33 +89,33 @@ class Replicas:
             return False
         try:
             await self.relay.pass_on(http, body, peer, request_id)
-        except NotThere as error:
+        except PeerRefused as error:
             if error.has_ended:
                 self.peers.lost(replica)
             return False
         return True
 
-    async def passed_on_page(self, http: HttpRequest, body: bytes, peer: Peer) -> bool:
+    async def passed_on_page(self, http: HttpRequest, body: bytes, peer: ReplicaPeer) -> bool:
         """Have another worker answer a request for a page that it has; False if it did not take it."""
         try:
             await self.relay.pass_on(http, body, peer, is_page=True)
-        except NotThere as error:
+        except PeerRefused as error:
             if error.has_ended:
                 self.peers.lost(peer.id)
             return False
         return True
 
-    async def fetched_page(self, http: HttpRequest, peer: Peer) -> str | None:
+    async def fetched_page(self, http: HttpRequest, peer: ReplicaPeer) -> str | None:
         """The page of another worker that a request is for; None if it has none."""
         page = await self.relay.fetch_page(http, peer)
         return None if page is None else page.decode()
 
-    def keep_sessions(self, sessions: Iterable[Session]) -> None:
+    def keep_sessions(self, sessions: Iterable[ClientSession]) -> None:
         """Let the others know that sessions are used."""
         self._begin(self.sessions.keep(list(sessions)))
 
     def find_moved(
-        self, sessions: Sessions, end_stream: Callable[[str], None], checked: Coroutine[Any, Any, None]
+        self, sessions: ClientSessions, end_stream: Callable[[str], None], checked: Coroutine[Any, Any, None]
     ) -> None:
         """Find out what others took over while they believed that this replica had ended.
 
@@ -125,7 +125,7 @@ class Replicas:
         self._begin(self._find_moved(sessions, end_stream))
         self._begin(checked)
 
-    async def _find_moved(self, sessions: Sessions, end_stream: Callable[[str], None]) -> None:
+    async def _find_moved(self, sessions: ClientSessions, end_stream: Callable[[str], None]) -> None:
         moved = await self.sessions.moved([session for session in sessions if session.is_doubtful])
         for session in moved:
             session.has_moved = True

@@ -14,10 +14,10 @@ from weakref import WeakValueDictionary
 
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject, LogLevel
-from toolbus.gateway.calls.wrong_replica import Elsewhere
+from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.sessions import Session
-from toolbus.gateway.replicas.peers import Peer, Peers
+from toolbus.gateway.protocol.sessions import ClientSession
+from toolbus.gateway.replicas.peers import Peers, ReplicaPeer
 from toolbus.state.store.store import Allowance, Store
 
 logger = logging.getLogger("toolbus")
@@ -65,12 +65,12 @@ class SharedSessions:
         self.is_leaving = False
         """Whether sessions are left to the other replicas instead of being ended."""
 
-    async def opened(self, session: Session) -> None:
+    async def opened(self, session: ClientSession) -> None:
         """Store a new session, before its client learns of it."""
         await self._store.put(KIND, _name(session.id), self._facts(session).json, self._seconds)
         self._watch(session)
 
-    async def changed(self, session: Session) -> None:
+    async def changed(self, session: ClientSession) -> None:
         """Store what a request of the session has changed, unless another replica has it now."""
         mark = await self._own_mark(session.id)
         if mark is not None:
@@ -90,12 +90,12 @@ class SharedSessions:
     async def take(self, name: str, principal: Principal, avoid: Collection[str] = ()) -> SessionFacts | None:
         """Take a session over; None if there is none of that id for this principal.
 
-        `Elsewhere` if another replica has it; those to `avoid` were asked, and do not.
+        `WrongReplica` if another replica has it; those to `avoid` were asked, and do not.
         """
         while True:
             route = self._routes.get(name)
             if route is not None and route not in avoid and _takes(self._peers.known(route)):
-                raise Elsewhere(route)
+                raise WrongReplica(route)
             value, mark = await self._store.marked(KIND, _name(name))
             facts = None if value is None else _read(value)
             if facts is None or not facts.principal.is_like(principal):
@@ -107,29 +107,29 @@ class SharedSessions:
                 if len(self._routes) >= MOST_ROUTES:
                     self._routes.clear()
                 self._routes[name] = owner
-                raise Elsewhere(owner)
+                raise WrongReplica(owner)
             taken = replace(facts, owner=self._peers.id, before=owner)
             if await self._store.replace(KIND, _name(name), mark, taken.json, self._seconds):
                 self._routes.pop(name, None)
                 return taken
 
-    async def remove(self, session: Session) -> None:
+    async def remove(self, session: ClientSession) -> None:
         """The client has ended a session, for all replicas."""
         self.forget(session)
         await self._store.remove(KIND, _name(session.id))
 
-    def restored(self, session: Session, facts: SessionFacts) -> None:
+    def restored(self, session: ClientSession, facts: SessionFacts) -> None:
         """A session that was taken over is open here."""
         if facts.before:
             self._before[session.id] = facts.before
         self._watch(session)
 
-    def before(self, session: Session) -> str:
+    def before(self, session: ClientSession) -> str:
         """The replica that had the session before and may still answer requests of it; empty if none does."""
         replica = self._before.get(session.id, "")
         return replica if replica and self._peers.known(replica) is not None else ""
 
-    async def keep(self, sessions: Collection[Session]) -> None:
+    async def keep(self, sessions: Collection[ClientSession]) -> None:
         """Let the store know which sessions are used, now and then."""
         loop = asyncio.get_running_loop()
         for session in sessions:
@@ -137,15 +137,15 @@ class SharedSessions:
                 await self._store.keep(KIND, _name(session.id), self._seconds)
                 self._kept[session.id] = loop.time()
 
-    async def moved(self, sessions: Collection[Session]) -> list[Session]:
+    async def moved(self, sessions: Collection[ClientSession]) -> list[ClientSession]:
         """Those sessions that another replica took, or ended, because it believed that this one had ended."""
         return [session for session in sessions if await self._own_mark(session.id) is None]
 
-    def forget(self, session: Session) -> None:
+    def forget(self, session: ClientSession) -> None:
         """The end of a session here does not end it elsewhere."""
         self._kept.pop(session.id, None)
 
-    def _watch(self, session: Session) -> None:
+    def _watch(self, session: ClientSession) -> None:
         self._kept[session.id] = asyncio.get_running_loop().time()
         session.on_close(lambda: self._closed(session.id))
 
@@ -165,7 +165,7 @@ class SharedSessions:
         except StoreError as error:  # it expires
             logger.debug("%s", error)
 
-    def _facts(self, session: Session) -> SessionFacts:
+    def _facts(self, session: ClientSession) -> SessionFacts:
         return SessionFacts(
             principal=session.principal,
             version=session.version,
@@ -177,7 +177,7 @@ class SharedSessions:
         )
 
 
-def _takes(peer: Peer | None) -> bool:
+def _takes(peer: ReplicaPeer | None) -> bool:
     return peer is not None and not peer.leaving
 
 

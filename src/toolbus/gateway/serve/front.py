@@ -16,7 +16,7 @@ from toolbus.connect.http.certificate import certificate_of
 from toolbus.console.announcement import Announcement, announced
 from toolbus.console.app import ConsoleApp
 from toolbus.console.state.console import Console, ConsoleKeys
-from toolbus.core.ask.question_router import Switchboard
+from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, ToolbusError
 from toolbus.gateway.access.control import AccessControl, access_of
@@ -25,19 +25,19 @@ from toolbus.gateway.access.views import Views
 from toolbus.gateway.calls.queue import CallLimits
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
-from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.request import CONSOLE
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
 from toolbus.gateway.http.workers import FIRST
 from toolbus.gateway.replicas.front import ReplicaFront
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.serve.program import Program, ServeReport
+from toolbus.gateway.serve.program import ServeProgram, ServeReport
 from toolbus.gateway.serve.replica import Replica, replica_socket
-from toolbus.gateway.serve.workers import Worker
+from toolbus.gateway.serve.workers import GatewayWorker
 from toolbus.state.files import state_folder
+from toolbus.state.one_time_use import LocalOneTimeUse, OneTimeUse
 from toolbus.state.seal import KEY_BYTES, Seal, key_file
-from toolbus.state.spent import Spent, UsedOnce
 
 
 class HttpFront:
@@ -46,9 +46,9 @@ class HttpFront:
     def __init__(
         self,
         config: BusConfig,
-        program: Program,
+        program: ServeProgram,
         replica: Replica | None = None,
-        worker: Worker | None = None,
+        worker: GatewayWorker | None = None,
     ) -> None:
         """A `worker` listens at the socket that it shares with others; it is a `replica`, too."""
         assert config.serve is not None, "the caller sets it"
@@ -143,7 +143,7 @@ class HttpFront:
             wait_seconds=serve.max_wait,
         )
 
-    async def serve(self, gateway: Gateway, stop: asyncio.Event, board: Switchboard) -> None:
+    async def serve(self, gateway: Gateway, stop: asyncio.Event, board: QuestionRouter) -> None:
         """Serve until it is to stop; then wait for the requests in flight."""
         if self.console_url is None:
             return await self._run(gateway, stop, None)
@@ -186,7 +186,7 @@ class HttpFront:
 
     async def _run(self, gateway: Gateway, stop: asyncio.Event, console: ConsoleApp | None) -> None:
         serve = self._serve
-        limits = Limits(
+        limits = HttpLimits(
             head_bytes=serve.max_header,
             body_bytes=serve.max_body,
             values=serve.max_values,
@@ -283,7 +283,7 @@ def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
         raise ConfigError(problem, file=config.file, key="serve.tls") from error
 
 
-def _carried(config: BusConfig, log: ServeReport, replica: Replica | None) -> tuple[Seal, UsedOnce]:
+def _carried(config: BusConfig, log: ServeReport, replica: Replica | None) -> tuple[Seal, OneTimeUse]:
     if replica is not None and (config.store is not None or config.file is None):
         return replica.replicas.seal, replica.replicas.spent
     if config.file is not None:
@@ -292,13 +292,13 @@ def _carried(config: BusConfig, log: ServeReport, replica: Replica | None) -> tu
         except OSError as error:
             reason = error.strerror or type(error).__name__
             log.add_line("serve", f"what clients carry will not outlive a restart: {reason}", "yellow")
-    return Seal(os.urandom(KEY_BYTES)), Spent()
+    return Seal(os.urandom(KEY_BYTES)), LocalOneTimeUse()
 
 
-def stored_spent(config_file: str | Path) -> Spent:
+def stored_spent(config_file: str | Path) -> LocalOneTimeUse:
     """The used approvals of a config file, in the user's state folder; OSError if there is none."""
     digest = sha256(os.fsencode(located(Path(config_file)))).hexdigest()
-    return Spent(state_folder(), f"gateway/{digest}.spent")
+    return LocalOneTimeUse(state_folder(), f"gateway/{digest}.spent")
 
 
 def stored_key(config_file: str | Path) -> bytes:

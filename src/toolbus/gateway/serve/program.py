@@ -33,7 +33,7 @@ class ServeReport(Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Program:
+class ServeProgram:
     """The program around a gateway: its log, its cache of listings, and the runs that its console shows."""
 
     report: ServeReport

@@ -21,10 +21,10 @@ from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.http.run import listening_socket
 from toolbus.gateway.http.workers import FIRST
 from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.serve.workers import Inherited, Worker
+from toolbus.gateway.serve.workers import GatewayWorker, WorkerInheritance
 from toolbus.state.store.cipher import Cipher
 from toolbus.state.store.mirror import Mirror
-from toolbus.state.store.once import shared_seal
+from toolbus.state.store.one_time_use import shared_seal
 from toolbus.state.store.rekey import report_keys
 from toolbus.state.store.store import Store
 from toolbus.state.store.url import StoreUrl
@@ -66,7 +66,7 @@ class Replica:
 
 @asynccontextmanager
 async def opened_replica(
-    config: BusConfig, serve: Serve, worker: Worker | None = None
+    config: BusConfig, serve: Serve, worker: GatewayWorker | None = None
 ) -> AsyncGenerator[Replica | None]:
     """This gateway as a replica; None if it is not one. StoreError if its store cannot be used."""
     replica = await _open(config, serve, worker)
@@ -77,7 +77,7 @@ async def opened_replica(
             await replica.close()
 
 
-async def _open(config: BusConfig, serve: Serve, worker: Worker | None) -> Replica | None:
+async def _open(config: BusConfig, serve: Serve, worker: GatewayWorker | None) -> Replica | None:
     """Open the store of a config, or else the one of the workers."""
     store, setting = store_of(config), config.store
     if store is None and worker is not None:
@@ -117,7 +117,7 @@ async def _open(config: BusConfig, serve: Serve, worker: Worker | None) -> Repli
     )
 
 
-def _private(inherited: Inherited) -> tuple[Store, StoreSetting]:
+def _private(inherited: WorkerInheritance) -> tuple[Store, StoreSetting]:
     """The store that the workers of one gateway alone use."""
     path = str(inherited.store)
     url = StoreUrl(database="sqlite", target=path, place=f"sqlite:///{path}")

@@ -12,7 +12,7 @@ from toolbus.config import BusConfig
 from toolbus.config.settings.serve import Serve
 from toolbus.core.ask.forwarding import ClientError
 from toolbus.core.ask.interactions import Interactions
-from toolbus.core.ask.question_router import Switchboard
+from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.collector import collect_rarely
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSONObject
@@ -21,17 +21,17 @@ from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.workers import FIRST
 from toolbus.gateway.protocol.clients import SessionClient
 from toolbus.gateway.protocol.principal import LOCAL
-from toolbus.gateway.protocol.sessions import Sessions
+from toolbus.gateway.protocol.sessions import ClientSessions
 from toolbus.gateway.protocol.words import INVALID_REQUEST
 from toolbus.gateway.serve.follow import Stamps, file_stamps, read_again, stamps_at_start
-from toolbus.gateway.serve.program import Program, ServeReport
+from toolbus.gateway.serve.program import ServeProgram, ServeReport
 from toolbus.gateway.serve.signals import Stop, stop_signals
-from toolbus.gateway.settings import Settings as Limits
+from toolbus.gateway.settings import GatewayLimits as Limits
 from toolbus.gateway.stdio import serve_stdio
 
 if TYPE_CHECKING:
     from toolbus.gateway.serve.front import HttpFront
-    from toolbus.gateway.serve.workers import Worker
+    from toolbus.gateway.serve.workers import GatewayWorker
 
 Chosen: TypeAlias = Callable[[BusConfig], Serve]
 """The `serve` of a config, changed by the options of the command; `ToolbusError` if it cannot be."""
@@ -42,13 +42,13 @@ POLL_SECONDS = 1.0
 
 
 async def serve(
-    program: Program,
+    program: ServeProgram,
     config: BusConfig,
     chosen: Chosen,
     *,
     over_stdio: bool,
     began: int,
-    worker: "Worker | None" = None,
+    worker: "GatewayWorker | None" = None,
 ) -> int:
     """Serve the config until stdin ends or a signal comes; returns the exit code.
 
@@ -69,14 +69,14 @@ async def serve(
 
 
 async def _serve(
-    program: Program,
+    program: ServeProgram,
     config: BusConfig,
     chosen: Chosen,
     front: "HttpFront | None",
     began: int,
-    worker: "Worker | None" = None,
+    worker: "GatewayWorker | None" = None,
 ) -> int:
-    serve, client, board, over_stdio = chosen(config), OnlyClient(), Switchboard(), front is None
+    serve, client, board, over_stdio = chosen(config), StdioClient(), QuestionRouter(), front is None
     bus = _new_bus(config, _interactions(front, client, board), serve, program)
     offered = _only_view(serve) if over_stdio else serve
     views = Views(bus, offered)
@@ -122,14 +122,14 @@ async def _serve(
     return 0
 
 
-class OnlyClient:
+class StdioClient:
     """For `Interactions(forwards=True, client=...)` of a bus whose gateway has one client.
 
     A server on a pipe does not say which of several calls a request of its belongs to.
     """
 
     def __init__(self) -> None:
-        self.sessions: Sessions | None = None
+        self.sessions: ClientSessions | None = None
         """Those of the gateway, once there is one."""
 
     @property
@@ -152,7 +152,7 @@ class OnlyClient:
         return None
 
 
-def _interactions(front: "HttpFront | None", client: OnlyClient, board: Switchboard) -> Interactions:
+def _interactions(front: "HttpFront | None", client: StdioClient, board: QuestionRouter) -> Interactions:
     interactions = Interactions(forwards=True, client=client if front is None else None)
     if front is None or front.console_url is None:
         return interactions
@@ -176,7 +176,7 @@ def _limits(serve: Serve, front: "HttpFront | None") -> Limits:
     )
 
 
-def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, program: Program) -> Toolbus:
+def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, program: ServeProgram) -> Toolbus:
     bus = Toolbus(config, interactions=interactions)
     bus.assume(program.last_inventories(config))
     bus.on_event(program.report.on_event, calls=False)
@@ -207,12 +207,16 @@ async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any,
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _following(worker: "Worker | None", stop: Stop) -> AbstractContextManager[None]:
+def _following(worker: "GatewayWorker | None", stop: Stop) -> AbstractContextManager[None]:
     return nullcontext() if worker is None else worker.following(stop)
 
 
 async def _announce(
-    gateway: Gateway, program: Program, serve: Serve, front: "HttpFront | None", worker: "Worker | None"
+    gateway: Gateway,
+    program: ServeProgram,
+    serve: Serve,
+    front: "HttpFront | None",
+    worker: "GatewayWorker | None",
 ) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
     await gateway.started()

@@ -41,7 +41,7 @@ _MARGIN, _AT_ONCE = 15.0, 3.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Inherited:
+class WorkerInheritance:
     """What all workers have of their parent."""
 
     gateway: str
@@ -54,10 +54,12 @@ class Inherited:
     store_key: bytes = field(repr=False)
 
 
-class Worker:
+class GatewayWorker:
     """This process, as one of several workers."""
 
-    def __init__(self, number: int, count: int, inherited: Inherited, orders: int, reports: int) -> None:
+    def __init__(
+        self, number: int, count: int, inherited: WorkerInheritance, orders: int, reports: int
+    ) -> None:
         """`orders` come from the parent, `reports` go there; both are pipes."""
         self.number = number
         self.inherited = inherited
@@ -116,7 +118,9 @@ class _Child:
             os.write(self.orders, what)
 
 
-def start_workers(count: int, sock: socket.socket, ending: float, log: Callable[[str], None]) -> Worker | int:
+def start_workers(
+    count: int, sock: socket.socket, ending: float, log: Callable[[str], None]
+) -> GatewayWorker | int:
     """Fork that many workers: returns in each of them; in this process the exit code, when all have ended.
 
     They share `sock`. When they are to stop, they have `ending` seconds for calls in flight and to leave the
@@ -125,7 +129,7 @@ def start_workers(count: int, sock: socket.socket, ending: float, log: Callable[
     if (warning := crowding(count, os.cpu_count() or 1)) is not None:
         log(warning)
     folder = Path(tempfile.mkdtemp(prefix="toolbus-"))
-    inherited = Inherited(
+    inherited = WorkerInheritance(
         gateway=token_hex(6),
         socket=sock,
         connections=ConnectionCounts(count),
@@ -138,7 +142,7 @@ def start_workers(count: int, sock: socket.socket, ending: float, log: Callable[
         worker = parent.run()
         return worker
     finally:
-        if not isinstance(worker, Worker):
+        if not isinstance(worker, GatewayWorker):
             shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -151,7 +155,9 @@ def crowding(workers: int, cores: int) -> str | None:
 
 
 class _Parent:
-    def __init__(self, count: int, inherited: Inherited, ending: float, log: Callable[[str], None]) -> None:
+    def __init__(
+        self, count: int, inherited: WorkerInheritance, ending: float, log: Callable[[str], None]
+    ) -> None:
         self._count = count
         self._inherited = inherited
         self._ending = ending
@@ -168,7 +174,7 @@ class _Parent:
         self._kill_at: float | None = None
         self._code = 0
 
-    def run(self) -> Worker | int:
+    def run(self) -> GatewayWorker | int:
         gc.collect()
         gc.freeze()  # a look for garbage would copy the memory that workers share
         for number in range(self._count):
@@ -189,7 +195,7 @@ class _Parent:
 
     # Start
 
-    def _start(self, number: int) -> Worker | None:
+    def _start(self, number: int) -> GatewayWorker | None:
         """Fork a worker; returns it in the worker itself."""
         taken, orders = os.pipe()
         reports, given = os.pipe()
@@ -202,7 +208,7 @@ class _Parent:
             for descriptor in (orders, reports, *self._children, *(one.orders for one in self._all)):
                 os.close(descriptor)
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
-            return Worker(number, self._count, self._inherited, taken, given)
+            return GatewayWorker(number, self._count, self._inherited, taken, given)
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(taken)
         os.close(given)
@@ -215,7 +221,7 @@ class _Parent:
     def _all(self) -> list[_Child]:
         return list(self._children.values())
 
-    def _start_due(self) -> Worker | None:
+    def _start_due(self) -> GatewayWorker | None:
         now = time.monotonic()
         for number, due in tuple(self._due.items()):
             if due <= now and not self._signals:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from toolbus.core.values.records import JSON
 from toolbus.schema.keywords import ANNOTATIONS, CHECKS, WITHOUT_EFFECT, quoted
-from toolbus.schema.reader import Place, Reader
+from toolbus.schema.reader import Place, SchemaReader
 from toolbus.schema.references import References
 from toolbus.schema.values import Node
 from toolbus.schema.work import Work
@@ -24,7 +24,7 @@ def escaped(name: str) -> str:
 
 
 @dataclass(slots=True)
-class Conversion:
+class SchemaConversion:
     """The conversion of one schema for one provider."""
 
     schema: JSON
@@ -32,12 +32,12 @@ class Conversion:
     report: Report
     names: PropertyNames = field(init=False)
     work: Work = field(init=False)
-    _reader: Reader = field(init=False)
+    _reader: SchemaReader = field(init=False)
 
     def __post_init__(self) -> None:
         self.names = PropertyNames(self.rules.property_names, self.schema)
         self.work = Work(self.schema)
-        self._reader = Reader(References(self.schema), self.work, self._note)
+        self._reader = SchemaReader(References(self.schema), self.work, self._note)
 
     def note(self, kind: Kind, at: Place, what: str, keyword: str = "") -> None:
         """Record a loss."""

@@ -4,7 +4,7 @@ from toolbus.core.values.records import JSON
 from toolbus.schema.keywords import CHECKS, DEEPEST, IDENTITY, MANY, NAMED, ONE, REFERENCES, is_json
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node, is_object
-from toolbus.shape.dialects.conversion import Conversion, describe, escaped
+from toolbus.shape.dialects.conversion import SchemaConversion, describe, escaped
 from toolbus.shape.dialects.rules import Rules
 from toolbus.shape.dialects.top_level import as_object
 
@@ -60,7 +60,7 @@ def _is_part_accepted(key: str, value: JSON, rules: Rules, depth: int) -> bool:
     return True
 
 
-def converted_to_draft2020(conversion: Conversion, schema: JSON, at: Place) -> Node:
+def converted_to_draft2020(conversion: SchemaConversion, schema: JSON, at: Place) -> Node:
     """The schema as the provider accepts it."""
     node, at = conversion.node(schema, at)
     if not at.path:
@@ -83,7 +83,7 @@ def converted_to_draft2020(conversion: Conversion, schema: JSON, at: Place) -> N
 
 
 def _add_inverting(
-    conversion: Conversion, given: tuple[str, Node], result: Node, unsupported: list[str], at: Place
+    conversion: SchemaConversion, given: tuple[str, Node], result: Node, unsupported: list[str], at: Place
 ) -> None:
     key, node = given
     mark = len(conversion.report.losses)
@@ -98,7 +98,7 @@ def _add_inverting(
         unsupported.append(key)
 
 
-def _value(conversion: Conversion, key: str, value: JSON, at: Place) -> JSON:
+def _value(conversion: SchemaConversion, key: str, value: JSON, at: Place) -> JSON:
     if key in NAMED:
         return _named(conversion, key, value, at)
     if key in MANY:
@@ -123,7 +123,7 @@ def _value(conversion: Conversion, key: str, value: JSON, at: Place) -> JSON:
     return value
 
 
-def _named(conversion: Conversion, key: str, value: JSON, at: Place) -> Node:
+def _named(conversion: SchemaConversion, key: str, value: JSON, at: Place) -> Node:
     result: Node = {}
     for original, inner in value.items():
         name = original if key == "patternProperties" else conversion.names[original]
@@ -137,7 +137,7 @@ def _named(conversion: Conversion, key: str, value: JSON, at: Place) -> Node:
     return result
 
 
-def _complete(conversion: Conversion, result: Node, at: Place) -> None:
+def _complete(conversion: SchemaConversion, result: Node, at: Place) -> None:
     types = result.get("type", "")
     for kind, key in (("array", "items"), ("object", "properties")):
         if kind in types and key not in result:

@@ -8,13 +8,13 @@ from toolbus.core.values.records import JSON, JSONObject, ToolSpec
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node, entries_of
 from toolbus.schema.work import TooMuchWork
-from toolbus.shape.dialects.conversion import Conversion
+from toolbus.shape.dialects.conversion import SchemaConversion
 from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss, Report
 from toolbus.shape.dialects.draft2020 import converted_to_draft2020, is_accepted
 from toolbus.shape.dialects.names import legal_name
 from toolbus.shape.dialects.rules import ANTHROPIC, GOOGLE, OPENAI, OPENAI_STRICT, Rules
 from toolbus.shape.dialects.subset import converted_to_subset
-from toolbus.shape.lean import lean_schema, lean_text
+from toolbus.shape.trim import trimmed_schema, trimmed_text
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 _MOST_NAMES = 50
@@ -138,7 +138,7 @@ def _mcp(spec: ToolSpec) -> Definition:
 
 
 def _schema(spec: ToolSpec, rules: Rules) -> tuple[Node, Report]:
-    given: JSON = lean_schema(spec.input_schema, keep_open=rules.subset)
+    given: JSON = trimmed_schema(spec.input_schema, keep_open=rules.subset)
     report = Report(exact=rules.exact)
     if not rules.subset and is_accepted(given, rules):
         return given, report
@@ -151,7 +151,7 @@ def _schema(spec: ToolSpec, rules: Rules) -> tuple[Node, Report]:
 
 
 def _converted_schema(given: Node, rules: Rules, report: Report) -> Node:
-    conversion = Conversion(given, rules, report)
+    conversion = SchemaConversion(given, rules, report)
     schema = (converted_to_subset if rules.subset else converted_to_draft2020)(conversion, given, Place())
     if rules.exact:
         _reject_inexact(schema, report)
@@ -184,7 +184,7 @@ def _head(spec: ToolSpec, report: Report, rules: Rules) -> Node:
     name = legal_name(spec.name, rules.tool_names)
     if name != spec.name:
         report.note("lossless", "/name", f"{spec.name!r} is renamed to {name!r}")
-    return {"name": name, "description": lean_text(spec.description) or spec.title or ""}
+    return {"name": name, "description": trimmed_text(spec.description) or spec.title or ""}
 
 
 def _options(spec: ToolSpec, provider: str) -> JSONObject:

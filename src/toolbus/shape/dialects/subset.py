@@ -8,7 +8,7 @@ from toolbus.schema.merge import is_impossible, merged
 from toolbus.schema.reader import Place
 from toolbus.schema.values import JSON, Node, is_array, is_object, type_of
 from toolbus.schema.work import Work
-from toolbus.shape.dialects.conversion import Conversion, describe
+from toolbus.shape.dialects.conversion import SchemaConversion, describe
 from toolbus.shape.dialects.rules import ANY_TYPED
 from toolbus.shape.dialects.subset_types import array_form, object_form, scalar_form, with_null
 from toolbus.shape.dialects.top_level import as_object
@@ -19,7 +19,7 @@ _SCALARS = ("string", "integer", "number", "boolean")
 _BY_TYPE = {"object": object_form, "array": array_form}
 
 
-def converted_to_subset(conversion: Conversion, schema: JSON, at: Place) -> Node:
+def converted_to_subset(conversion: SchemaConversion, schema: JSON, at: Place) -> Node:
     """The schema as the provider accepts it."""
     if _is_leaf(schema) and at.path:
         conversion.work.spend_text(len(schema.get("description", "")))
@@ -41,7 +41,7 @@ def converted_to_subset(conversion: Conversion, schema: JSON, at: Place) -> Node
     return result
 
 
-def _distinct(conversion: Conversion, options: list[Node]) -> list[Node]:
+def _distinct(conversion: SchemaConversion, options: list[Node]) -> list[Node]:
     if len(options) == 1:
         return options
     known: dict[str, Node] = {}
@@ -60,7 +60,7 @@ def _is_leaf(schema: JSON) -> bool:
     )
 
 
-def _shaped(conversion: Conversion, form: Node, at: Place) -> Node:
+def _shaped(conversion: SchemaConversion, form: Node, at: Place) -> Node:
     kind = form.get("type")
     if kind is None:
         result = _anything(conversion, form, at)
@@ -84,7 +84,7 @@ def _as_enum(options: Sequence[Node]) -> Node | None:
     return {"type": kinds.pop(), "enum": values, **words}
 
 
-def _anything(conversion: Conversion, form: Node, at: Place) -> Node:
+def _anything(conversion: SchemaConversion, form: Node, at: Place) -> Node:
     """A place without a type. Keywords for several types at once go into the description."""
     if conversion.rules.exact:
         conversion.note("permissive", at, "any value is accepted here, which strict mode cannot express")
@@ -98,7 +98,7 @@ def _anything(conversion: Conversion, form: Node, at: Place) -> Node:
     return result
 
 
-def _alternatives(conversion: Conversion, node: Node, at: Place) -> list[Alternative]:
+def _alternatives(conversion: SchemaConversion, node: Node, at: Place) -> list[Alternative]:
     """The node as a list of alternatives, each with one type or without any."""
     key = next((key for key in ("anyOf", "oneOf") if key in node), None)
     if key is None:
@@ -125,7 +125,7 @@ def _alternatives(conversion: Conversion, node: Node, at: Place) -> list[Alterna
     return next(([form] for form in found if not form[0].keys() - ANNOTATIONS), found)
 
 
-def _by_type(conversion: Conversion, node: Node, at: Place) -> list[Alternative]:
+def _by_type(conversion: SchemaConversion, node: Node, at: Place) -> list[Alternative]:
     if "const" in node:
         others = {k: v for k, v in node.items() if k != "const"}
         node = merged({"enum": [node["const"]]}, others, conversion.work)
@@ -164,7 +164,7 @@ def _inferred(node: Node) -> list[str]:
     return list(types) if len(types) == 1 else []
 
 
-def _annotate(conversion: Conversion, result: Node, node: Node, at: Place) -> None:
+def _annotate(conversion: SchemaConversion, result: Node, node: Node, at: Place) -> None:
     """Put annotations into the description, where the model reads them."""
     words = conversion.in_words(
         node, [key for key in node if key in ANNOTATIONS and key != "description"], at

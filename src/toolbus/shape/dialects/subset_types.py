@@ -8,20 +8,20 @@ from toolbus.core.values.records import JSON
 from toolbus.schema.keywords import ANNOTATIONS, CONSTRAINED_TYPE
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node
-from toolbus.shape.dialects.conversion import Conversion, describe, escaped
+from toolbus.shape.dialects.conversion import SchemaConversion, describe, escaped
 from toolbus.shape.dialects.rules import Rules
 
-Inner: TypeAlias = Callable[[Conversion, JSON, Place], Node]
+Inner: TypeAlias = Callable[[SchemaConversion, JSON, Place], Node]
 """The conversion of subschemas."""
 STRICT_LEVELS = 10
 
 
-def scalar_form(conversion: Conversion, form: Node, at: Place, _: Inner) -> Node:
+def scalar_form(conversion: SchemaConversion, form: Node, at: Place, _: Inner) -> Node:
     """A string, a number, a boolean or null."""
     return _finished(conversion, {"type": form["type"]}, _inclusive(conversion, form, at), at)
 
 
-def array_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> Node:
+def array_form(conversion: SchemaConversion, form: Node, at: Place, inner: Inner) -> Node:
     """An array, with one schema for all items."""
     form = dict(form)
     items = form.pop("items", True)
@@ -40,7 +40,7 @@ def array_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> N
     return _finished(conversion, result, form, at)
 
 
-def object_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> Node:
+def object_form(conversion: SchemaConversion, form: Node, at: Place, inner: Inner) -> Node:
     """An object with its declared properties."""
     form = dict(form)
     declared: Node = form.pop("properties", {})
@@ -76,7 +76,7 @@ def object_form(conversion: Conversion, form: Node, at: Place, inner: Inner) -> 
     return _finished(conversion, result, form, at)
 
 
-def _optional(conversion: Conversion, schema: Node, at: Place, *, is_required: bool) -> Node:
+def _optional(conversion: SchemaConversion, schema: Node, at: Place, *, is_required: bool) -> Node:
     """Strict mode has no optional properties: null stands for one that is not given."""
     if accepts_null(schema):
         conversion.report.nulls.add(at.data)
@@ -90,7 +90,7 @@ def _optional(conversion: Conversion, schema: Node, at: Place, *, is_required: b
     return with_null(conversion.rules, schema)
 
 
-def _close(conversion: Conversion, result: Node, form: Node, at: Place) -> None:
+def _close(conversion: SchemaConversion, result: Node, form: Node, at: Place) -> None:
     """Strict mode: every property is required, and no other one accepted."""
     more = form.pop("additionalProperties", None)
     if more not in (None, False):
@@ -132,7 +132,7 @@ def with_null(rules: Rules, schema: Node) -> Node:
     return {**schema, "type": [schema["type"], "null"], **more}
 
 
-def _inclusive(conversion: Conversion, form: Node, at: Place) -> Node:
+def _inclusive(conversion: SchemaConversion, form: Node, at: Place) -> Node:
     """The bounds for a provider that only supports inclusive ones; exact for integers."""
     form = dict(form)
     for key, bound, step, tightest in (
@@ -150,7 +150,7 @@ def _inclusive(conversion: Conversion, form: Node, at: Place) -> Node:
     return form
 
 
-def _finished(conversion: Conversion, result: Node, form: Node, at: Place) -> Node:
+def _finished(conversion: SchemaConversion, result: Node, form: Node, at: Place) -> Node:
     """Add the keywords that need no conversion; unsupported ones go into the description."""
     kind = "number" if form["type"] == "integer" else form["type"]
     unsupported: list[str] = []

@@ -10,10 +10,10 @@ from toolbus.core.values.records import JSON
 from toolbus.schema.merge import is_impossible, merged
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node, is_array
-from toolbus.shape.dialects.conversion import Conversion, describe
+from toolbus.shape.dialects.conversion import SchemaConversion, describe
 
 
-def as_object(conversion: Conversion, node: Node, at: Place) -> Node:
+def as_object(conversion: SchemaConversion, node: Node, at: Place) -> Node:
     """The node of the top level as one object without alternatives."""
     types = node.get("type", "object")
     if "object" not in (types if is_array(types) else [types]):
@@ -32,7 +32,7 @@ def as_object(conversion: Conversion, node: Node, at: Place) -> Node:
     return node
 
 
-def _without_alternatives(conversion: Conversion, node: Node, at: Place) -> Node:
+def _without_alternatives(conversion: SchemaConversion, node: Node, at: Place) -> Node:
     for key in ("anyOf", "oneOf"):
         if key in node:
             branches = node.pop(key)
@@ -40,7 +40,7 @@ def _without_alternatives(conversion: Conversion, node: Node, at: Place) -> Node
     return node
 
 
-def _union(conversion: Conversion, base: Node, branches: Sequence[JSON], at: Place, key: str) -> Node:
+def _union(conversion: SchemaConversion, base: Node, branches: Sequence[JSON], at: Place, key: str) -> Node:
     alternatives: list[Node] = []
     for number, branch in enumerate(branches):
         if branch is False:
@@ -81,7 +81,7 @@ def _union(conversion: Conversion, base: Node, branches: Sequence[JSON], at: Pla
     return result
 
 
-def _all_properties(conversion: Conversion, alternatives: Sequence[Node]) -> Node:
+def _all_properties(conversion: SchemaConversion, alternatives: Sequence[Node]) -> Node:
     found: dict[str, dict[str, JSON]] = {}
     seen: set[tuple[str, int]] = set()
     for alternative in alternatives:

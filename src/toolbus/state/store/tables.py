@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from toolbus.core.values.errors import ExtraMissing, StoreError
-from toolbus.state.files import Exposed, PrivateFolder, make_private
+from toolbus.state.files import FileExposed, PrivateFolder, make_private
 from toolbus.state.store.sql import Dialect
 from toolbus.state.store.url import StoreUrl
 
@@ -121,7 +121,7 @@ def _file_errors(place: str) -> Generator[None]:
         yield
     except sqlite3.Error as error:
         raise StoreError(place, str(error), _CHECK) from error
-    except Exposed as error:
+    except FileExposed as error:
         raise StoreError(place, f"it can be {error.what} by other users", error.remedy) from error
     except OSError as error:
         raise StoreError(place, error.strerror or type(error).__name__, _CHECK) from error

@@ -8,7 +8,7 @@ from itertools import count
 from pathlib import Path
 
 from toolbus.core.values.errors import TokenProblem, TokenStoreError
-from toolbus.state.files import Exposed, Foreign, PrivateFolder, state_folder
+from toolbus.state.files import FileExposed, Foreign, PrivateFolder, state_folder
 
 ELSEWHERE = "choose another place: tokens: file:DIR"
 _STATE = "the state folder"
@@ -82,7 +82,7 @@ class FileStore:
     def _explained(self, reason: TokenProblem, key: str) -> Generator[None]:
         try:
             yield
-        except Exposed as error:
+        except FileExposed as error:
             what = "folder" if os.path.isdir(error.filename) else "file"
             problem = f"other users can {'write' if error.what == 'written' else 'read'} this {what}"
             step = f"protect it: {error.remedy}; sign in again if anyone did"

@@ -32,7 +32,7 @@ _MAX_HOLDER = 64
 """The number of bytes of a lock's file to read for the process that holds it."""
 
 
-class _Held(Protocol):
+class _Mutex(Protocol):
     def release(self) -> None: ...
 
 
@@ -101,7 +101,7 @@ class Locks:
         finally:
             held.release()
 
-    def _take(self, name: str, patience: _Patience) -> _Held:
+    def _take(self, name: str, patience: _Patience) -> _Mutex:
         problem = ""
         for path_of in self._places:
             try:
@@ -118,7 +118,7 @@ class Locks:
         return _take_in_process(name, patience)
 
 
-def _release(held: _Held) -> None:
+def _release(held: _Mutex) -> None:
     held.release()
 
 

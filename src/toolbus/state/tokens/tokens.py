@@ -27,7 +27,7 @@ logger = logging.getLogger("toolbus")
 T = TypeVar("T")
 
 
-class Tokens:
+class TokenSource:
     """The logins in one store.
 
     Nothing is cached, and every method may wait for a disk or a person: keep the login while you use it.
@@ -194,27 +194,27 @@ def _read_index(text: str) -> dict[str, str]:
     return index
 
 
-def open_tokens(setting: object) -> Tokens:
+def open_tokens(setting: object) -> TokenSource:
     """The tokens in `auto`, `keyring`, `memory`, `file:DIR`, or an object with three methods.
 
     Nothing is read or created yet. Raises TokenStoreError for anything else.
     """
     own = files_of_user()
     match setting:
-        case Tokens():
+        case TokenSource():
             return setting
         case "memory":
-            return Tokens(MemoryStore(), Locks([]))
+            return TokenSource(MemoryStore(), Locks([]))
         case "keyring":
-            return Tokens(KeyringStore(), Locks([own.lock_path]))
+            return TokenSource(KeyringStore(), Locks([own.lock_path]))
         case "auto":
-            return Tokens(AutoStore(own), Locks([own.lock_path]))
+            return TokenSource(AutoStore(own), Locks([own.lock_path]))
         case str() if (path := setting.removeprefix("file:")) not in ("", setting):
             store = files_in(Path(os.path.expanduser(path)))
             # In that folder, because others with another home may use it, too; unless it is read-only.
-            return Tokens(store, Locks([store.lock_path, own.lock_path]))
+            return TokenSource(store, Locks([store.lock_path, own.lock_path]))
         case TokenStore() if not isinstance(setting, type):
-            return Tokens(CustomStore(setting), Locks([own.lock_path]))
+            return TokenSource(CustomStore(setting), Locks([own.lock_path]))
         case _:
             shown = repr(setting) if isinstance(setting, str | type) else type(setting).__name__
             step = "use auto, keyring, memory, file:DIR, or an object with load, save and remove"

@@ -35,7 +35,7 @@ from toolbus.adapters.pydantic_ai import BusTool
 from toolbus.agent.durable.execution.clock import Clock
 from toolbus.agent.durable.execution.codec import read_result, result_json
 from toolbus.agent.durable.execution.held import TEXT, HeldTools, short
-from toolbus.agent.durable.execution.journal import Called, RunJournal, is_safe_to_repeat
+from toolbus.agent.durable.execution.journal import ModelCall, RunJournal, is_safe_to_repeat
 from toolbus.agent.durable.execution.model import JournaledModel, read_messages
 from toolbus.agent.durable.execution.output import Output
 from toolbus.agent.durable.execution.steps import Steps
@@ -252,11 +252,11 @@ class Execution:
                 if isinstance(tool, BusTool):
                     view = tool.tool.runner
                     assert isinstance(view, View), "an agent's tools are those of views"
-                    made = Called(id=call, name=name, server=tool.tool.server, origin=tool.tool.origin)
+                    made = ModelCall(id=call, name=name, server=tool.tool.server, origin=tool.tool.origin)
                     with self._journal.calls(view.definition_digest, made):
                         return await work()
                 is_repeatable = _is_repeatable(tool, self._performer.toolbox)
-                made = Called(id=call, name=name, server=None)
+                made = ModelCall(id=call, name=name, server=None)
                 record = self._journal.run_function(made, arguments, is_repeatable, lambda: called(work))
                 return returned(await record)
         finally:

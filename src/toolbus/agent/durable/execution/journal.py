@@ -21,7 +21,7 @@ from toolbus.agent.durable.execution.clock import Clock
 from toolbus.agent.durable.execution.codec import read_result, result_json
 from toolbus.agent.durable.execution.held import HeldTools, short
 from toolbus.agent.durable.execution.steps import Steps
-from toolbus.agent.durable.questions import LATE, Asked, answer_allows, changed_question
+from toolbus.agent.durable.questions import LATE, WaitingCall, answer_allows, changed_question
 from toolbus.agent.durable.store import dbos_private as seam
 from toolbus.agent.durable.store.notes import Intent, Notes
 from toolbus.bus.catalog.tool import failure_text
@@ -62,7 +62,7 @@ class Subject:
     definition: str | None
     """The digest of the tool's definition; None if it does not matter whether that changed."""
     is_repeatable: bool
-    called: "Called | None" = None
+    called: "ModelCall | None" = None
 
     def is_of(self, record: Record) -> bool:
         """Whether a record is of this call.
@@ -75,7 +75,7 @@ class Subject:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Called:
+class ModelCall:
     """A call of the model, which its record is about."""
 
     id: str
@@ -157,7 +157,7 @@ class RunJournal:
         self._numbers[call] = last()
 
     @contextmanager
-    def calls(self, digest: Digest, called: Called) -> Generator[None]:
+    def calls(self, digest: Digest, called: ModelCall) -> Generator[None]:
         """Journal the operations that are made within; `digest` is of their tools' definitions."""
         token = JOURNAL.set(_Calls(self, digest, called))
         try:
@@ -168,7 +168,7 @@ class RunJournal:
     # Calls of tools
 
     async def run_operation(
-        self, operation: Operation, make: Make, definition: str | None, called: Called | None
+        self, operation: Operation, make: Make, definition: str | None, called: ModelCall | None
     ) -> ToolResult:
         """Make an operation until it has a result, or return what was recorded."""
         spec = operation.spec
@@ -216,7 +216,7 @@ class RunJournal:
 
     async def run_function(
         self,
-        called: Called,
+        called: ModelCall,
         arguments: Mapping[str, JSON],
         is_repeatable: bool,
         call: Callable[[], Awaitable[Record]],
@@ -290,7 +290,7 @@ class RunJournal:
             number = seam.next_number()
             asked = self._notes.asked.get(number)
             if asked is None:
-                asked = Asked(id=f"q{len(self._notes.asked) + 1}", pending=pending, held=held or {})
+                asked = WaitingCall(id=f"q{len(self._notes.asked) + 1}", pending=pending, held=held or {})
                 await self.steps.note(self._notes.ask(number, asked))
             with self._clock.stopped():
                 answers = await self._receive(asked)
@@ -298,7 +298,7 @@ class RunJournal:
                 await self.steps.note(self._notes.close(number))
             return answers
 
-    async def _receive(self, asked: Asked) -> dict[str, Answer]:
+    async def _receive(self, asked: WaitingCall) -> dict[str, Answer]:
         while True:
             sent = await self.steps.receive(asked.id, self._answer_within)
             if sent is None:
@@ -316,10 +316,10 @@ class RunJournal:
 class _Calls:
     """The journal as the path of operations knows it: one call of the model, which may make several."""
 
-    def __init__(self, journal: RunJournal, digest: Digest, called: Called) -> None:
+    def __init__(self, journal: RunJournal, digest: Digest, called: ModelCall) -> None:
         self._journal = journal
         self._digest = digest
-        self._called: Called | None = called
+        self._called: ModelCall | None = called
         self._turn = asyncio.Lock()
 
     async def run(self, operation: Operation, make: Make, /) -> ToolResult:
@@ -357,7 +357,7 @@ def _subject(
     arguments: Mapping[str, JSON],
     definition: str | None,
     is_repeatable: bool,
-    called: Called | None,
+    called: ModelCall | None,
 ) -> Subject:
     text = json.dumps([name, dict(arguments)], sort_keys=True, default=repr)
     return Subject(

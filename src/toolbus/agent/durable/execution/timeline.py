@@ -13,7 +13,7 @@ from pydantic_core import to_json, to_jsonable_python
 from toolbus.adapters.media import model_blocks
 from toolbus.agent.durable.events import DurableEvent, QuestionAnswered
 from toolbus.agent.durable.execution.codec import read_result
-from toolbus.agent.durable.questions import Asked
+from toolbus.agent.durable.questions import WaitingCall
 from toolbus.agent.events import TextDelta, ThinkingDelta, ToolCalled, ToolReturned
 from toolbus.core.operation.operation import Resumed
 from toolbus.core.values.elicitation import Pending
@@ -21,7 +21,7 @@ from toolbus.core.values.records import JSON, Text
 from toolbus.shape.render import rendered_text
 
 
-def events_of(row: Mapping[str, Any], asked: Mapping[int, Asked]) -> list[DurableEvent] | None:
+def events_of(row: Mapping[str, Any], asked: Mapping[int, WaitingCall]) -> list[DurableEvent] | None:
     """What one recorded step stands for; None if it asks something that is not in the store yet.
 
     `asked` are the questions of the run, by the numbers of the steps that wait for their answers.
@@ -87,7 +87,7 @@ def _asks(record: Mapping[str, Any]) -> bool:
     return "ask" in record or "held" in record or bool(pending and Pending.from_json(pending).questions)
 
 
-def _answered(asked: Mapping[int, Asked], number: int, message: Any) -> list[DurableEvent]:
+def _answered(asked: Mapping[int, WaitingCall], number: int, message: Any) -> list[DurableEvent]:
     """The answer that a step received, if it was one."""
     question = asked[max(one for one in asked if one <= number)]
     if message is None:

@@ -14,7 +14,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from toolbus.core.values.errors import RunStoreError
-from toolbus.state.files import Exposed, Foreign, make_private
+from toolbus.state.files import FileExposed, Foreign, make_private
 
 APPLICATION = "toolbus"
 _CONNECTIONS = 20
@@ -107,7 +107,7 @@ def _sqlite(url: str) -> sa.Engine:
         # Before SQLite does it, so that only this user can read it: its other files get the mode of this one.
         try:
             make_private(Path(arguments[0]))
-        except Exposed as error:
+        except FileExposed as error:
             problem = "other users can write it" if error.what == "written" else "other users can read it"
             raise RunStoreError(arguments[0], problem, f"protect it: {error.remedy}") from error
         except Foreign as error:

@@ -14,7 +14,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from toolbus.agent.durable.questions import Asked
+from toolbus.agent.durable.questions import WaitingCall
 from toolbus.agent.durable.store import dbos_private as seam
 from toolbus.core.values.records import JSON
 
@@ -59,7 +59,7 @@ class Notes:
     run: str
     intents: Mapping[int, Intent] = field(default_factory=dict[int, Intent])
     """Those of earlier executions, by the number of the step."""
-    asked: dict[int, Asked] = field(default_factory=dict[int, Asked])
+    asked: dict[int, WaitingCall] = field(default_factory=dict[int, WaitingCall])
     """All questions, by the number of the step that waits for the answer."""
 
     async def load(self) -> dict[int, str]:
@@ -77,7 +77,7 @@ class Notes:
         statement = sa.text("INSERT INTO toolbus_intents VALUES (:run, :number, :tool, :arguments, :at)")
         await self._write(statement, {"number": number, **values})
 
-    async def ask(self, number: int, asked: Asked) -> None:
+    async def ask(self, number: int, asked: WaitingCall) -> None:
         """Show a question until `close`."""
         self.asked[number] = asked
         statement = sa.text("INSERT INTO toolbus_questions VALUES (:run, :number, :id, :question, 0)")
@@ -105,16 +105,16 @@ def intents_of(connection: sa.Connection, run: str) -> dict[int, Intent]:
 
 def questions_of(
     connection: sa.Connection, runs: Iterable[str], *, only_open: bool = False
-) -> dict[str, dict[int, Asked]]:
+) -> dict[str, dict[int, WaitingCall]]:
     """The questions of each run, by the number of the step that waits for the answer."""
     statement = sa.text(
         "SELECT run, number, question FROM toolbus_questions WHERE run IN :runs"
         + (" AND closed = 0" if only_open else "")
         + " ORDER BY run, number"
     ).bindparams(sa.bindparam("runs", expanding=True))
-    found: dict[str, dict[int, Asked]] = {}
+    found: dict[str, dict[int, WaitingCall]] = {}
     for run, number, question in connection.execute(statement, {"runs": list(runs)}):
-        found.setdefault(run, {})[number] = Asked.from_json(json.loads(question))
+        found.setdefault(run, {})[number] = WaitingCall.from_json(json.loads(question))
     return found
 
 

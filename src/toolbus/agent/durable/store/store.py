@@ -11,7 +11,7 @@ from dbos import DBOS, DBOSClient, WorkflowStatus
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
 from toolbus.agent.durable.info import Step
-from toolbus.agent.durable.questions import Asked
+from toolbus.agent.durable.questions import WaitingCall
 from toolbus.agent.durable.settings import Durable
 from toolbus.agent.durable.store.dbos_private import (
     Serializer,
@@ -155,7 +155,7 @@ class RunStore:
         stored = sent_message(self.client, run, f"{run}:{question}")
         return None if stored is None else json.loads(stored)
 
-    def question(self, run: str) -> tuple[Asked | None, bool]:
+    def question(self, run: str) -> tuple[WaitingCall | None, bool]:
         """What a run asks, and whether that is answered; of several questions, the first that is not."""
         asked = None
         for asked in self._questions(run, only_open=True).values():
@@ -163,7 +163,9 @@ class RunStore:
                 return asked, False
         return asked, asked is not None
 
-    def new_steps(self, run: str, known: Container[int]) -> tuple[list[Mapping[str, Any]], dict[int, Asked]]:
+    def new_steps(
+        self, run: str, known: Container[int]
+    ) -> tuple[list[Mapping[str, Any]], dict[int, WaitingCall]]:
         """The steps of a run that are not known yet, and all its questions."""
         return steps_beyond(self.client, run, known), self._questions(run)
 
@@ -183,7 +185,7 @@ class RunStore:
         with self.engine.begin() as connection:
             forget(connection, run)
 
-    def _questions(self, run: str, *, only_open: bool = False) -> dict[int, Asked]:
+    def _questions(self, run: str, *, only_open: bool = False) -> dict[int, WaitingCall]:
         with self.engine.connect() as connection:
             return questions_of(connection, [run], only_open=only_open).get(run, {})
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.run_hints import Hints
 from toolbus.cli.output.run_lines import (
     STYLES,
@@ -87,7 +87,7 @@ async def open_runs(
 
 
 @async_command
-async def list_runs(settings: Settings, store: str | None, *, ended: bool) -> int:
+async def list_runs(settings: SharedOptions, store: str | None, *, ended: bool) -> int:
     """Print a line for each run, the newest first, and for each worker."""
     screen = Screen(settings)
     async with open_runs(screen, store) as runs:
@@ -151,7 +151,7 @@ def _time(when: float) -> str:
 
 
 @async_command
-async def show(settings: Settings, store: str | None, run: str) -> int:
+async def show(settings: SharedOptions, store: str | None, run: str) -> int:
     """Print all that the store has of a run."""
     screen, hints = Screen(settings), Hints(store)
     async with open_runs(screen, store) as runs:
@@ -204,7 +204,7 @@ def _print_state(screen: Screen, info: "RunInfo", hints: Hints) -> None:
 
 
 @async_command
-async def cancel(settings: Settings, store: str | None, run: str) -> int:
+async def cancel(settings: SharedOptions, store: str | None, run: str) -> int:
     """Cancel a run."""
     screen = Screen(settings)
     async with open_runs(screen, store) as runs:
@@ -213,7 +213,7 @@ async def cancel(settings: Settings, store: str | None, run: str) -> int:
 
 
 @async_command
-async def delete(settings: Settings, store: str | None, run: str) -> int:
+async def delete(settings: SharedOptions, store: str | None, run: str) -> int:
     """Delete a run that has ended."""
     screen = Screen(settings)
     async with open_runs(screen, store) as runs:
@@ -231,7 +231,7 @@ def _print_done(screen: Screen, done: str, run: str) -> int:
 
 @async_command
 async def start(
-    settings: Settings,
+    settings: SharedOptions,
     store: str | None,
     prompt: str,
     *,

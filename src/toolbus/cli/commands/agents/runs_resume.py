@@ -11,7 +11,7 @@ from toolbus.cli.commands.use.resume import INTERRUPTED, Answers, ask_answers, f
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import at_terminal
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.run_hints import Hints, answer_text
 from toolbus.cli.output.run_lines import question_lines, run_json
 from toolbus.cli.output.screen import Screen, visible
@@ -20,11 +20,11 @@ from toolbus.core.values.elicitation import Action
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import RunInfo, Runs
-    from toolbus.agent.durable.questions import Asked
+    from toolbus.agent.durable.questions import WaitingCall
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reply:
+class RunAnswer:
     """The answer of a command line, if it has one."""
 
     words: Sequence[str]
@@ -45,7 +45,7 @@ class Reply:
 
 @async_command
 async def resume(
-    settings: Settings, store: str | None, run: str, reply: Reply, *, accept_changes: bool
+    settings: SharedOptions, store: str | None, run: str, reply: RunAnswer, *, accept_changes: bool
 ) -> int:
     """Do what the run needs to go on."""
     screen = Screen(settings)
@@ -86,7 +86,7 @@ def _check_question(info: "RunInfo", question: str | None) -> None:
 
 
 async def _go_on(
-    screen: Screen, runs: "Runs", info: "RunInfo", reply: Reply, hints: Hints, *, is_done: bool
+    screen: Screen, runs: "Runs", info: "RunInfo", reply: RunAnswer, hints: Hints, *, is_done: bool
 ) -> str | None:
     """Answer or continue the run, and say so; None if there is nothing to do but what is done."""
     if (asked := info.question) is not None and (reply.is_given or not is_done):
@@ -109,7 +109,7 @@ async def _go_on(
     )
 
 
-async def _answers(screen: Screen, run: str, asked: "Asked", reply: Reply, hints: Hints) -> Answers:
+async def _answers(screen: Screen, run: str, asked: "WaitingCall", reply: RunAnswer, hints: Hints) -> Answers:
     """The answers of the command line, or of the person at the terminal."""
     given = given_answers(asked.pending, reply.words, reply.action)
     if given is None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from toolbus.cli.commands.agents.runs import open_runs
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.run_hints import Hints
 from toolbus.cli.output.run_lines import event_line, print_end, run_json
 from toolbus.cli.output.screen import Screen, escaped_json, visible
@@ -20,7 +20,7 @@ _PAUSE = 1.0
 
 
 @async_command
-async def watch(settings: Settings, store: str | None, run: str) -> int:
+async def watch(settings: SharedOptions, store: str | None, run: str) -> int:
     """Print events until the run ends; exit code 1 if it failed or was cancelled."""
     screen = Screen(settings)
     async with open_runs(screen, store) as runs:

@@ -16,7 +16,7 @@ from toolbus.adapters.approval import ApprovalMode
 from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_file
 from toolbus.cli.commands.agents.runs import durable_settings, load_durable
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, enable_logging
 from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
 from toolbus.cli.terminal import variables, working_folder
@@ -43,7 +43,7 @@ class WorkerOptions:
 
 
 @async_command
-async def run(settings: Settings, target: str | None, options: WorkerOptions) -> int:
+async def run(settings: SharedOptions, target: str | None, options: WorkerOptions) -> int:
     """Execute runs until a signal comes."""
     screen = Screen(settings)
     if not settings.verbose:
@@ -58,7 +58,7 @@ async def run(settings: Settings, target: str | None, options: WorkerOptions) ->
 
 
 async def _work(
-    screen: Screen, settings: Settings, target: str | None, options: WorkerOptions, stop: Stop
+    screen: Screen, settings: SharedOptions, target: str | None, options: WorkerOptions, stop: Stop
 ) -> None:
     async with AsyncExitStack() as stack:
         if target is None:
@@ -89,7 +89,7 @@ def _print_ready(screen: Screen, own: "Durable", place: str) -> None:
         screen.note(f"takes runs of {which} from {place}; Ctrl-C ends it")
 
 
-def _refuse_ignored(target: str, settings: Settings, options: WorkerOptions) -> None:
+def _refuse_ignored(target: str, settings: SharedOptions, options: WorkerOptions) -> None:
     """Raise `Usage` for an option that a program decides itself."""
     given = {
         "--model": options.model,
@@ -121,7 +121,7 @@ async def _last_words(runs: "Runs", queue: str) -> str:
 
 
 async def _agent_of_config(
-    screen: Screen, settings: Settings, options: WorkerOptions, stack: AsyncExitStack
+    screen: Screen, settings: SharedOptions, options: WorkerOptions, stack: AsyncExitStack
 ) -> "Agent":
     """An agent with all servers of the config."""
     config = load_trusted_config(settings)

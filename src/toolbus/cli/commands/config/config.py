@@ -5,7 +5,7 @@ import json
 import re
 from collections.abc import Callable
 
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import load_trusted_config, load_untrusted_config
 from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, resolved
@@ -20,7 +20,7 @@ from toolbus.core.values.records import JSON
 _DEFAULT = re.compile(r"(\$\{[^}]*?:-)[^}]*\}")
 
 
-def run(settings: Settings, *, expanded: bool) -> int:
+def run(settings: SharedOptions, *, expanded: bool) -> int:
     """Print the config; `expanded` resolves every reference."""
     screen = Screen(settings)
     # Without expansion nothing in it is used, so it can be shown before it is trusted.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from toolbus.cli.commands.safety.trust import is_trusted, trust_written
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.cli.suggested import suggested
 from toolbus.config import find_config, load_server
@@ -67,7 +67,7 @@ class _Target:
         return {} if self.is_blank else servers_in(self.text, self.path)
 
 
-def add(settings: Settings, name: str, server: NewServer) -> int:
+def add(settings: SharedOptions, name: str, server: NewServer) -> int:
     """Add the server, move its secrets to `.env`, and print the next step."""
     screen = Screen(settings)
     plain = _entry(name, server)
@@ -94,7 +94,7 @@ def add(settings: Settings, name: str, server: NewServer) -> int:
     return 0
 
 
-def remove(settings: Settings, name: str) -> int:
+def remove(settings: SharedOptions, name: str) -> int:
     """Remove the server."""
     screen = Screen(settings)
     target = _target_with_server(settings, name)
@@ -110,7 +110,7 @@ def remove(settings: Settings, name: str) -> int:
     return 0
 
 
-def set_enabled(settings: Settings, name: str, *, enabled: bool) -> int:
+def set_enabled(settings: SharedOptions, name: str, *, enabled: bool) -> int:
     """Enable or disable the server."""
     screen = Screen(settings)
     target = _target_with_server(settings, name)
@@ -207,7 +207,7 @@ def _pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]
     return pairs
 
 
-def _target(settings: Settings) -> _Target:
+def _target(settings: SharedOptions) -> _Target:
     """The config in use, or a new file."""
     named = settings.config or named_config()
     path = named
@@ -229,7 +229,7 @@ def _target(settings: Settings) -> _Target:
     return _Target(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
 
 
-def _target_with_server(settings: Settings, name: str) -> _Target:
+def _target_with_server(settings: SharedOptions, name: str) -> _Target:
     """The config in use; raises `Usage` if it has no such server."""
     path = settings.config or find_config()
     if not path.is_file():

@@ -10,7 +10,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, short_path
 from toolbus.config.find import find_config, named_config
 from toolbus.config.trust import located
@@ -26,7 +26,7 @@ class NoConsole(ToolbusError):
     """Nothing with a console is running."""
 
 
-def run(settings: Settings, *, print_only: bool) -> int:
+def run(settings: SharedOptions, *, print_only: bool) -> int:
     """Get a token, and open or print the URL with it."""
     screen, wanted = Screen(settings), _wanted(settings)
     chosen = _chosen(wanted)
@@ -44,7 +44,7 @@ def run(settings: Settings, *, print_only: bool) -> int:
     return 0
 
 
-def _wanted(settings: Settings) -> tuple[str | None, bool]:
+def _wanted(settings: SharedOptions) -> tuple[str | None, bool]:
     """The config whose console to open, and whether the user named it; None if there is none."""
     if named := settings.config or named_config():
         return str(located(Path(named))), True

@@ -9,7 +9,7 @@ from rich.text import Text
 from toolbus.bus.engine.stores import store_for_command
 from toolbus.cli.commands.safety.audit import AGO, UNITS
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.cli.session import load_trusted_config, load_untrusted_config
 from toolbus.config import BusConfig
@@ -22,7 +22,7 @@ from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, StoredKey, Store
 _SEE_LIST = "; see 'toolbus key list'"
 
 
-def add(settings: Settings, name: str, views: Sequence[str], user: str, expires: str | None) -> int:
+def add(settings: SharedOptions, name: str, views: Sequence[str], user: str, expires: str | None) -> int:
     """Make a key and print it."""
     screen, config = Screen(settings), _loaded(settings)
     serve = config.serve or Serve()
@@ -44,7 +44,7 @@ def add(settings: Settings, name: str, views: Sequence[str], user: str, expires:
     return 0
 
 
-def list_keys(settings: Settings) -> int:
+def list_keys(settings: SharedOptions) -> int:
     """Print what is known of each key."""
     screen, config = Screen(settings), _loaded(settings)
     serve = config.serve or Serve()
@@ -62,7 +62,7 @@ def list_keys(settings: Settings) -> int:
     return 0
 
 
-def revoke(settings: Settings, name: str) -> int:
+def revoke(settings: SharedOptions, name: str) -> int:
     """Delete a key; `Usage` if there is none of that name."""
     screen, config = Screen(settings), _loaded(settings)
     with explained():
@@ -77,7 +77,7 @@ def revoke(settings: Settings, name: str) -> int:
     return 0
 
 
-def _loaded(settings: Settings) -> BusConfig:
+def _loaded(settings: SharedOptions) -> BusConfig:
     """The config. Nothing in it is run, unless the URL of its store has to be looked up."""
     config = load_untrusted_config(settings)
     return config if config.store is None else load_trusted_config(settings)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.event_lines import DATE_AND_TIME
 from toolbus.cli.output.screen import Screen, enable_part_log
 from toolbus.cli.session import load_trusted_config, selected_servers
@@ -20,7 +20,7 @@ from toolbus.config.settings.serve import Serve
 from toolbus.core.values.errors import ConfigError, ToolbusError
 
 if TYPE_CHECKING:
-    from toolbus.gateway.serve.program import Program
+    from toolbus.gateway.serve.program import ServeProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class ServeOptions:
     workers: int | None = None
 
 
-def run(settings: Settings, options: ServeOptions) -> int:
+def run(settings: SharedOptions, options: ServeOptions) -> int:
     """Serve until stdin ends, or a signal; 0 then, because that is how it is meant to end."""
     began = time.time_ns()
     _check(settings, options)
@@ -68,15 +68,15 @@ def run(settings: Settings, options: ServeOptions) -> int:
     return asyncio.run(serve(program, config, chosen, over_stdio=False, began=began, worker=worker))
 
 
-def _program(screen: Screen, worker: int | None) -> "Program":
+def _program(screen: Screen, worker: int | None) -> "ServeProgram":
     """What the gateway needs of this program; `worker` is its number, if it is one of several."""
     from toolbus.cli.console_runs import console_runs
     from toolbus.cli.listing_cache import last_inventories, save_listings
     from toolbus.cli.output.serve_log import ServeLog
-    from toolbus.gateway.serve.program import Program
+    from toolbus.gateway.serve.program import ServeProgram
 
     log = ServeLog(screen, worker)
-    return Program(
+    return ServeProgram(
         report=log,
         last_inventories=last_inventories,
         save_listings=save_listings,
@@ -84,7 +84,7 @@ def _program(screen: Screen, worker: int | None) -> "Program":
     )
 
 
-def _check(settings: Settings, options: ServeOptions) -> None:
+def _check(settings: SharedOptions, options: ServeOptions) -> None:
     """Raise `Usage` for options that do not fit together."""
     if options.stdio and options.http is not None:
         raise Usage("--stdio and --http cannot be combined; keep one")

@@ -10,7 +10,7 @@ from rich.text import Text
 from toolbus.bus.engine.stores import store_for_command, store_url
 from toolbus.cli.commands.agents.runs import DEFAULT, VARIABLE, durable_settings, load_durable
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings, check_config
+from toolbus.cli.options import SharedOptions, check_config
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import load_trusted_config
 from toolbus.cli.terminal import variables, working_folder
@@ -30,7 +30,7 @@ _COUNTED: dict[PartName, tuple[str, str]] = {
 """The table whose rows people count, and what they call them."""
 
 
-def rekey(settings: Settings) -> int:
+def rekey(settings: SharedOptions) -> int:
     """Encrypt all values with the first key, and print what is left; 1 if something is."""
     screen, config = Screen(settings), load_trusted_config(settings)
     store = store_for_command(config)
@@ -57,7 +57,7 @@ async def _rekeyed(store: Store) -> tuple[int, KeyUse]:
         return await rekeyed(store)
 
 
-def backup(settings: Settings, file: Path, runs: str | None, *, force: bool) -> int:
+def backup(settings: SharedOptions, file: Path, runs: str | None, *, force: bool) -> int:
     """Save the store of the config and the runs in a file, as far as there are any."""
     screen, path = Screen(settings), working_folder() / file
     if not path.parent.is_dir():
@@ -82,7 +82,7 @@ def backup(settings: Settings, file: Path, runs: str | None, *, force: bool) -> 
     return 0
 
 
-def restore(settings: Settings, file: Path, runs: str | None) -> int:
+def restore(settings: SharedOptions, file: Path, runs: str | None) -> int:
     """Restore what a file has into empty databases."""
     screen, path = Screen(settings), working_folder() / file
     if not path.is_file():
@@ -101,7 +101,9 @@ def restore(settings: Settings, file: Path, runs: str | None) -> int:
     return int(bool(problem))
 
 
-def _destinations(screen: Screen, settings: Settings, found: Backup, runs: str | None) -> Generator[Part]:
+def _destinations(
+    screen: Screen, settings: SharedOptions, found: Backup, runs: str | None
+) -> Generator[Part]:
     if "store" in found.parts:
         part = _store_part(settings)
         if part is None:
@@ -116,7 +118,7 @@ def _destinations(screen: Screen, settings: Settings, found: Backup, runs: str |
         raise Usage("the backup has no durable runs; omit --runs")
 
 
-def _store_part(settings: Settings) -> Part | None:
+def _store_part(settings: SharedOptions) -> Part | None:
     """The store of the config; None if there is no config, or it has none."""
     try:
         check_config(settings)

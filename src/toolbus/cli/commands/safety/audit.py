@@ -13,7 +13,7 @@ from toolbus.audit.files import chains
 from toolbus.audit.read import Query, Recorded, read_events
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, escaped_json, exact, short_path
 from toolbus.cli.session import load_untrusted_config
 from toolbus.core.text.display import counted
@@ -27,7 +27,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _STYLES = {"allow": "green", "ok": "green", "accept": "green", "started": "dim", "removed": "dim"}
 
 
-def run(settings: Settings, file: Path | None, query: Query, tail: int) -> int:
+def run(settings: SharedOptions, file: Path | None, query: Query, tail: int) -> int:
     """Print the last events of the config's trail, or of the one in a file; all of them if `tail` is 0."""
     screen, path = Screen(settings), _path(settings, file)
     with _readable(path):
@@ -44,7 +44,7 @@ def run(settings: Settings, file: Path | None, query: Query, tail: int) -> int:
     return FAILED if file is not None and not files else 0
 
 
-def check(settings: Settings, file: Path | None, expect: Sequence[str]) -> int:
+def check(settings: SharedOptions, file: Path | None, expect: Sequence[str]) -> int:
     """Check the trail, and that it contains the lines with the expected digests; 1 if something is wrong."""
     screen, path = Screen(settings), _path(settings, file)
     for text in expect:
@@ -85,7 +85,7 @@ def since_time(text: str | None) -> str | None:
     return then.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def _path(settings: Settings, file: Path | None) -> Path:
+def _path(settings: SharedOptions, file: Path | None) -> Path:
     if file is not None:
         return file
     config = load_untrusted_config(settings)  # nothing in it is run

@@ -9,7 +9,7 @@ from rich.text import Text
 from toolbus.cli.commands.safety.trust import confirm
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.differences import difference_json, print_differences
 from toolbus.cli.output.sarif import sarif_report
 from toolbus.cli.output.screen import Screen, quoted, short_path, visible
@@ -20,7 +20,7 @@ from toolbus.core.values.errors import ConfigError, LockError, ServerNotFound, p
 from toolbus.core.values.freshness import KINDS
 from toolbus.core.values.records import JSON
 from toolbus.lock.approval import save_lock, with_parts
-from toolbus.lock.changes import Difference, server_differences
+from toolbus.lock.changes import LockDifference, server_differences
 from toolbus.lock.deception import suspicions
 from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import is_approved
@@ -53,10 +53,12 @@ class Comparison:
     """Servers in the lockfile that are not in the config any more."""
 
     @property
-    def differences(self) -> list[Difference]:
+    def differences(self) -> list[LockDifference]:
         """What differs from the lockfile."""
         old = self.old or {}
-        removed = [Difference(server=alias, kind="launch", name="", status="removed") for alias in self.gone]
+        removed = [
+            LockDifference(server=alias, kind="launch", name="", status="removed") for alias in self.gone
+        ]
         return removed + [
             one
             for alias, now in self.now.items()
@@ -64,7 +66,7 @@ class Comparison:
         ]
 
     @property
-    def drift(self) -> list[Difference]:
+    def drift(self) -> list[LockDifference]:
         """The differences that somebody has to approve.
 
         What this user cannot see is none of them; a server that left the config is.
@@ -75,7 +77,7 @@ class Comparison:
             if (one.status != "removed" or one.kind == "launch") and not self._is_stricter(one)
         ]
 
-    def _is_stricter(self, difference: Difference) -> bool:
+    def _is_stricter(self, difference: LockDifference) -> bool:
         """Whether a server only got a sandbox, or its sandbox is only recorded now."""
         alias, old = difference.server, self.old or {}
         is_known = difference.kind == "launch" and alias in self.now and alias in old
@@ -113,7 +115,7 @@ class Comparison:
 
 
 @async_command
-async def lock(settings: Settings, servers: Sequence[str], options: LockOptions) -> int:
+async def lock(settings: SharedOptions, servers: Sequence[str], options: LockOptions) -> int:
     """Write the lockfile after a review; with `check`, only compare."""
     if options.check and options.yes:
         raise Usage("--yes and --check cannot be combined; keep one")
@@ -142,7 +144,7 @@ async def lock(settings: Settings, servers: Sequence[str], options: LockOptions)
 
 
 @async_command
-async def diff(settings: Settings, servers: Sequence[str]) -> int:
+async def diff(settings: SharedOptions, servers: Sequence[str]) -> int:
     """Print the differences; exit 1 only if a server could not be compared."""
     screen, found = Screen(settings), await _compare(settings, servers)
     if found.old is None:
@@ -152,7 +154,7 @@ async def diff(settings: Settings, servers: Sequence[str]) -> int:
 
 
 @async_command
-async def approve(settings: Settings, target: str) -> int:
+async def approve(settings: SharedOptions, target: str) -> int:
     """Write one server, or one tool, to the lockfile as it is now."""
     alias, tool = _parsed(load_trusted_config(settings), target)
     screen, found = Screen(settings), await _compare(settings, [alias])
@@ -169,7 +171,7 @@ async def approve(settings: Settings, target: str) -> int:
     return 0
 
 
-async def _compare(settings: Settings, servers: Sequence[str]) -> Comparison:
+async def _compare(settings: SharedOptions, servers: Sequence[str]) -> Comparison:
     config = load_trusted_config(settings)
     if config.file is None:
         raise ConfigError("the config is not a file, so it has no lockfile")

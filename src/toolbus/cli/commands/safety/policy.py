@@ -12,9 +12,9 @@ from toolbus.bus.rules.targets import listed_target
 from toolbus.cli.commands.use.call import candidate_servers
 from toolbus.cli.commands.use.tools import locked_bus
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import Given, read
+from toolbus.cli.input.arguments import GivenArguments, read
 from toolbus.cli.input.lookup import servers_down
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.policy_report import (
     AnswerFacts,
     Explanation,
@@ -43,7 +43,7 @@ from toolbus.core.values.records import JSON, OWN, Inventory, ToolSpec
 from toolbus.lock.definitions import Kind as DefinitionKind
 from toolbus.lock.definitions import any_digest, definitions
 from toolbus.policy.answers import AnswerKey, StoredAnswer, rule_digest
-from toolbus.policy.rules import Policy, Target
+from toolbus.policy.rules import Policy, PolicyTarget
 from toolbus.policy.target import label
 
 if TYPE_CHECKING:
@@ -53,13 +53,13 @@ Kind: TypeAlias = Literal["resource", "prompt", "request"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Question:
+class PolicyQuestion:
     """What the user wants to know."""
 
     name: str | None
     kinds: tuple[Kind, ...]
     """What the name is, if it is not a tool."""
-    given: Given
+    given: GivenArguments
     forget: bool
 
     def check(self) -> None:
@@ -88,7 +88,7 @@ _EXAMPLES: Mapping[Kind, str] = {"resource": "URI", "prompt": "PROMPT", "request
 
 
 @async_command
-async def run(settings: Settings, question: Question) -> int:
+async def run(settings: SharedOptions, question: PolicyQuestion) -> int:
     """Show the policy, explain one decision, or forget answers; nobody is asked anything."""
     question.check()
     screen, config = Screen(settings), load_trusted_config(settings)
@@ -225,7 +225,7 @@ def _is_about(stored: StoredAnswer, name: str) -> bool:
 # One decision
 
 
-async def _explained(screen: Screen, config: BusConfig, question: Question, name: str) -> Explanation:
+async def _explained(screen: Screen, config: BusConfig, question: PolicyQuestion, name: str) -> Explanation:
     if question.kinds:
         target, arguments = _named_target(config, question.kinds[0], name, question.given)
         return _explanation(config, target, arguments, None, _answers_about(screen, config, target, {}))
@@ -251,7 +251,7 @@ async def _found(screen: Screen, config: BusConfig, bus: "Toolbus", name: str) -
     return spec
 
 
-def _target(spec: ToolSpec, arguments: Mapping[str, JSON] | None) -> Target | None:
+def _target(spec: ToolSpec, arguments: Mapping[str, JSON] | None) -> PolicyTarget | None:
     """What a call of the tool is about; None if it is always allowed."""
     if spec.route != "resources/read":
         return listed_target(spec)
@@ -260,12 +260,12 @@ def _target(spec: ToolSpec, arguments: Mapping[str, JSON] | None) -> Target | No
     if not isinstance(server, str) or not isinstance(given.get("uri"), str):
         needed = "server=... uri=..." if spec.origin.server == OWN else "uri=..."
         raise Usage(f"{spec.name} reads a resource, and the policy decides by its URI; pass {needed}")
-    return Target(kind="resource", server=server, name=given["uri"])
+    return PolicyTarget(kind="resource", server=server, name=given["uri"])
 
 
 def _named_target(
-    config: BusConfig, kind: Kind, name: str, given: Given
-) -> tuple[Target, dict[str, JSON] | None]:
+    config: BusConfig, kind: Kind, name: str, given: GivenArguments
+) -> tuple[PolicyTarget, dict[str, JSON] | None]:
     """The resource, prompt or request that is named, and its arguments; no server is needed for it."""
     alias = next((alias for alias in config.servers if name.startswith(f"{alias}/")), None)
     if alias is None:
@@ -280,11 +280,11 @@ def _named_target(
     arguments = {**given.whole, **dict(given.single)} if given.whole or given.single else None
     if kind == "resource":
         arguments = {"uri": own}
-    return Target(kind=kind, server=alias, name=own), arguments
+    return PolicyTarget(kind=kind, server=alias, name=own), arguments
 
 
 def _answers_about(
-    screen: Screen, config: BusConfig, target: Target | None, listed: Mapping[str, Inventory]
+    screen: Screen, config: BusConfig, target: PolicyTarget | None, listed: Mapping[str, Inventory]
 ) -> list[AnswerFacts]:
     if target is None:
         return []
@@ -297,7 +297,7 @@ def _answers_about(
 
 def _explanation(
     config: BusConfig,
-    target: Target | None,
+    target: PolicyTarget | None,
     arguments: Mapping[str, JSON] | None,
     spec: ToolSpec | None,
     answers: Sequence[AnswerFacts],

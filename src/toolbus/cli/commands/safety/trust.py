@@ -13,7 +13,7 @@ from rich.text import Text
 
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import ask, can_ask
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.review import audit_facts, print_review, review, secrets_of_bus
 from toolbus.cli.output.rule_words import rule_json
 from toolbus.cli.output.screen import Screen, exact, short_path, visible
@@ -41,7 +41,7 @@ class NotKept(ToolbusError):
         super().__init__(f"cannot save that you trust it: {what}; fix that, or pass the file with --config")
 
 
-def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> int:
+def run(settings: SharedOptions, file: Path | None, *, yes: bool, remove: bool) -> int:
     """Show the config and ask; or trust it at once, or stop trusting it."""
     if yes and remove:
         raise Usage("--yes and --remove cannot be combined; keep one")
@@ -78,7 +78,7 @@ def run(settings: Settings, file: Path | None, *, yes: bool, remove: bool) -> in
     return 0
 
 
-def trust_prompt(settings: Settings) -> Agree:
+def trust_prompt(settings: SharedOptions) -> Agree:
     """A callback that asks on the terminal; raises without one and with `--json`."""
 
     def agree(found: Candidate, reason: str) -> None:

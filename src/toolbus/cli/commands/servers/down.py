@@ -7,7 +7,7 @@ from rich.text import Text
 from toolbus.background.claim import is_claimed
 from toolbus.background.inquiry import NoAnswer, open_inquiry
 from toolbus.cli.commands.servers.status import background_config
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, short_path
 
 WITHIN = 90.0
@@ -15,7 +15,7 @@ WITHIN = 90.0
 POLL_SECONDS = 0.02
 
 
-def run(settings: Settings) -> int:
+def run(settings: SharedOptions) -> int:
     """Stop it, if one runs, and wait for its end."""
     screen, file = Screen(settings), background_config(settings)
     inquiry = open_inquiry(file)

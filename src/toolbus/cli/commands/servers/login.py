@@ -9,7 +9,7 @@ from rich.text import Text
 
 from toolbus.cli.errors import FAILED
 from toolbus.cli.login_prompt import LoginPrompt
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import async_command, load_trusted_config, selected_servers
 from toolbus.cli.sign_in import (
@@ -27,13 +27,13 @@ from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from toolbus.state.tokens.login import Login
-    from toolbus.state.tokens.tokens import Tokens
+    from toolbus.state.tokens.tokens import TokenSource
 
 UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 @async_command
-async def login(settings: Settings, alias: str, options: LoginOptions) -> int:
+async def login(settings: SharedOptions, alias: str, options: LoginOptions) -> int:
     """Sign in to the server; the tokens are stored for all commands and programs."""
     screen, config = Screen(settings), load_trusted_config(settings)
     [alias] = selected_servers(config, [alias])
@@ -60,7 +60,7 @@ def _print_nothing_to_do(screen: Screen, alias: str) -> int:
 
 
 @async_command
-async def logout(settings: Settings, alias: str, user: str, *, revoke: bool) -> int:
+async def logout(settings: SharedOptions, alias: str, user: str, *, revoke: bool) -> int:
     """Forget a login; exit 1 if the authorization server was to revoke it and did not confirm that."""
     screen, config = Screen(settings), load_trusted_config(settings)
     [alias] = selected_servers(config, [alias])
@@ -122,7 +122,7 @@ class _Row:
 
 
 @async_command
-async def logins(settings: Settings) -> int:
+async def logins(settings: SharedOptions) -> int:
     """Show who is signed in to which server, never a token."""
     screen, config = Screen(settings), load_trusted_config(settings)
     tokens = lasting_tokens(config)
@@ -147,7 +147,7 @@ async def logins(settings: Settings) -> int:
     return 0
 
 
-async def _rows(config: BusConfig, server: ServerConfig, tokens: "Tokens") -> list[_Row]:
+async def _rows(config: BusConfig, server: ServerConfig, tokens: "TokenSource") -> list[_Row]:
     try:
         client = await oauth_client(config, server.alias, tokens)
         found = [login for login in await tokens.logins(client.resource) if login.access]

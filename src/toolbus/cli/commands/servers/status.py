@@ -9,7 +9,7 @@ from rich.text import Text
 from toolbus.background.inquiry import facts_of
 from toolbus.background.place import config_file
 from toolbus.cli.errors import FAILED
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.cli.session import explain_missing_config
@@ -19,7 +19,7 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.records import ServerStatus
 
 
-def run(settings: Settings) -> int:
+def run(settings: SharedOptions) -> int:
     """Print it; exit 1 if none runs."""
     screen, file = Screen(settings), background_config(settings)
     facts = facts_of(file)
@@ -32,7 +32,7 @@ def run(settings: Settings) -> int:
     return FAILED if facts is None else 0
 
 
-def background_config(settings: Settings) -> Path:
+def background_config(settings: SharedOptions) -> Path:
     """The path of the config, which need not exist any more if it is named."""
     file = config_file(None if settings.config is None else str(settings.config))
     if file is None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from toolbus.background.inquiry import facts_of
-from toolbus.background.place import Place, places
+from toolbus.background.place import BusPlace, places
 from toolbus.cli.commands.servers.status import print_facts, status_of
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, escaped_json, short_path
 from toolbus.cli.session import load_trusted_config, selected_servers
@@ -50,7 +50,7 @@ class NotStarted(ToolbusError):
     """The background bus ended when it started."""
 
 
-def run(settings: Settings, options: UpOptions) -> int:
+def run(settings: SharedOptions, options: UpOptions) -> int:
     """Start it, and report its servers; in the foreground, run it until a signal."""
     began = time.time_ns()
     if sys.platform == "win32":
@@ -83,7 +83,7 @@ def idle_seconds(text: str) -> float:
     return seconds
 
 
-def _run_here(screen: Screen, place: Place, config: BusConfig, options: UpOptions, began: int) -> int:
+def _run_here(screen: Screen, place: BusPlace, config: BusConfig, options: UpOptions, began: int) -> int:
     with screen.spinner("starting"):  # the imports take a while
         from toolbus.background.process import Start, run_here
         from toolbus.cli.output.serve_log import ServeLog
@@ -106,7 +106,7 @@ def _run_here(screen: Screen, place: Place, config: BusConfig, options: UpOption
     return run_here(start, ServeLog(screen), ready)
 
 
-def _start(place: Place, settings: Settings, options: UpOptions) -> None:
+def _start(place: BusPlace, settings: SharedOptions, options: UpOptions) -> None:
     """Start the process, and wait until it reports; raises `NotStarted`."""
     try:
         PrivateFolder(place.state, protects=True).make_folders("background/log")

@@ -20,7 +20,7 @@ from rich.text import Text
 
 from toolbus.cli.commands.servers.watch_sign_in import SignInKey
 from toolbus.cli.listing_cache import save_listings
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.event_lines import event_line, timed_line
 from toolbus.cli.output.headline import STATE_STYLES
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
@@ -35,7 +35,7 @@ from toolbus.gateway.serve.follow import file_stamps, read_again, stamps_at_star
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
-    from toolbus.state.tokens.tokens import Tokens
+    from toolbus.state.tokens.tokens import TokenSource
 
 POLL_SECONDS = 1.0
 """Interval for checking the config file and the servers' health."""
@@ -44,7 +44,7 @@ MAX_LINES = 12
 
 
 @async_command
-async def run(settings: Settings, servers: Sequence[str]) -> int:
+async def run(settings: SharedOptions, servers: Sequence[str]) -> int:
     """Watch these servers, by default all."""
     began = time.time_ns()
     screen, config = Screen(settings), load_trusted_config(settings)
@@ -87,7 +87,7 @@ class _ConfigFollower:
         servers: Sequence[str],
         connecting: asyncio.TaskGroup,
         config: BusConfig,
-        tokens: "Tokens",
+        tokens: "TokenSource",
     ) -> None:
         self.bus = bus
         self._view = view

@@ -20,7 +20,7 @@ from toolbus.core.values.errors import ToolbusError
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
-    from toolbus.state.tokens.tokens import Tokens
+    from toolbus.state.tokens.tokens import TokenSource
 
 KEY = "l"
 
@@ -45,7 +45,7 @@ class SignInKey:
         screen: Screen,
         bus: "Toolbus",
         view: PausableView,
-        current: Callable[[], tuple[BusConfig, "Tokens"]],
+        current: Callable[[], tuple[BusConfig, "TokenSource"]],
         tasks: asyncio.TaskGroup,
     ) -> None:
         self._screen = screen

@@ -24,8 +24,8 @@ from toolbus.cli.commands.start.check_rules import (
     print_policy,
 )
 from toolbus.cli.commands.start.check_servers import (
-    Problem,
     Severity,
+    ToolProblem,
     dialect_problems,
     failed_step,
     name_problems,
@@ -34,7 +34,7 @@ from toolbus.cli.commands.start.check_servers import (
 )
 from toolbus.cli.commands.use.tools import held_line
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.cli.suggested import suggested
@@ -91,9 +91,9 @@ class ServerReport:
     inventory: Inventory
     tools: Sequence[ToolSpec]
     error: ToolbusError | None
-    reviews: Sequence[Problem] = ()
+    reviews: Sequence[ToolProblem] = ()
     """What a person should review: tools that are held, and signs of deception."""
-    problems: Sequence[Problem] = ()
+    problems: Sequence[ToolProblem] = ()
     seconds: float | None = None
     """Time from start to the first list."""
 
@@ -124,7 +124,7 @@ class _StartupEvents:
 
 
 @async_command
-async def run(settings: Settings, servers: Sequence[str], dialect: str | None) -> int:
+async def run(settings: SharedOptions, servers: Sequence[str], dialect: str | None) -> int:
     """Check these servers, by default all; exit 1 if the user must fix anything."""
     if dialect is not None and dialect not in DIALECTS:
         raise Usage(f"--dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")
@@ -215,20 +215,20 @@ def _with_problems(
     return replace(report, problems=problems, seconds=events.seconds.get(alias))
 
 
-def _failure_problems(error: ToolbusError, config: ServerConfig) -> list[Problem]:
+def _failure_problems(error: ToolbusError, config: ServerConfig) -> list[ToolProblem]:
     mistakes = error.mistakes if isinstance(error, ConfigError) else [error]
     return [_failure_problem(mistake, config) for mistake in mistakes]
 
 
-def _failure_problem(error: ToolbusError, config: ServerConfig) -> Problem:
+def _failure_problem(error: ToolbusError, config: ServerConfig) -> ToolProblem:
     match error:
         case AuthRequired(phase="sign-in"):
             # It begins with what failed, or with what is missing.
             message, fix = problem_and_step(error, config)
-            return Problem(severity="error", message=message, fix=fix)
+            return ToolProblem(severity="error", message=message, fix=fix)
         case ConnectFailed():
             following = (NEXT_STEPS if config.url is None else NEXT_STEPS_URL)[error.phase]
-            return Problem(
+            return ToolProblem(
                 severity="error",
                 message=f"{error.phase} failed: {error.cause}",
                 fix=error.hint or ("read its stderr output" if error.stderr else following),
@@ -239,35 +239,37 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> Problem:
             where = f"{error.key}: " if error.key else ""
             if is_refusal(error):
                 where = f"not permitted by {where.removesuffix(': ')} in {error.file}: "
-            return Problem(
+            return ToolProblem(
                 severity="error", message=where + message, fix=fix or "fix its entry in the config"
             )
         case SecretMissing():
             message, _, fix = error.problem.partition("; ")
-            return Problem(severity="error", message=message, fix=fix or "fix the reference in the config")
+            return ToolProblem(
+                severity="error", message=message, fix=fix or "fix the reference in the config"
+            )
         case TokenStoreError():
             message, _, fix = str(error).partition("; ")
-            return Problem(severity="error", message=message, fix=fix)
+            return ToolProblem(severity="error", message=message, fix=fix)
         case _:
             message = getattr(error, "problem", None) or str(error)
-            return Problem(severity="error", message=message, fix="fix its entry in the config")
+            return ToolProblem(severity="error", message=message, fix="fix its entry in the config")
 
 
-def _held_problem(one: Held) -> Problem:
+def _held_problem(one: Held) -> ToolProblem:
     message, _, fix = held_line(one).partition("; ")
-    return Problem(severity="error", message=message, fix=fix)
+    return ToolProblem(severity="error", message=message, fix=fix)
 
 
-def _suspicion_problem(one: Suspicion) -> Problem:
+def _suspicion_problem(one: Suspicion) -> ToolProblem:
     what = f"{quoted(one.tool)}: " if one.tool else "instructions: "
-    return Problem(
+    return ToolProblem(
         severity="warning",
         message=f"{what}{one.reason}",
         fix="read its definition (toolbus tools --full); exclude it if you do not trust it",
     )
 
 
-def _warning_problem(event: Warned) -> Problem:
+def _warning_problem(event: Warned) -> ToolProblem:
     if event.tool:
         message, fix = (
             f"tool {quoted(event.tool)}: {event.message}",
@@ -280,7 +282,7 @@ def _warning_problem(event: Warned) -> Problem:
         message, fix = event.message, "fix the pattern: it is matched against the server's own tool names"
     else:
         message, fix = event.message, "report it to the server's author"
-    return Problem(severity="warning", message=message, fix=fix)
+    return ToolProblem(severity="warning", message=message, fix=fix)
 
 
 def _json(report: ServerReport) -> JSON:
@@ -352,7 +354,7 @@ def _print_report(screen: Screen, report: ServerReport) -> None:
     screen.rows(rows, max_lines=None)
 
 
-def _fix_group(problem: Problem) -> str:
+def _fix_group(problem: ToolProblem) -> str:
     return problem.fix.partition("; ")[0]
 
 

@@ -70,7 +70,7 @@ Severity = Literal["error", "warning", "info"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Problem:
+class ToolProblem:
     """One problem; the user must fix an error."""
 
     severity: Severity
@@ -85,19 +85,21 @@ class Problem:
         return f"; on stderr: {' | '.join(self.stderr)}" if self.stderr else ""
 
 
-def name_problems(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig) -> Iterator[Problem]:
+def name_problems(
+    tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig
+) -> Iterator[ToolProblem]:
     """Tools whose name differs from the naming template: invalid, too long, or taken."""
     label = server.alias if server.prefix is None else server.prefix
     for spec in tools:
         if spec.name != template_name(config.naming, label, spec.origin.tool):
-            yield Problem(
+            yield ToolProblem(
                 severity="info",
                 message=f"tool {quoted(spec.origin.tool)} is exposed as {spec.name!r}",
                 fix="nothing to do: models accept unique names of up to 64 characters, A-Z a-z 0-9 _ -",
             )
 
 
-def dialect_problems(tools: Sequence[ToolSpec], asked: str | None) -> Iterator[Problem]:
+def dialect_problems(tools: Sequence[ToolSpec], asked: str | None) -> Iterator[ToolProblem]:
     """Tools that a provider cannot be offered; for the dialect that is asked for, also what changes in it."""
     for dialect in DIALECTS:
         found: dict[str, Definition] = {}
@@ -105,7 +107,7 @@ def dialect_problems(tools: Sequence[ToolSpec], asked: str | None) -> Iterator[P
             try:
                 found[spec.name] = converted(spec, dialect)
             except Exception as error:  # finding such a tool is the purpose of this command
-                yield Problem(
+                yield ToolProblem(
                     severity="warning",
                     message=f"{dialect}: {spec.name} cannot be converted: {type(error).__name__}: {error}",
                     fix="exclude the tool, or replace its schema with override",
@@ -116,14 +118,14 @@ def dialect_problems(tools: Sequence[ToolSpec], asked: str | None) -> Iterator[P
             losses = [loss for loss in definition.losses if loss.kind in LOSSY]
             if losses:
                 reasons = "; ".join(dict.fromkeys(f"{loss.path or '/'}: {loss.what}" for loss in losses))
-                yield Problem(
+                yield ToolProblem(
                     severity="info",
                     message=f"{dialect}: the schema of {name} is simplified: {reasons}",
                     fix="nothing to do: the provider gets a schema it accepts",
                 )
         reworded = [name for name, definition in found.items() if definition.grade == "lossless"]
         if reworded:
-            yield Problem(
+            yield ToolProblem(
                 severity="info",
                 message=f"{dialect}: rewritten for this provider: {', '.join(reworded)}",
                 fix="nothing to do: the meaning is the same",

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from toolbus.cli.commands.use.tools import print_server, servers_json
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.cli.session import async_command, open_bus
@@ -39,7 +39,7 @@ POEM = "The rain\nfalls on the roof\nand on the road.\n"
 
 
 @async_command
-async def run(settings: Settings, out: Path | None) -> int:
+async def run(settings: SharedOptions, out: Path | None) -> int:
     """Run the demo; keeps its files in `out`, or removes them at the end."""
     screen = Screen(settings)
     async with AsyncExitStack() as stack:

@@ -18,7 +18,7 @@ from toolbus.core.values.records import JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class EditorFile:
     """The file that an editor keeps the user's servers in, as it is now."""
 
     editor: str
@@ -69,14 +69,14 @@ def shown_path(file: Path) -> str:
     return exact(str(Path("~", file.relative_to(home)) if file.is_relative_to(home) else file))
 
 
-def place_of(editor: str, name: str) -> Place:
+def place_of(editor: str, name: str) -> EditorFile:
     """The place of that name; ConfigError if the editor is unknown, or its file cannot be read."""
     file = user_file(editor, home=home_folder(), platform=sys.platform)
     text = read_content(file).decode("utf-8", errors="replace") if file.exists() else ""
     document = host_document(text, file)
     container = container_in(editor, document)
     present = value_at(document, (*container, name))
-    return Place(editor=editor, file=file, name=name, text=text, container=container, present=present)
+    return EditorFile(editor=editor, file=file, name=name, text=text, container=container, present=present)
 
 
 def found_editors() -> Iterator[tuple[str, Path]]:

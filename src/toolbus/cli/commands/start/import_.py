@@ -11,13 +11,13 @@ from rich.text import Text
 
 from toolbus.cli.commands.safety.trust import is_trusted, trust_written
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.config.editing.edit import servers_in, with_servers
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.editing.yaml_text import as_yaml
-from toolbus.config.hosts.convert import Imported, imported
+from toolbus.config.hosts.convert import ImportedServers, imported
 from toolbus.config.hosts.editors import EDITORS, ImportFile, found_files
 from toolbus.config.location import is_mapping
 from toolbus.config.project import DOTENV
@@ -44,7 +44,7 @@ class ImportPlan:
     trusted: bool = False
 
 
-def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bool) -> int:
+def run(settings: SharedOptions, source: str | None, *, write: bool, with_secrets: bool) -> int:
     """Show the servers that would be imported; with `write`, import them."""
     screen = Screen(settings)
     target = settings.config or Path("toolbus.yaml")
@@ -114,7 +114,7 @@ def _read_text(path: Path) -> str:
 
 
 def _add(
-    plan: ImportPlan, found: Imported, existing_servers: Mapping[str, JSON], env: Mapping[str, str]
+    plan: ImportPlan, found: ImportedServers, existing_servers: Mapping[str, JSON], env: Mapping[str, str]
 ) -> None:
     plan.notes += found.notes
     for alias, entry in found.servers.items():

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from toolbus.cli.commands.safety.trust import trust_written
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_text import TEMPLATE
@@ -19,7 +19,7 @@ SCHEMA = "toolbus.schema.json"
 """Written beside the config, which refers to it: a relative path works on every machine."""
 
 
-def run(settings: Settings, *, force: bool) -> int:
+def run(settings: SharedOptions, *, force: bool) -> int:
     """Write `toolbus.yaml`, or the file that `--config` names."""
     screen = Screen(settings)
     path = settings.config or Path("toolbus.yaml")

@@ -11,10 +11,16 @@ from pathlib import Path
 from rich.text import Text
 
 from toolbus.cli.commands.safety.trust import confirm
-from toolbus.cli.commands.start.editor_place import Place, found_editors, home_folder, place_of, shown_path
+from toolbus.cli.commands.start.editor_place import (
+    EditorFile,
+    found_editors,
+    home_folder,
+    place_of,
+    shown_path,
+)
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import load_trusted_config, load_untrusted_config
 from toolbus.config.editing.host_file import with_entry, without_entry
@@ -24,7 +30,7 @@ from toolbus.config.hosts.editors import EDITORS, is_there
 from toolbus.config.hosts.host_entry import (
     FORMS,
     Entry,
-    Program,
+    HostProgram,
     Remote,
     entry_for,
     is_toolbus,
@@ -62,7 +68,7 @@ class InstallOptions:
         return self.remote is not None and self.key is not None and self.remote.variable is None
 
 
-def run(settings: Settings, editor: str | None, options: InstallOptions) -> int:
+def run(settings: SharedOptions, editor: str | None, options: InstallOptions) -> int:
     """List the editors on this machine; or add the entry to one of them, or remove it."""
     _check(editor, options)
     screen = Screen(settings)
@@ -112,7 +118,7 @@ def _read_key() -> str:
     return key
 
 
-def _entry(settings: Settings, place: Place, options: InstallOptions) -> Entry:
+def _entry(settings: SharedOptions, place: EditorFile, options: InstallOptions) -> Entry:
     """The entry in the editor's spelling."""
     if (remote := options.remote) is not None:
         if FORMS[place.editor].remote is None:
@@ -128,7 +134,7 @@ def _entry(settings: Settings, place: Place, options: InstallOptions) -> Entry:
         raise ConfigError("the config is not a file; pass one with --config")
     view = () if options.view is None else ("--view", options.view)
     words = (*_program(), "serve", "--stdio", "--config", os.path.abspath(config.file), *view)
-    entry = entry_for(place.editor, Program(name=options.name, words=words))
+    entry = entry_for(place.editor, HostProgram(name=options.name, words=words))
     assert entry is not None, "every editor starts programs"
     return entry
 
@@ -143,7 +149,7 @@ def _program() -> tuple[str, ...]:
     return (sys.executable, "-m", "toolbus")
 
 
-def _install(screen: Screen, place: Place, entry: Entry, options: InstallOptions) -> int:
+def _install(screen: Screen, place: EditorFile, entry: Entry, options: InstallOptions) -> int:
     shown = _masked(entry) if options.has_literal_key else entry
     if place.present == entry:
         return _report(screen, place, "present", shown, f"{place.name} is already in {place.shown}")
@@ -183,7 +189,7 @@ def _masked(entry: Entry) -> Entry:
     }
 
 
-def _agreed(screen: Screen, place: Place, shown: Entry) -> bool:
+def _agreed(screen: Screen, place: EditorFile, shown: Entry) -> bool:
     """Show the entry, and ask whether to write it; False without a terminal."""
     if screen.as_json:
         return False
@@ -196,7 +202,7 @@ def _agreed(screen: Screen, place: Place, shown: Entry) -> bool:
     return can_ask() and confirm(f"{question}? [y/N]: ")
 
 
-def _remove(screen: Screen, place: Place, options: InstallOptions) -> int:
+def _remove(screen: Screen, place: EditorFile, options: InstallOptions) -> int:
     if place.present is None:
         return _report(screen, place, "absent", None, f"{place.name} is not in {place.shown}")
     if not is_toolbus(place.present) and url_of(place.present) is None:
@@ -217,7 +223,7 @@ def _remove(screen: Screen, place: Place, options: InstallOptions) -> int:
     return _report(screen, place, "removed", None, f"removed {place.name} from {place.shown}")
 
 
-def _print(screen: Screen, place: Place, entry: Entry) -> int:
+def _print(screen: Screen, place: EditorFile, entry: Entry) -> int:
     """Print what to put into the file."""
     if screen.as_json:
         return _report(screen, place, "printed", entry)
@@ -226,7 +232,7 @@ def _print(screen: Screen, place: Place, entry: Entry) -> int:
     return 0
 
 
-def _report(screen: Screen, place: Place, done: str, entry: Entry | None, message: str = "") -> int:
+def _report(screen: Screen, place: EditorFile, done: str, entry: Entry | None, message: str = "") -> int:
     """Print what was done; the exit code."""
     if screen.as_json:
         facts = {"editor": place.editor, "file": str(place.file), "name": place.name}

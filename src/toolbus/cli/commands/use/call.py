@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.input.arguments import Given, read
+from toolbus.cli.input.arguments import GivenArguments, read
 from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.listing_cache import CachedListing, fresh_listings
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import (
@@ -62,7 +62,7 @@ def check_out_folder(out: Path | None) -> None:
 
 
 @async_command
-async def run(settings: Settings, name: str, given: Given, options: CallOptions) -> int:
+async def run(settings: SharedOptions, name: str, given: GivenArguments, options: CallOptions) -> int:
     """Call the tool; exit code 1 if it fails."""
     options.check()
     screen, config = Screen(settings), load_trusted_config(settings)

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from toolbus.bus.catalog.exposure import Exposure
 from toolbus.cli.commands.use.tools import check_wait, exit_code, matching, servers_json
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.config.settings.expose import ExposeMode
@@ -17,7 +17,7 @@ _SHORT_MODES: tuple[ExposeMode, ...] = ("search", "code")
 
 
 @async_command
-async def run(settings: Settings, servers: Sequence[str], *, search: str | None, wait: float) -> int:
+async def run(settings: SharedOptions, servers: Sequence[str], *, search: str | None, wait: float) -> int:
     """Print the token cost of these servers' tools, by default of all."""
     check_wait(wait)
     screen, config = Screen(settings), load_trusted_config(settings)

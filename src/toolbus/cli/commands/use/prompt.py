@@ -12,7 +12,7 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import texts
 from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import (
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
 
-def run(settings: Settings, name: str, words: Sequence[str], out: Path | None) -> int:
+def run(settings: SharedOptions, name: str, words: Sequence[str], out: Path | None) -> int:
     """Fill in the prompt and print its messages."""
     check_out_folder(out)
     return _fill_in(settings, name, texts(words), out)
@@ -37,7 +37,7 @@ def run(settings: Settings, name: str, words: Sequence[str], out: Path | None) -
 
 @async_command
 async def _fill_in(
-    settings: Settings, name: str, given: Mapping[str, Sequence[str]], out: Path | None
+    settings: SharedOptions, name: str, given: Mapping[str, Sequence[str]], out: Path | None
 ) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
     # If the name includes a server, start only that one.

@@ -12,7 +12,7 @@ from toolbus.cli.input.arguments import texts
 from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down, with_suggestion
 from toolbus.cli.listing_cache import template_variables
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import (
@@ -45,7 +45,7 @@ class _ReadRequest:
     values: Values | None = None
 
 
-def run(settings: Settings, words: Sequence[str], out: Path | None) -> int:
+def run(settings: SharedOptions, words: Sequence[str], out: Path | None) -> int:
     """Read the resource, then print or save it."""
     if out is not None and here(out).exists() and not here(out).is_dir():
         raise Usage(f"--out {str(out)!r} already exists; pass another file, or a folder")
@@ -53,7 +53,7 @@ def run(settings: Settings, words: Sequence[str], out: Path | None) -> int:
 
 
 @async_command
-async def _read(settings: Settings, words: Sequence[str], out: Path | None) -> int:
+async def _read(settings: SharedOptions, words: Sequence[str], out: Path | None) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
     request = _parse_request(words, config)
     started = selected_servers(config, () if request.server is None else [request.server])

@@ -6,7 +6,7 @@ from rich.text import Text
 
 from toolbus.cli.commands.use.tools import exit_code, servers_json
 from toolbus.cli.listing_cache import template_variables
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, one_line
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
@@ -16,7 +16,7 @@ from toolbus.shape.render import human_size
 
 
 @async_command
-async def run(settings: Settings, servers: Sequence[str]) -> int:
+async def run(settings: SharedOptions, servers: Sequence[str]) -> int:
     """Print these servers' resources, by default of all."""
     screen, config = Screen(settings), load_trusted_config(settings)
     selected = selected_servers(config, servers)

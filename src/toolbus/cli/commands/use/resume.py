@@ -11,7 +11,7 @@ from toolbus.cli.input.arguments import content, texts
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import ask_user, at_terminal
 from toolbus.cli.input.fields import display_value, expected_value
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import (
     async_command,
@@ -43,7 +43,7 @@ def chosen_action(**flags: bool) -> Action | None:
 
 
 def run(
-    settings: Settings, file: str, words: Sequence[str], action: Action | None, options: CallOptions
+    settings: SharedOptions, file: str, words: Sequence[str], action: Action | None, options: CallOptions
 ) -> int:
     """Answer the pending questions and print the result."""
     options.check()
@@ -54,7 +54,9 @@ def run(
 
 
 @async_command
-async def _resume(settings: Settings, pending: Pending, answers: Answers | None, options: CallOptions) -> int:
+async def _resume(
+    settings: SharedOptions, pending: Pending, answers: Answers | None, options: CallOptions
+) -> int:
     screen, config = Screen(settings), load_trusted_config(settings)
     selected_servers(config, [pending.server])
     try:

@@ -9,7 +9,7 @@ from toolbus.cli.commands.use.call import CallOptions, call_progress, candidate_
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import content
 from toolbus.cli.input.elicitation import terminal_interactions
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json
 from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
@@ -32,7 +32,9 @@ class RunOptions:
 
 
 @async_command
-async def run(settings: Settings, file: str | None, arguments: Sequence[str], options: RunOptions) -> int:
+async def run(
+    settings: SharedOptions, file: str | None, arguments: Sequence[str], options: RunOptions
+) -> int:
     """Run the script; exit code 1 if it fails."""
     CallOptions(timeout=options.timeout).check()
     script = None if file is None else _script(file)

@@ -7,7 +7,7 @@ from rich.text import Text
 from toolbus.bus.view import View
 from toolbus.cli.commands.use.tools import locked_bus
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.values.records import JSON
@@ -18,7 +18,7 @@ _SHOWN_EVERY = 3.0
 
 
 @async_command
-async def run(settings: Settings, query: str, limit: int, wait: float) -> int:
+async def run(settings: SharedOptions, query: str, limit: int, wait: float) -> int:
     """Print the tools that fit; exit code 1 if there is none."""
     if not query.strip():
         raise Usage("nothing to search for; say what the tool should do")

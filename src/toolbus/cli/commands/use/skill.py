@@ -9,7 +9,7 @@ from toolbus.cli.commands.use.skills import skill_json
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import (
     async_command,
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 @async_command
-async def run(settings: Settings, name: str, path: str | None) -> int:
+async def run(settings: SharedOptions, name: str, path: str | None) -> int:
     """Print the file of the skill."""
     screen, config = Screen(settings), load_trusted_config(settings)
     named = [alias for alias in selected_servers(config, ()) if name.startswith(f"{alias}/")]

@@ -8,7 +8,7 @@ from rich.text import Text
 
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import described
-from toolbus.cli.options import Settings
+from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
 from toolbus.cli.policy_facts import Effects, effects, whole_catalog
@@ -36,7 +36,7 @@ APP_ONLY = "app only"
 
 @async_command
 async def run(
-    settings: Settings, servers: Sequence[str], *, search: str | None, full: bool, wait: float
+    settings: SharedOptions, servers: Sequence[str], *, search: str | None, full: bool, wait: float
 ) -> int:
     """Print these servers' tools, by default of all."""
     check_wait(wait)

@@ -17,7 +17,7 @@ DEVICE_GRANT = "urn:ietf:params:oauth:grant-type:device_code"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Client:
+class ClientRegistration:
     """A client, and how it proves who it is."""
 
     id: str
@@ -44,15 +44,17 @@ class Client:
         return record
 
 
-def configured_client(server: AuthorizationServer, auth: Auth, values: Mapping[str, str]) -> Client | None:
+def configured_client(
+    server: AuthorizationServer, auth: Auth, values: Mapping[str, str]
+) -> ClientRegistration | None:
     """The client of the config: of a metadata document where that is supported, else its `client_id`."""
     document = values.get("client_metadata")
     if document is not None and server.has("client_id_metadata_document_supported"):
-        return Client(id=document)
+        return ClientRegistration(id=document)
     if "client_id" not in values:
-        return Client(id="") if auth.type == "workload" else None
+        return ClientRegistration(id="") if auth.type == "workload" else None
     secret, key = values.get("client_secret"), values.get("key")
-    return Client(
+    return ClientRegistration(
         id=values["client_id"],
         secret=secret,
         key=key,
@@ -61,11 +63,11 @@ def configured_client(server: AuthorizationServer, auth: Auth, values: Mapping[s
     )
 
 
-def stored_client(record: Mapping[str, Any]) -> Client | None:
+def stored_client(record: Mapping[str, Any]) -> ClientRegistration | None:
     """The client that was registered before; None if there is none, or its secret has expired."""
     if not record.get("registered") or not isinstance(record.get("client_id"), str):
         return None
-    client = Client(
+    client = ClientRegistration(
         id=record["client_id"],
         secret=record.get("client_secret"),
         method=record.get("token_endpoint_auth_method", "none"),
@@ -77,7 +79,7 @@ def stored_client(record: Mapping[str, Any]) -> Client | None:
 
 async def register(
     fetch: Fetch, server: AuthorizationServer, redirect_uris: Sequence[str], scope: str | None
-) -> Client:
+) -> ClientRegistration:
     """Register a client (RFC 7591); AuthFailure if the authorization server does not allow that."""
     endpoint = server.endpoint("registration_endpoint", "/register")
     if endpoint is None:
@@ -113,7 +115,7 @@ async def register(
     secret = answer.get("client_secret")
     secret = secret if isinstance(secret, str) and secret else None
     expires = answer.get("client_secret_expires_at")
-    return Client(
+    return ClientRegistration(
         id=client_id,
         secret=secret,
         method=_method(answer.get("token_endpoint_auth_method"), secret, server),

@@ -16,9 +16,9 @@ from typing import Any
 from mcp.client.auth.utils import issuers_match, union_scopes
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.auth.credentials import Refusal
+from toolbus.connect.auth.credentials import HttpRefusal
 from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Unreachable
-from toolbus.connect.auth.identity import Identity
+from toolbus.connect.auth.identity import LinkOwner
 from toolbus.connect.auth.oauth.challenge import Challenge, challenge_of
 from toolbus.connect.auth.oauth.flow import OAuthFlow
 from toolbus.connect.auth.oauth.sign_in import as_error
@@ -53,7 +53,7 @@ _CHECK = "check auth.scopes, auth.resource and auth.issuer"
 class OAuthCredentials:
     """The tokens of one user for one server."""
 
-    def __init__(self, config: ServerConfig, identity: Identity) -> None:
+    def __init__(self, config: ServerConfig, identity: LinkOwner) -> None:
         self._config = config
         self._identity = identity
         self.handler: LoginHandler | None = None
@@ -105,7 +105,7 @@ class OAuthCredentials:
         if not self._token.is_valid:
             await self._shared(self._load_or_refresh, 401)
 
-    async def refused(self, refusal: Refusal) -> bool:
+    async def refused(self, refusal: HttpRefusal) -> bool:
         challenge = challenge_of(refusal.headers)
         await self._wait_for_early_renewal()
         key = self._token.key
@@ -123,7 +123,7 @@ class OAuthCredentials:
         await self._shared(lambda: self._replace(challenge), 401)
         return True
 
-    async def _step_up(self, refusal: Refusal, challenge: Challenge) -> bool:
+    async def _step_up(self, refusal: HttpRefusal, challenge: Challenge) -> bool:
         """Ask for the permissions that a request needs, unless they were granted already."""
         granted = set((self._token.login.scope or "").split()) if self._token.login else set[str]()
         needed = set((challenge.scope or "").split())

@@ -16,11 +16,11 @@ from mcp.client.auth.utils import (
 from mcp.shared.auth_utils import check_resource_allowed
 
 from toolbus.connect.auth.failure import AuthFailure
-from toolbus.connect.auth.fetch import Fetch, Reply
+from toolbus.connect.auth.fetch import Fetch, FetchedReply
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Resource:
+class ProtectedResource:
     """What an MCP server says about itself."""
 
     resource: str | None = None
@@ -54,7 +54,7 @@ class AuthorizationServer:
         return self.metadata.get(name) is True
 
 
-async def find_resource(fetch: Fetch, server_url: str, named: str | None) -> Resource:
+async def find_resource(fetch: Fetch, server_url: str, named: str | None) -> ProtectedResource:
     """What the server says about itself; `named` is the URL in its challenge."""
     for url in build_protected_resource_metadata_discovery_urls(named, server_url):
         reply = await fetch.get(url)
@@ -68,17 +68,17 @@ async def find_resource(fetch: Fetch, server_url: str, named: str | None) -> Res
         issuers = _texts(document.get("authorization_servers"))
         if not issuers:
             raise AuthFailure(f"the metadata at {reply.url.without_query} names no authorization server")
-        return Resource(
+        return ProtectedResource(
             resource=resource,
             issuers=issuers,
             scopes=_texts(document.get("scopes_supported")),
             needs_dpop=document.get("dpop_bound_access_tokens_required") is True,
         )
-    return Resource()
+    return ProtectedResource()
 
 
 async def find_authorization_server(
-    fetch: Fetch, server_url: str, resource: Resource, configured: str | None
+    fetch: Fetch, server_url: str, resource: ProtectedResource, configured: str | None
 ) -> AuthorizationServer:
     """The authorization server: the configured one if it is among the resource's, else the first of those."""
     named = _chosen(resource, configured)
@@ -100,7 +100,7 @@ async def find_authorization_server(
     return AuthorizationServer(issuer=issuer)
 
 
-def _chosen(resource: Resource, configured: str | None) -> str | None:
+def _chosen(resource: ProtectedResource, configured: str | None) -> str | None:
     if configured is None:
         return resource.issuers[0] if resource.issuers else None
     for issuer in resource.issuers:
@@ -112,12 +112,12 @@ def _chosen(resource: Resource, configured: str | None) -> str | None:
     return configured
 
 
-def _document(reply: Reply) -> Mapping[str, Any] | None:
+def _document(reply: FetchedReply) -> Mapping[str, Any] | None:
     """The document of a reply; None if it is not there."""
     return reply.json() if reply.status == 200 else None
 
 
-def _refuse_foreign_redirect(reply: Reply) -> None:
+def _refuse_foreign_redirect(reply: FetchedReply) -> None:
     location = reply.headers.get("location", "")
     if reply.status // 100 == 3 and location:
         try:

@@ -24,10 +24,16 @@ from toolbus.connect.auth.fetch import Fetch
 from toolbus.connect.auth.loopback import Loopback
 from toolbus.connect.auth.oauth.authorization import Authorization, check_pkce, first_of
 from toolbus.connect.auth.oauth.challenge import Challenge
-from toolbus.connect.auth.oauth.client import DEVICE_GRANT, Client, configured_client, register, stored_client
+from toolbus.connect.auth.oauth.client import (
+    DEVICE_GRANT,
+    ClientRegistration,
+    configured_client,
+    register,
+    stored_client,
+)
 from toolbus.connect.auth.oauth.discovery import (
     AuthorizationServer,
-    Resource,
+    ProtectedResource,
     find_authorization_server,
     find_resource,
 )
@@ -38,7 +44,7 @@ from toolbus.connect.http.url import parse_url
 from toolbus.core.values.errors import TokenStoreError
 from toolbus.core.values.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import Tokens
+from toolbus.state.tokens.tokens import TokenSource
 
 NO_CHALLENGE = Challenge()
 _TEMPORARY = ("temporarily_unavailable", "server_error", "slow_down")
@@ -49,7 +55,7 @@ MachineAuth = ClientCredentials | IdentityAssertion | Workload
 class OAuthFlow:
     """The sign-in of one user to one server. Failures are `AuthFailure`, with the step."""
 
-    def __init__(self, config: ServerConfig, values: Resolved, tokens: Tokens, user: str = "") -> None:
+    def __init__(self, config: ServerConfig, values: Resolved, tokens: TokenSource, user: str = "") -> None:
         assert isinstance(config.auth, OAuth | MachineAuth), "only these need tokens"
         assert values.url is not None
         self._auth = config.auth
@@ -103,7 +109,9 @@ class OAuthFlow:
         if self.is_personal:
             await self._tokens.save(login)
 
-    async def discover(self, challenge: Challenge = NO_CHALLENGE) -> tuple[Resource, AuthorizationServer]:
+    async def discover(
+        self, challenge: Challenge = NO_CHALLENGE
+    ) -> tuple[ProtectedResource, AuthorizationServer]:
         """What the server and its authorization server say about themselves."""
         with _step("resource metadata"):
             resource = await find_resource(self._fetch, self.resource, challenge.resource_metadata)
@@ -114,7 +122,7 @@ class OAuthFlow:
 
     async def discover_for_person(
         self, challenge: Challenge = NO_CHALLENGE
-    ) -> tuple[Resource, AuthorizationServer]:
+    ) -> tuple[ProtectedResource, AuthorizationServer]:
         """As `discover`, and fail where a person must not sign in."""
         resource, server = await self.discover(challenge)
         with _step("authorization server"):
@@ -282,7 +290,9 @@ class OAuthFlow:
                 await asyncio.gather(polling, asking, return_exceptions=True)
         return self._completed(login, client, tokens, key)
 
-    async def _client(self, server: AuthorizationServer, login: Login, redirect_uri: str) -> Client:
+    async def _client(
+        self, server: AuthorizationServer, login: Login, redirect_uri: str
+    ) -> ClientRegistration:
         """Who we are at this authorization server."""
         with _step("client"):
             # A client that was registered before may be gone, or not allowed to ask for more scopes.
@@ -311,7 +321,9 @@ class OAuthFlow:
     def _blank(self, server: AuthorizationServer) -> Login:
         return Login(issuer=server.issuer, resource=self.resource, user=self._user)
 
-    def _completed(self, login: Login, client: Client, tokens: TokenSet, key: DpopKey | None) -> Login:
+    def _completed(
+        self, login: Login, client: ClientRegistration, tokens: TokenSet, key: DpopKey | None
+    ) -> Login:
         self._hide(tokens.access, tokens.refresh)
         if key is not None and tokens.type != "DPoP" and self._auth.dpop == "always":
             raise AuthFailure(
@@ -330,7 +342,7 @@ class OAuthFlow:
             jwk=key.jwk if key and tokens.type == "DPoP" else None,
         )
 
-    def _audience(self, resource: Resource) -> str | None:
+    def _audience(self, resource: ProtectedResource) -> str | None:
         setting = self._values.auth.get("resource", self._auth.resource)
         if isinstance(setting, str):
             return setting
@@ -338,7 +350,7 @@ class OAuthFlow:
 
     def _scope(
         self,
-        resource: Resource,
+        resource: ProtectedResource,
         server: AuthorizationServer,
         challenge: Challenge,
         wanted: Sequence[str],
@@ -358,7 +370,7 @@ class OAuthFlow:
         may_last = "offline_access" in server.supported("scopes_supported") and self.is_personal
         return union_scopes(scope, "offline_access") if scope and may_last else scope
 
-    def _key(self, resource: Resource, challenge: Challenge, known: Login | None) -> DpopKey | None:
+    def _key(self, resource: ProtectedResource, challenge: Challenge, known: Login | None) -> DpopKey | None:
         if known is not None and known.jwk:
             return DpopKey(known.jwk)
         asked = resource.needs_dpop or challenge.wants_dpop

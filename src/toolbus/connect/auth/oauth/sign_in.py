@@ -9,7 +9,7 @@ from toolbus.connect.auth.oauth.flow import OAuthFlow
 from toolbus.core.values.errors import SignInFailed
 from toolbus.core.values.login import LoginHandler
 from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import Tokens
+from toolbus.state.tokens.tokens import TokenSource
 
 Result = TypeVar("Result")
 
@@ -17,7 +17,7 @@ Result = TypeVar("Result")
 class OAuthClient:
     """The login of one user to one server; failures are `SignInFailed`, or `TokenStoreError`."""
 
-    def __init__(self, config: ServerConfig, values: Resolved, tokens: Tokens, user: str = "") -> None:
+    def __init__(self, config: ServerConfig, values: Resolved, tokens: TokenSource, user: str = "") -> None:
         self._alias = config.alias
         self._redacted = values.redacted
         self._flow = OAuthFlow(config, values, tokens, user)

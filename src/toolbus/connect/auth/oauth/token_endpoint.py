@@ -9,8 +9,8 @@ from typing import Any
 from urllib.parse import quote
 
 from toolbus.connect.auth.failure import AuthFailure, Rejected
-from toolbus.connect.auth.fetch import Fetch, Reply
-from toolbus.connect.auth.oauth.client import Client
+from toolbus.connect.auth.fetch import Fetch, FetchedReply
+from toolbus.connect.auth.oauth.client import ClientRegistration
 from toolbus.connect.auth.oauth.discovery import AuthorizationServer
 from toolbus.connect.auth.oauth.dpop import DpopKey
 from toolbus.connect.auth.text import shown
@@ -37,7 +37,7 @@ class TokenEndpoint:
 
     fetch: Fetch
     server: AuthorizationServer
-    client: Client
+    client: ClientRegistration
     key: DpopKey | None = None
 
     async def tokens(self, form: Mapping[str, str]) -> TokenSet:
@@ -58,7 +58,7 @@ class TokenEndpoint:
             raise _rejection(reply)
         return self._parsed(answer, asked)
 
-    async def post(self, name: str, form: Mapping[str, str]) -> Reply:
+    async def post(self, name: str, form: Mapping[str, str]) -> FetchedReply:
         """Post to another endpoint of the authorization server, with the client's credentials."""
         url = self.server.endpoint(name)
         if url is None:
@@ -68,7 +68,7 @@ class TokenEndpoint:
         form, headers = self._authenticated(form)
         return await self.fetch.post_form(url, form, headers)
 
-    async def _post(self, url: str, form: Mapping[str, str]) -> Reply:
+    async def _post(self, url: str, form: Mapping[str, str]) -> FetchedReply:
         form, headers = self._authenticated(form)
         if self.key is not None:
             headers["DPoP"] = self.key.proof("POST", url)
@@ -137,12 +137,12 @@ def _expiry(seconds: object, asked: float) -> float | None:
     return asked + lifetime
 
 
-def _error(reply: Reply) -> str | None:
+def _error(reply: FetchedReply) -> str | None:
     error = (reply.json() or {}).get("error")
     return error if isinstance(error, str) else None
 
 
-def _rejection(reply: Reply) -> Rejected:
+def _rejection(reply: FetchedReply) -> Rejected:
     answer = reply.json() or {}
     error, description = _error(reply), answer.get("error_description")
     return Rejected(shown(error or reply.problem), shown(description) if isinstance(description, str) else "")

@@ -23,7 +23,7 @@ from toolbus.connect.opening.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagn
 from toolbus.connect.opening.process_hints import misplaced_file
 from toolbus.connect.transports.process.child import Child, Launch
 from toolbus.connect.transports.process.start import start_child
-from toolbus.connect.transports.process.turns import Turn
+from toolbus.connect.transports.process.turns import StartTurn
 from toolbus.core.flag import Flag
 from toolbus.core.values.errors import ConnectFailed
 
@@ -86,7 +86,7 @@ class ServerProcess:
         self._confining: asyncio.Task[Launch] | None = None
         self._exited = Flag()
         self._ended_by_us = False
-        self._turn: Turn | None = None
+        self._turn: StartTurn | None = None
         self._stdout_ended = False
         self._unread: list[bytes] = []
         self._on_output: Callable[[bytes], None] = self._unread.append
@@ -115,7 +115,7 @@ class ServerProcess:
 
     def take_turn(self) -> None:
         """Have it wait for its turn before it starts."""
-        self._turn = self._turn or Turn(self._diagnostics)
+        self._turn = self._turn or StartTurn(self._diagnostics)
 
     def end_turn(self) -> None:
         """It is connected, or never will be."""

@@ -20,7 +20,7 @@ IDLE_AFTER = 0.25
 CHECK_INTERVAL = 0.15
 
 
-class Turn:
+class StartTurn:
     """The turn of one process to start."""
 
     def __init__(self, diagnostics: Diagnostics) -> None:
@@ -62,15 +62,15 @@ class _Queue:
 
     def __init__(self) -> None:
         self._most = max(FEWEST, PER_CORE * _cores())
-        self._running: set[Turn] = set()
-        self._waiting: deque[Turn] = deque()
+        self._running: set[StartTurn] = set()
+        self._waiting: deque[StartTurn] = deque()
         self._timer: asyncio.TimerHandle | None = None
 
-    def join(self, turn: Turn) -> None:
+    def join(self, turn: StartTurn) -> None:
         self._waiting.append(turn)
         self._advance()
 
-    def leave(self, turn: Turn) -> None:
+    def leave(self, turn: StartTurn) -> None:
         if turn in self._waiting:
             self._waiting.remove(turn)
         self._running.discard(turn)

@@ -49,7 +49,7 @@ class Notifier(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Inbound:
+class MessageContext:
     """The context; a client makes no requests of its own while it responds."""
 
     _peer: Notifier
@@ -76,7 +76,7 @@ class Inbound:
         """Does nothing: a client responds at once."""
 
 
-class Incoming:
+class ServerMessages:
     """What a server sends unasked, over one connection."""
 
     def __init__(
@@ -94,13 +94,13 @@ class Incoming:
         self._send = send
         self._redacted = redacted
         self._most_requests = most_requests
-        self._requests: dict[RequestId, tuple[asyncio.Task[None], Inbound]] = {}
+        self._requests: dict[RequestId, tuple[asyncio.Task[None], MessageContext]] = {}
         self._pings: list[RequestId] = []
         """The pings that are not answered yet."""
         self._tasks: set[asyncio.Task[None]] = set()
         self.reports: dict[asyncio.Task[None], ResponseFuture | None] = {}
         """The notifications that are being handled, and the response that follows each, if that is known."""
-        self._notified = Inbound(peer, self._context, None)
+        self._notified = MessageContext(peer, self._context, None)
         """The context of every notification: making one takes longer than the rest."""
         self._on_request: OnRequest | None = None
         self._on_notify: OnNotify | None = None
@@ -138,7 +138,7 @@ class Incoming:
         elif key in self._requests or len(self._requests) >= self._most_requests:
             logger.debug("ignored a request: %d are being answered already", len(self._requests))
         else:
-            inbound = Inbound(self._peer, self._context, request_id)
+            inbound = MessageContext(self._peer, self._context, request_id)
             task = self.spawn(lambda: self._respond(on_request, inbound, method, params))
             if task is not None:
                 self._requests[key] = (task, inbound)
@@ -205,7 +205,7 @@ class Incoming:
             self._pings.clear()
 
     async def _respond(
-        self, on_request: OnRequest, inbound: Inbound, method: str, params: Mapping[str, Any] | None
+        self, on_request: OnRequest, inbound: MessageContext, method: str, params: Mapping[str, Any] | None
     ) -> None:
         reply: Message = {"jsonrpc": "2.0", "id": inbound.request_id}
         try:

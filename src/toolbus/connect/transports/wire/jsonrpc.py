@@ -1,6 +1,6 @@
 """The SDK's `Dispatcher` over any transport that reads and writes whole JSON-RPC messages.
 
-`Peer` matches responses to requests with futures that the reading side resolves directly: no
+`JsonRpcPeer` matches responses to requests with futures that the reading side resolves directly: no
 streams, no task per call. The transport calls `feed` with each message it reads and provides a `send`
 that writes one; over HTTP, `send` also feeds the response. An invalid message affects only itself.
 """
@@ -30,20 +30,20 @@ from pydantic_core import to_json
 
 from toolbus.config import ServerConfig
 from toolbus.config.secrets.redact import Redactor
-from toolbus.connect.transports.wire.incoming import Incoming
+from toolbus.connect.transports.wire.incoming import ServerMessages
 from toolbus.connect.transports.wire.messages import (
     Message,
     TooDeep,
-    Unreadable,
+    UnreadableMessage,
     encoded_request,
     likely_id,
     parsed,
     without_deep_parts,
 )
-from toolbus.connect.transports.wire.pending import Pending, ResponseFuture
+from toolbus.connect.transports.wire.pending import PendingRequest, ResponseFuture
 from toolbus.connect.transports.wire.wire_error import NotSendable, WireError
 from toolbus.core.flag import Flag
-from toolbus.core.operation.tracing import Connection
+from toolbus.core.operation.tracing import ConnectionFacts
 
 logger = logging.getLogger("toolbus")
 
@@ -64,7 +64,7 @@ CANCEL_TIMEOUT = 1.0
 """Seconds that notifying the server of a cancelled request may take."""
 
 
-class Peer:
+class JsonRpcPeer:
     """One JSON-RPC connection: a `Dispatcher` for the SDK, `feed` and `close` for the transport."""
 
     def __init__(
@@ -80,7 +80,7 @@ class Peer:
         """`on_flood` is called with the reason when the connection ends because of too many messages."""
         self._send = send
         self._config = config
-        self.connection = Connection(transport="pipe" if kind == "stdio" else "tcp")
+        self.connection = ConnectionFacts(transport="pipe" if kind == "stdio" else "tcp")
         self._limits = config.limits
         self._redacted = redacted
         self._on_invalid = on_invalid
@@ -90,8 +90,10 @@ class Peer:
         """Messages that answer nothing, since `_counted_from`."""
         self._counted_from = 0.0
         self._ids = count(1)
-        self._pending: dict[RequestId, Pending] = {}
-        self._incoming = Incoming(self, kind, send, redacted=redacted, most_requests=config.limits.requests)
+        self._pending: dict[RequestId, PendingRequest] = {}
+        self._incoming = ServerMessages(
+            self, kind, send, redacted=redacted, most_requests=config.limits.requests
+        )
         self.notifies_cancel = True
         """Whether a cancelled request needs a notification; in modern HTTP disconnecting is enough."""
         self._before: ResponseFuture | None = None
@@ -191,7 +193,7 @@ class Peer:
             raise WireError(self._reason, sent=False)
         response: ResponseFuture = asyncio.get_running_loop().create_future()
         key = coerce_request_id(request_id)
-        self._pending[key] = Pending(response, on_progress, is_list)
+        self._pending[key] = PendingRequest(response, on_progress, is_list)
         try:
             await self._send(data, headers, response)
             return await response
@@ -234,7 +236,7 @@ class Peer:
             message = parsed(data, self._limits)
         except ValueError:
             self._skip(data)
-        except Unreadable as problem:
+        except UnreadableMessage as problem:
             self._feed_unreadable(data, problem)
         else:
             if message.__class__ is dict:  # every call is here
@@ -242,12 +244,12 @@ class Peer:
             else:
                 self._dispatch_all(message, data)
 
-    def _feed_unreadable(self, data: bytes, problem: Unreadable) -> None:
+    def _feed_unreadable(self, data: bytes, problem: UnreadableMessage) -> None:
         found = likely_id(data)
         pending = None if found is None else self._pending.get(found)
         if isinstance(problem, TooDeep) and pending is not None and pending.is_list:
             # So that one deep item costs only itself.
-            with suppress(ValueError, Unreadable):
+            with suppress(ValueError, UnreadableMessage):
                 limits = self._limits
                 self._dispatch_all(parsed(without_deep_parts(data, limits.depth), limits), data)
                 return

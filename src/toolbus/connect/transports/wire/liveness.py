@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from toolbus.connect.ask.callbacks import SessionObserver
 from toolbus.connect.opening.diagnostics import HttpActivity
-from toolbus.connect.session import Session
+from toolbus.connect.session import ServerSession
 from toolbus.core.values.errors import ToolbusError
 
 logger = logging.getLogger("toolbus")
@@ -20,7 +20,7 @@ logger = logging.getLogger("toolbus")
 CONNECT_TIMEOUT = 5.0
 
 
-async def supervise(session: Session, observer: SessionObserver) -> None:
+async def supervise(session: ServerSession, observer: SessionObserver) -> None:
     """Run the observer of a session and check its server, until cancelled; a failure ends the session."""
     try:
         async with asyncio.TaskGroup() as tasks:
@@ -32,7 +32,7 @@ async def supervise(session: Session, observer: SessionObserver) -> None:
             session.end(f"its observer failed: {group.exceptions[0]}")
 
 
-async def wait_until_over(session: Session, observer: SessionObserver, limit: float | None) -> bool:
+async def wait_until_over(session: ServerSession, observer: SessionObserver, limit: float | None) -> bool:
     """Wait until the session is gone (False), or was idle for `limit` seconds (True)."""
     loop = asyncio.get_running_loop()
     while True:
@@ -48,7 +48,7 @@ async def wait_until_over(session: Session, observer: SessionObserver, limit: fl
                 return True
 
 
-async def _check_server(session: Session) -> None:
+async def _check_server(session: ServerSession) -> None:
     """Check the server until the session has ended; a probe that cannot connect ends it."""
     activity = session.activity
     if activity is None or activity.check_interval is None:

@@ -12,9 +12,9 @@ from opentelemetry.propagate import inject
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 from pydantic_core import from_json, to_json
 
-from toolbus.config.settings.limits import Limits
+from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.collector import paused_collector
-from toolbus.core.operation.tracing import SPAN, Connection, RequestSpan
+from toolbus.core.operation.tracing import SPAN, ConnectionFacts, RequestSpan
 
 if TYPE_CHECKING:  # the gateway reads messages before the SDK is imported
     from mcp_types import RequestId
@@ -46,7 +46,7 @@ def encoded_request(
     *,
     with_progress: bool,
     with_baggage: bool = False,
-    connection: Connection | None = None,
+    connection: ConnectionFacts | None = None,
 ) -> bytes:
     """The request as JSON: its params, with the constant part of their `_meta` and what this request adds.
 
@@ -78,19 +78,19 @@ def add_trace(headers: dict[str, str], *, with_baggage: bool) -> None:
         (inject if with_baggage else _trace.inject)(headers)
 
 
-class Unreadable(Exception):
+class UnreadableMessage(Exception):
     """A message exceeds a limit, as its text says."""
 
 
-class TooDeep(Unreadable):
+class TooDeep(UnreadableMessage):
     """A message exceeds `limits.depth`."""
 
     def __init__(self, deepest: int) -> None:
         super().__init__(f"is nested deeper than {deepest} levels (limits.depth)")
 
 
-def parsed(data: bytes, limits: Limits, key: str = "limits.values") -> Any:
-    """The JSON that was read; ValueError if it is not JSON, `Unreadable` if it exceeds a limit.
+def parsed(data: bytes, limits: ServerLimits, key: str = "limits.values") -> Any:
+    """The JSON that was read; ValueError if it is not JSON, `UnreadableMessage` if it exceeds a limit.
 
     `key` is the setting that limits the number of values.
     """
@@ -107,7 +107,7 @@ def parsed_strictly(data: bytes, most: int) -> Any:
             return from_json(data, allow_inf_nan=False)
         except ValueError as error:
             if _TOO_DEEP in str(error):
-                raise Unreadable(f"is nested deeper than {_DEEPEST_FAST} levels") from None
+                raise UnreadableMessage(f"is nested deeper than {_DEEPEST_FAST} levels") from None
             raise
 
 
@@ -115,7 +115,7 @@ def _check_values(data: bytes, most: int, key: str) -> None:
     # Counted before it is parsed: a value takes more memory than its few bytes in the message. Shorter
     # messages cannot have that many.
     if len(data) > most and value_count(data, most) > most:
-        raise Unreadable(f"has more than {most:,} values ({key})")
+        raise UnreadableMessage(f"has more than {most:,} values ({key})")
 
 
 def _parsed(data: bytes, deepest: int) -> Any:
@@ -135,7 +135,9 @@ def _parsed_leniently(data: bytes, deepest: int) -> Any:
     """The fast parser refuses some JSON that servers send: lone surrogates, long numbers, many levels."""
     most = MOST_LENIENT * max(1, len(data) // 2**20)
     if value_count(data, most) > most:
-        raise Unreadable(f"has invalid parts, and too many values to read it leniently (more than {most:,})")
+        raise UnreadableMessage(
+            f"has invalid parts, and too many values to read it leniently (more than {most:,})"
+        )
     try:
         return json.loads(data, parse_int=_parsed_int)
     except RecursionError:

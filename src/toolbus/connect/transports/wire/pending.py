@@ -14,7 +14,7 @@ ResponseFuture = asyncio.Future[Message]
 
 
 @dataclass(slots=True)  # not frozen, which would cost every call
-class Pending:
+class PendingRequest:
     """The future of a response; the first outcome counts."""
 
     response: ResponseFuture

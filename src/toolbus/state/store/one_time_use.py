@@ -14,7 +14,7 @@ _LEEWAY = 86_400.0
 """Seconds for which the use is remembered after the approval has expired: clocks may differ."""
 
 
-class SharedSpent:
+class SharedOneTimeUse:
     """Approvals that were used: of several replicas that use one, only one can."""
 
     def __init__(self, store: Store) -> None:
@@ -35,11 +35,11 @@ class SharedSpent:
 
 
 @dataclass(frozen=True, slots=True)
-class SharedOnce:
+class SharedSeal:
     """A seal, and the sealed values that were used."""
 
     seal: Seal
-    spent: SharedSpent
+    spent: SharedOneTimeUse
 
 
 async def shared_seal(store: Store) -> Seal:

@@ -12,7 +12,7 @@ _MOST = 1_000
 """Used approvals that are remembered; of more, those that expire first are forgotten."""
 
 
-class UsedOnce(Protocol):
+class OneTimeUse(Protocol):
     """Remembers used records, for one process or for several."""
 
     def issue(self, seconds: float) -> str:
@@ -24,7 +24,7 @@ class UsedOnce(Protocol):
         ...
 
 
-class Spent:
+class LocalOneTimeUse:
     """Approvals that were used, until they expire: in memory, or as empty files in a private folder.
 
     Files, because two gateways may serve one config: only one of two that use an approval creates its file.

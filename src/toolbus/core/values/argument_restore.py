@@ -20,7 +20,7 @@ _OTHER_MEMBERS = ("additionalProperties", "unevaluatedProperties")
 _OTHER_ITEMS = ("items", "additionalItems", "contains", "unevaluatedItems")
 
 
-def with_originals(
+def with_restored_names(
     arguments: JSONObject, schema: JSONObject, originals: Mapping[str, str]
 ) -> dict[str, JSON]:
     """The arguments with every clean name and listed value replaced by the original of the schema."""
@@ -148,7 +148,7 @@ class ArgumentMap:
     defaults: JSONObject = field(default_factory=lambda: EMPTY)
     """Sent unless the model sets them, by the server's name."""
     fixed: JSONObject = field(default_factory=lambda: EMPTY)
-    """Always sent, whatever the model sets."""
+    """Always sent, regardless of the model's value."""
     hidden: frozenset[str] = frozenset()
     """Arguments that the model cannot set, by the server's name."""
     originals: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -166,4 +166,4 @@ class ArgumentMap:
         # Models send null for omitted arguments.
         absent = {name: value for name, value in self.defaults.items() if given.get(name) is None}
         mapped = {**given, **absent, **self.fixed}
-        return with_originals(mapped, self.schema, self.originals) if self.originals else mapped
+        return with_restored_names(mapped, self.schema, self.originals) if self.originals else mapped

@@ -17,7 +17,7 @@ NOT_AGAIN = "do not repeat it unless the user asks for it"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Answered:
+class ApprovalOutcome:
     """What came of a question."""
 
     allowed: bool
@@ -27,7 +27,7 @@ class Answered:
     """Why it was denied."""
 
 
-class Asking:
+class Approvals:
     """Asks about calls, and keeps lasting answers; they also settle equal questions that wait."""
 
     def __init__(self, interactions: Interactions, answers: Answers) -> None:
@@ -43,24 +43,24 @@ class Asking:
         handlers = self._interactions
         return handlers.approve is not None and (handlers.reaches is None or handlers.reaches(session))
 
-    def settled(self, keys: Sequence[AnswerKey]) -> Answered | None:
+    def settled(self, keys: Sequence[AnswerKey]) -> ApprovalOutcome | None:
         """What lasting answers decide; None if one of the questions is open."""
         found = [self._answers.find(key) for key in keys]
         for answer in found:
             if answer is not None and not answer[0]:
                 reason = f"{DENIED}, and answered 'never'; {NOT_AGAIN}"
-                return Answered(allowed=False, by=answer[1], reason=reason)
+                return ApprovalOutcome(allowed=False, by=answer[1], reason=reason)
         if None in found or not found:
             return None
-        return Answered(allowed=True, by=next(answer[1] for answer in found if answer is not None))
+        return ApprovalOutcome(allowed=True, by=next(answer[1] for answer in found if answer is not None))
 
-    def take(self, answer: object, by: str, keys: Sequence[AnswerKey]) -> Answered:
+    def take(self, answer: object, by: str, keys: Sequence[AnswerKey]) -> ApprovalOutcome:
         """Read an answer, and keep it if it is a lasting one."""
         if isinstance(answer, AttributedAnswer):
             answer, by = answer.answer, answer.by
         if not isinstance(answer, bool | str):
             logger.error("an approval must be True, False or a text, not %s", type(answer).__name__)
-            return Answered(allowed=False, by=by, reason="the answer to the approval was invalid")
+            return ApprovalOutcome(allowed=False, by=by, reason="the answer to the approval was invalid")
         if answer in LASTING:
             for key in keys:
                 self._answers.add(key, answer)
@@ -68,12 +68,12 @@ class Asking:
                     if not waiting.done():
                         waiting.set_result(None)
         if is_approval(answer):
-            return Answered(allowed=True, by=by)
+            return ApprovalOutcome(allowed=True, by=by)
         is_reason = isinstance(answer, str) and answer not in ("", "no", "never")
         denied = f"not allowed: {answer}" if is_reason else DENIED
-        return Answered(allowed=False, by=by, reason=f"{denied}; {NOT_AGAIN}")
+        return ApprovalOutcome(allowed=False, by=by, reason=f"{denied}; {NOT_AGAIN}")
 
-    async def ask(self, request: ApprovalRequest, keys: Sequence[AnswerKey]) -> Answered:
+    async def ask(self, request: ApprovalRequest, keys: Sequence[AnswerKey]) -> ApprovalOutcome:
         """Ask the handler, unless a lasting answer to an equal question comes first."""
         woken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         for key in keys:
@@ -89,7 +89,7 @@ class Asking:
 
     async def _ask(
         self, request: ApprovalRequest, keys: Sequence[AnswerKey], woken: asyncio.Future[None]
-    ) -> Answered:
+    ) -> ApprovalOutcome:
         by, within = self._interactions.approver, self._interactions.answer_within
         asked = asyncio.ensure_future(self._handle(request))
         self._asked.add(asked)
@@ -101,16 +101,16 @@ class Asking:
                     return settled
                 await asyncio.wait({asked}, timeout=within)  # of several rules, another one still asks
             if not asked.done():
-                return Answered(allowed=False, by=by, reason=f"no person answered within {within:g} s")
+                return ApprovalOutcome(allowed=False, by=by, reason=f"no person answered within {within:g} s")
         finally:
             asked.cancel()
         if asked.cancelled():
             logger.warning("the handler for approvals was cancelled")
-            return Answered(allowed=False, by=by, reason="the question for approval was cancelled")
+            return ApprovalOutcome(allowed=False, by=by, reason="the question for approval was cancelled")
         if (error := asked.exception()) is not None:
             logger.error("the handler for approvals raised", exc_info=error)
             reason = f"the handler for approvals raised {type(error).__name__}"
-            return Answered(allowed=False, by=by, reason=reason)
+            return ApprovalOutcome(allowed=False, by=by, reason=reason)
         return self.take(asked.result(), by, keys)
 
     async def _handle(self, request: ApprovalRequest) -> Approved:

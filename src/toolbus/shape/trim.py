@@ -30,7 +30,7 @@ MOST_SCHEMA = 16_000
 _NO_LETTER = re.compile(r"[\W_]+")
 
 
-def lean_schema(schema: JSONObject, *, keep_open: bool = False) -> JSONObject:
+def trimmed_schema(schema: JSONObject, *, keep_open: bool = False) -> JSONObject:
     """The schema, trimmed; the same object if there is nothing to trim.
 
     With `keep_open`, `additionalProperties: true` stays: some dialects close objects that do not say it.
@@ -38,18 +38,18 @@ def lean_schema(schema: JSONObject, *, keep_open: bool = False) -> JSONObject:
     nodes = [node for _, node in subschemas(schema)]
     if any(not _NAMES.isdisjoint(_strings(node)) for node in nodes):
         return schema  # somebody may refer to any of it by name
-    trimming = _Trimming(schema, nodes, keep_open=keep_open)
+    trimming = _SchemaTrimmer(schema, nodes, keep_open=keep_open)
     lean = cast("JSONObject", trimming.node(schema, None, 0))
     return lean if trimming.changed else schema
 
 
 def described_schema(spec: ToolSpec) -> str:
     """A sentence for a model with the schema of a tool, shortened if it is very long."""
-    schema = json.dumps(lean_schema(spec.input_schema), ensure_ascii=False, separators=(",", ":"))
+    schema = json.dumps(trimmed_schema(spec.input_schema), ensure_ascii=False, separators=(",", ":"))
     return f"\n\nThe input_schema of {spec.name!r}: {fitted(schema, MOST_SCHEMA, None)}"
 
 
-class _Trimming:
+class _SchemaTrimmer:
     """The trimming of one schema."""
 
     def __init__(self, schema: JSONObject, nodes: list[dict[str, JSON]], *, keep_open: bool) -> None:
@@ -73,7 +73,7 @@ class _Trimming:
                 self.changed = True
             else:
                 result[key] = self._keyword(key, value, depth)
-        if isinstance(text := result.get("description"), str) and (lean := lean_text(text)) != text:
+        if isinstance(text := result.get("description"), str) and (lean := trimmed_text(text)) != text:
             result["description"], self.changed = lean, True
         return result
 
@@ -179,7 +179,7 @@ _BLANK_LINES = re.compile(r"\n{3,}")
 _RULER = re.compile(r"^([-=*_#~])\1{3,}$", re.MULTILINE)
 
 
-def lean_text(text: str) -> str:
+def trimmed_text(text: str) -> str:
     """The text, trimmed; lines keep their indentation relative to each other."""
     if "\n" not in text:
         return text.strip(" \t\r")
