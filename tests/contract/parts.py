@@ -2,12 +2,15 @@
 
 from collections.abc import Callable, Mapping
 
-from tests.contract import benchmark, configs, signatures
+from tests.contract import benchmark, commands, configs, gateway, signatures, wire
 from tests.contract.recording import Entries
 
 PARTS: Mapping[str, Callable[[], Entries]] = {
     "benchmark": benchmark.recorded,
+    "commands": commands.recorded,
     "config_files": configs.recorded_files,
     "configs": configs.recorded,
+    "gateway": gateway.recorded,
     "signatures": signatures.recorded,
+    "wire": wire.recorded,
 }
