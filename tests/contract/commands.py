@@ -156,15 +156,19 @@ def _outcome(line: str, folder: Path) -> dict[str, Any]:
     except ValueError:
         return {
             "exit": done.returncode,
-            "stdout": _normal(done.stdout, folder),
-            "stderr": _normal(done.stderr, folder),
+            "stdout": without_places(done.stdout, folder),
+            "stderr": without_places(done.stderr, folder),
         }
     if "error" in document:
-        return {"exit": done.returncode, "error": json.loads(_normal(json.dumps(document["error"]), folder))}
+        return {
+            "exit": done.returncode,
+            "error": json.loads(without_places(json.dumps(document["error"]), folder)),
+        }
     return {"exit": done.returncode, "json": shape_of(document)}
 
 
-def _normal(text: str, folder: Path) -> str:
+def without_places(text: str, folder: Path) -> str:
+    """A text without what differs from machine to machine."""
     for place, name in ((folder, "WORK"), (folder.parent, "HOME"), (Path(warm.python()).parent, "BIN")):
         text = text.replace(str(place), name)
     text = text.replace(sys.executable, "PYTHON").replace(str(Path(__file__).parents[1]), "TESTS")

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from tests.contract import benchmark, commands, configs, gateway, signatures, wire
+from tests.contract import benchmark, commands, configs, durable, gateway, old_files, signatures, wire
 from tests.contract.recording import Entries
 
 PARTS: Mapping[str, Callable[[], Entries]] = {
@@ -10,7 +10,9 @@ PARTS: Mapping[str, Callable[[], Entries]] = {
     "commands": commands.recorded,
     "config_files": configs.recorded_files,
     "configs": configs.recorded,
+    "durable": durable.recorded,
     "gateway": gateway.recorded,
+    "old_files": old_files.recorded,
     "signatures": signatures.recorded,
     "wire": wire.recorded,
 }

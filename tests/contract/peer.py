@@ -1,6 +1,7 @@
 """A plain MCP server of either era whose answers never change, over stdio or HTTP.
 
-Run it: `python peer.py modern|legacy [TRACE]`. Each message that it receives is a line of the trace.
+Run it: `python peer.py modern|legacy [TRACE]`. Each message that it receives is a line of the trace. The
+lockfile in `old/` has its tools, so do not change their definitions.
 """
 
 import json
