@@ -13,16 +13,19 @@ from typing import Any
 from tests.contract import peer
 from tests.patience import PATIENCE, until
 from tests.servers.raw_http import RawServer, Request, raw_server, response
-from toolbus import CallTimeout, Toolbus, ToolbusError, __version__
+from toolbus import Toolbus, ToolbusError, __version__
 
 ERAS = ("modern", "legacy")
 Sent = list[dict[str, Any]]
 Step = Callable[[Toolbus], Awaitable[object]]
 
 
-async def _cancelled(bus: Toolbus) -> None:
-    with suppress(CallTimeout):
-        await bus.call("peer_hang", timeout=0.2)
+async def _cancelled(bus: Toolbus, sent: Callable[[], Sent]) -> None:
+    call = asyncio.create_task(bus.call("peer_hang"))
+    await until(lambda: '"hang"' in json.dumps(sent()))
+    call.cancel()
+    with suppress(asyncio.CancelledError):
+        await call
 
 
 async def _refused(bus: Toolbus) -> None:
@@ -41,7 +44,6 @@ STEPS: dict[str, Step] = {
     "6 subscribe": lambda bus: bus.subscribe("peer", "memo://one"),
     "7 prompt": lambda bus: bus.get_prompt("peer", "ask", {"what": "tea"}),
     "8 completion": lambda bus: bus.complete("peer", "ask", "what", "t"),
-    "9 cancel": _cancelled,
 }
 
 
@@ -116,6 +118,8 @@ async def _stepwise(place: str, entry: dict[str, Any], sent: Callable[[], Sent])
         async with asyncio.timeout(PATIENCE):
             await act(bus)
         await end(step)
+    await _cancelled(bus, sent)
+    await end("9 cancel")
     await bus.stop()
     await end("close")
     return found
