@@ -53,7 +53,7 @@ ifndef BESIDE_TESTS
 	$(PYTEST) -qq tests/test_architecture.py tests/test_public_api.py
 endif
 
-# How the real tool definitions below TOOLBUS_CORPUS fare in every dialect.
+# How real tool definitions fare in every dialect: those below TOOLBUS_CORPUS, or of the servers in .interop.
 shapes: .venv/.ready
 	python -m tests.shape.table
 
