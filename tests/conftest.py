@@ -20,7 +20,6 @@ from tests.patience import PATIENCE
 from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from tests.warm import tools
 from toolbus.bus.engine import servers
 from toolbus.connect.transports.process.guarded import guard
 from toolbus.connect.transports.process.start import helpers
@@ -34,8 +33,6 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Every HTTP client of every framework loads all certificates of the machine, for 50 ms. No test leaves the
 # machine, so one that nobody uses will do.
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).with_name("nobody.pem"))
-
-tools.remember()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -97,7 +97,9 @@ def test_a_notebook_shows_text_and_all_pictures_and_runs_nothing() -> None:
 
 
 def test_ipython_takes_the_pictures() -> None:
-    formatters = pytest.importorskip("IPython.core.formatters", reason="IPython is not installed")
+    formatters = pytest.importorskip(
+        "IPython.core.formatters", reason="IPython is not installed: pip install ipython"
+    )
     data, _ = formatters.DisplayFormatter().format(ToolResult(content=(PICTURE,)))
     assert (data["image/png"], data["text/plain"]) == (CODED, "<ToolResult [1 image]>")
 

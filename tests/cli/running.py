@@ -3,6 +3,7 @@
 import json
 import os
 import select
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -34,22 +35,33 @@ def environment(home: Path, **more: str) -> dict[str, str]:
     return {**kept, "PATH": path, "HOME": str(home), **folders, **more}
 
 
+def bound_by_permissions() -> list[str]:
+    """The start of a command that has to respect the permissions of files, even if root runs it."""
+    if os.geteuid() != 0:
+        return ["env"]
+    command = ["setpriv", "--bounding-set=-dac_override"]
+    if shutil.which("setpriv") is None or subprocess.run([*command, "true"], capture_output=True).returncode:
+        pytest.skip("root may write every file, and setpriv cannot take that away here")
+    return command
+
+
 def toolbus(
     *arguments: str,
     folder: Path,
     input: str = "",  # noqa: A002  the name that subprocess has for it
     env: Mapping[str, str] | None = None,
     cold: bool = False,
+    prefix: Sequence[str] = (),
 ) -> Done:
     """Run one command in that folder, to its end; its home is the folder's parent.
 
-    A cold one makes its imports itself.
+    A cold one makes its imports itself; so does one that another program starts, whose command is the prefix.
     """
     seen = environment(folder.parent, **(env or {}))
-    if not cold:
+    if not cold and not prefix:
         return warm.run("toolbus", arguments, folder, seen, input, PATIENCE)
     return subprocess.run(
-        [TOOLBUS, *arguments],
+        [*prefix, TOOLBUS, *arguments],
         cwd=folder,
         env=seen,
         input=input,

@@ -119,7 +119,7 @@ def test_any_text_as_a_name(text: str) -> None:
 
 def test_every_character_of_the_published_table() -> None:
     """The table is the one that Unicode publishes, and each character in it looks like its prototype."""
-    icu = pytest.importorskip("icu")
+    icu = pytest.importorskip("icu", reason="PyICU is not installed; pip would compile it with ICU")
     assert confusables.FILE.read_text(encoding="utf-8") == confusables.written(icu)
     wrong = [
         ascii(character)

@@ -1,7 +1,6 @@
 """`toolbus lock`, `diff` and `approve`, and what other commands say of a lock."""
 
 import json
-import os
 import subprocess
 from copy import deepcopy
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.cli.running import Done, environment, toolbus
+from tests.cli.running import Done, bound_by_permissions, environment, toolbus
 from tests.cli.terminal import terminal
 from tests.conftest import sampled
 from tests.lock.place import OFFER, Offer, Place
@@ -380,12 +379,12 @@ def test_a_lockfile_that_cannot_be_written_stays_as_it_was(words: tuple[str, ...
     assert not [*drifted.folder.glob(".toolbus.lock*")]
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root writes everywhere")
 def test_a_folder_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:
     place = Place(tmp_path / "work")
     place.folder.chmod(0o555)
     try:
-        done = run(place, "lock", "--yes")
+        words = ("--config", "toolbus.json", "lock", "--yes")
+        done = toolbus(*words, folder=place.folder, prefix=bound_by_permissions())
     finally:
         place.folder.chmod(0o755)
     assert (done.returncode, done.stdout) == (2, "")

@@ -1,4 +1,7 @@
-"""Servers in process for the 527 real definitions of LiveMCPBench: each call is recorded, and answered."""
+"""Servers in process for real definitions: each call is recorded, and answered.
+
+The definitions are the 527 of LiveMCPBench, or those of the servers that the tests install.
+"""
 
 import json
 from collections.abc import Iterable
@@ -7,23 +10,32 @@ from typing import Any
 from mcp import types
 from mcp.server.lowlevel import Server
 
-from tests.shape.corpus import FOLDER
+from bench.search import queries
+from tests.shape.corpus import FOLDER, by_server_name
 
 Called = list[tuple[str, str]]
 """The server and the tool of each call."""
 
 
-def config(called: Called, **settings: Any) -> dict[str, Any]:
-    """A config with all of them, searched by words: the same on every machine."""
+def config(called: Called, *, copies: int = 1, **settings: Any) -> dict[str, Any]:
+    """A config with all of them, each server that many times; searched by words, which needs no encoder."""
     by_server: dict[str, list[Any]] = {}
-    for tool in json.loads((FOLDER / "livemcpbench" / "tools.json").read_text(encoding="utf-8")):
-        by_server.setdefault(tool["server"], []).append(tool)
+    for copy in range(copies):
+        for tool in by_server_name():
+            by_server.setdefault(tool["server"] + (str(copy) if copy else ""), []).append(tool)
     servers = {name: {"server": _server(name, tools, called)} for name, tools in by_server.items()}
     return {"servers": servers, "search": {"encoder": "none"}, **settings}
 
 
 def tasks() -> list[tuple[str, list[str]]]:
-    """Thirty tasks, every third step: its words, and the tools (`server/tool`) that count as right."""
+    """Tasks: their words, and the tools (`server/tool`) that count as right.
+
+    Thirty steps of LiveMCPBench, every third; or our own queries for which there is a right tool.
+    """
+    if not FOLDER.is_dir():
+        known = [(tool["name"], f"{tool['server']}/{tool['name']}") for tool in by_server_name()]
+        own = [(query, [one for name, one in known if {name, one} & right]) for query, right in queries()]
+        return [(query, right) for query, right in own if right]
     steps = json.loads((FOLDER / "livemcpbench" / "steps.json").read_text(encoding="utf-8"))
     return [(step["query"], step["tools"]) for step in steps[::3][:30]]
 

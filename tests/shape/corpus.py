@@ -1,10 +1,14 @@
-"""Real tool definitions, read from the folder TOOLBUS_CORPUS (default ../shared/data) when it is there."""
+"""Real tool definitions: those in the folder TOOLBUS_CORPUS (default ../shared/data), if it exists.
+
+Otherwise, those of the servers that the tests install (`tests/interop/definitions.json`).
+"""
 
 import json
 import os
 from pathlib import Path
 from typing import Any
 
+from tests.interop import definitions
 from toolbus.records import Origin, ToolSpec
 from toolbus.shape import named
 
@@ -13,17 +17,24 @@ FOLDER = Path(
 )
 
 
-def absent() -> str | None:
-    """Why there is no corpus, if there is none."""
-    return None if FOLDER.is_dir() else f"no folder {FOLDER}; name one by TOOLBUS_CORPUS"
+def source() -> Path:
+    """Where the definitions come from."""
+    return FOLDER.resolve() if FOLDER.is_dir() else definitions.RECORD
 
 
 def specs() -> list[ToolSpec]:
     """Every tool of the corpus under its public name; new records at every call."""
     found = [(path.stem, tool) for path in sorted(FOLDER.glob("catalogs/*.json")) for tool in _tools(path)]
-    found += [(tool["server"], tool) for path in sorted(FOLDER.glob("*/tools.json")) for tool in _tools(path)]
+    found += [(tool["server"], tool) for tool in by_server_name()]
     tools = [_spec(server, tool) for server, tool in found]
     return named("auto", dict.fromkeys((tool.origin.server for tool in tools), None))(tools)
+
+
+def by_server_name() -> list[Any]:
+    """The definitions that name their server: those of LiveMCPBench, or the recorded ones."""
+    if not FOLDER.is_dir():
+        return definitions.recorded()
+    return [tool for path in sorted(FOLDER.glob("*/tools.json")) for tool in _tools(path)]
 
 
 def _tools(path: Path) -> list[Any]:

@@ -42,13 +42,9 @@ def seconds(count: int, dialect: Dialect) -> float:
 
 
 def main(say: Callable[[str], None] = print, *, most: int | None = None, timed: int = 10_000) -> None:
-    """Print the table for all definitions, or at most so many; without a corpus, say so."""
-    reason = corpus.absent()
-    if reason is not None:
-        say(f"nothing to shape: {reason}")
-        return
+    """Print the table for all definitions, or at most so many."""
     specs = corpus.specs()[:most]
-    say(f"{len(specs)} definitions from {corpus.FOLDER.resolve()}\n")
+    say(f"{len(specs)} definitions from {corpus.source()}\n")
     say("".join(f"{word:>18}" for word in ("dialect", *GRADES, "refused", f"{timed:,} take")))
     for dialect in DIALECTS:
         definitions = [converted(spec, dialect) for spec in specs]

@@ -1,6 +1,5 @@
 """The process that has made the imports of toolbus and of the test servers. Run by `tests.warm`."""
 
-import ctypes
 import gc
 import logging
 import os
@@ -58,32 +57,12 @@ def _prepare() -> None:
     client.ACCEPTED_WITHIN = PATIENCE  # or a command would report a bus that is slow on a busy machine
     version()
     cleaned("\x00")  # compiles a large pattern
-    import_module("tests.warm.tools").remember()
     import_module("tests.servers.everyday").everyday()
     import_module("tests.servers.asking").asking()
     logging.basicConfig(level="WARNING", handlers=[], force=True)  # undo what a server of the SDK sets up
     tempfile.tempdir = None  # every program has its own
     gc.collect()
     gc.freeze()
-    _pack()
-
-
-HUGE = 2 << 20
-MADV_HUGEPAGE, MADV_COLLAPSE = 14, 25
-
-
-def _pack() -> None:
-    """Move our memory into huge pages, where Linux can: most of a fork is copying the table of pages."""
-    libc = ctypes.CDLL(None)
-    with open("/proc/self/maps") as file:
-        areas = [line.split() for line in file]
-    for area, rights, _, _, _, *name in areas:
-        if rights == "rw-p" and name in ([], ["[heap]"]):
-            begin, end = (int(address, 16) for address in area.split("-"))
-            begin, size = -(-begin // HUGE) * HUGE, (end // HUGE + begin // -HUGE) * HUGE
-            for advice in (MADV_HUGEPAGE, MADV_COLLAPSE):
-                if size > 0:
-                    libc.madvise(ctypes.c_void_p(begin), ctypes.c_size_t(size), advice)
 
 
 def _modules() -> list[str]:

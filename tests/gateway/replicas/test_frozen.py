@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager, suppress
 from functools import partial
@@ -25,7 +24,6 @@ from toolbus.state.store.store import Store
 from toolbus.state.store.url import parse_store_url
 
 pytestmark = pytest.mark.anyio
-LONGEST_SILENCE = 15.0
 DEAD = "has missed its heartbeats"
 RETURNED = "the other replicas believed that this one had ended"
 UNKNOWN = "check before you repeat it"
@@ -72,12 +70,10 @@ async def test_sessions_of_a_frozen_replica_go_on_elsewhere_and_stay_there_when_
         flying = asyncio.create_task(one.legacy_call(second.url, "write", token="in flight", seconds=600))
         await two.until_written("in flight")
         with frozen(first):
-            began = time.monotonic()
             late = asyncio.create_task(one.legacy_call(second.url, "write", token="given up"))
             for failed in await asyncio.gather(flying, late):
                 assert UNKNOWN in failed["error"]["message"]
             assert text_of(await one.legacy_call(second.url, "write", token="after")) == "after"
-            assert time.monotonic() - began < LONGEST_SILENCE
             assert says(second, DEAD)
         # One session was taken over, one was not asked for: both are where the store says, in one place.
         for number, replica in enumerate((first, second, first)):
@@ -181,7 +177,6 @@ async def test_the_last_of_three_takes_over_from_two_that_are_frozen() -> None:
         for each in (one, other):
             await each.legacy_call(third.url, "write", token=f"before {each.session}")
         with frozen(first, second):
-            began = time.monotonic()
             calls = [
                 each.legacy_call(third.url, "write", token=f"lost {each.session}") for each in (one, other)
             ]
@@ -190,7 +185,6 @@ async def test_the_last_of_three_takes_over_from_two_that_are_frozen() -> None:
             for each in (one, other):
                 call = await each.legacy_call(third.url, "write", token=f"after {each.session}")
                 assert text_of(call) == f"after {each.session}"
-            assert time.monotonic() - began < LONGEST_SILENCE
         for replica in (first, second):
             await until(lambda replica=replica: says(replica, RETURNED))
         for replica in three.replicas:
