@@ -8,7 +8,7 @@ from bench.measure import Opening, Sides
 from bench.sides import bus_calls, bus_entry
 from bench.work import Work
 from toolbus import Toolbus
-from toolbus.connect.auth.dpop import DpopKey
+from toolbus.connect.auth.oauth.dpop import DpopKey
 from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.memory import MemoryStore
 from toolbus.state.tokens.tokens import open_tokens

@@ -8,11 +8,11 @@ import os
 import sys
 
 from toolbus import Toolbus
-from toolbus.core.records import JSONObject
-from toolbus.gateway.exchange import Exchange
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.run import HttpServer, listening_socket
+from toolbus.gateway.protocol.exchange import Exchange
 
 
 class ConstantGateway(Gateway):

@@ -19,7 +19,7 @@ from bench.catalogs import TOOLBUS
 from bench.measure import Opening, Round, Sides
 from bench.sides import bus_entry
 from toolbus import Text, Toolbus, ToolResult
-from toolbus.core.operation import Operation
+from toolbus.core.operation.operation import Operation
 
 POLICY: list[dict[str, Any]] = [
     {"tools": "bench/delete_*", "do": "deny", "reason": "use the web page"},

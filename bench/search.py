@@ -17,7 +17,7 @@ from typing import Any
 
 from tests.search import encoders
 from tests.shape import corpus
-from toolbus.core.catalog import Catalog
+from toolbus.core.values.catalog import Catalog
 from toolbus.records import Origin, ToolSpec
 from toolbus.search.encoders.encoder import Encoder
 from toolbus.search.encoders.installed import minilm_encoder, static_encoder

@@ -21,9 +21,9 @@ from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from tests.warm import tools
-from toolbus.bus import links
-from toolbus.connect.transports.guarded import guard
-from toolbus.connect.transports.start import helpers
+from toolbus.bus.engine import links
+from toolbus.connect.transports.process.guarded import guard
+from toolbus.connect.transports.process.start import helpers
 
 SERVERS = Path(__file__).parent / "servers"
 

@@ -19,8 +19,8 @@ from tests.gateway.console.opening import Opened, console_over
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import Caller, ToolbusError
-from toolbus.gateway.console.calls import MINUTES, STEP, CallLog
-from toolbus.gateway.console.widgets import anchor
+from toolbus.console.html.widgets import anchor
+from toolbus.console.state.calls import MINUTES, STEP, CallLog
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DEMO = ("notes", "pictures", "worker")

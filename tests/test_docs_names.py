@@ -6,7 +6,7 @@ from pathlib import Path
 
 import toolbus
 from toolbus import errors, events
-from toolbus.core.events import _Event  # pyright: ignore[reportPrivateUsage]  what events have in common
+from toolbus.core.operation.events import _Event  # pyright: ignore[reportPrivateUsage]  what events have in common
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 

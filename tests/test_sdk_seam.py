@@ -21,13 +21,13 @@ from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSI
 
 from toolbus.connect.sdk.client import memory_connector
 from toolbus.connect.sdk.memory import without_span
-from toolbus.gateway import protocol
+from toolbus.gateway.protocol import words as protocol
 
 pytestmark = pytest.mark.anyio
 
 
 def test_the_gateway_knows_the_versions_and_keys_of_the_sdk() -> None:
-    """It answers before the SDK is imported; see toolbus/gateway/protocol.py."""
+    """It answers before the SDK is imported; see toolbus/gateway/protocol/words.py."""
     assert protocol.HANDSHAKE_VERSIONS == HANDSHAKE_PROTOCOL_VERSIONS
     assert protocol.MODERN_VERSIONS == MODERN_PROTOCOL_VERSIONS
     assert protocol.PROTOCOL_VERSION == PROTOCOL_VERSION_META_KEY

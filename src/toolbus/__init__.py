@@ -7,20 +7,23 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from toolbus.bus.catalog.tool import Tool
     from toolbus.bus.connection import McpConnection, connect_mcp
     from toolbus.bus.context import ContextProvider
     from toolbus.bus.session_view import SessionView
     from toolbus.bus.sync import SyncToolbus
     from toolbus.bus.tasks import TaskHandle
-    from toolbus.bus.tool import Tool
     from toolbus.bus.toolbus import Toolbus
     from toolbus.bus.view import View
     from toolbus.config import BusConfig, ServerConfig
     from toolbus.connect.auth.browser import browser_login
-    from toolbus.core.approval import ApprovalRequest
-    from toolbus.core.catalog import Catalog
-    from toolbus.core.elicitation import Answer, Elicitation, Pending
-    from toolbus.core.errors import (
+    from toolbus.core.ask.approval import ApprovalRequest
+    from toolbus.core.ask.interactions import Interactions, Sampled, Sampling
+    from toolbus.core.operation.events import LoginNeeded
+    from toolbus.core.operation.operation import Caller, Operation
+    from toolbus.core.values.catalog import Catalog
+    from toolbus.core.values.elicitation import Answer, Elicitation, Pending
+    from toolbus.core.values.errors import (
         ArgumentsError,
         AuthRequired,
         BusClosed,
@@ -49,11 +52,8 @@ if TYPE_CHECKING:
         ToolNotFound,
         TooManySessions,
     )
-    from toolbus.core.events import LoginNeeded
-    from toolbus.core.interactions import Interactions, Sampled, Sampling
-    from toolbus.core.login import LoginRequest
-    from toolbus.core.operation import Caller, Operation
-    from toolbus.core.records import (
+    from toolbus.core.values.login import LoginRequest
+    from toolbus.core.values.records import (
         Audio,
         Embedded,
         Health,
@@ -65,7 +65,7 @@ if TYPE_CHECKING:
         ToolResult,
         ToolSpec,
     )
-    from toolbus.core.skills import LoadedSkill, Skill
+    from toolbus.core.values.skills import LoadedSkill, Skill
     from toolbus.lock.drift import Held
     from toolbus.search.hit import Hit
     from toolbus.state.tokens.store import TokenStore
@@ -74,12 +74,12 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "bus": ["Toolbus"],
-    "core.catalog": ["Catalog"],
+    "core.values.catalog": ["Catalog"],
     "config": ["BusConfig", "ServerConfig"],
     "connect.auth.browser": ["browser_login"],
     "bus.connection": ["McpConnection", "connect_mcp"],
     "bus.context": ["ContextProvider"],
-    "core.errors": [
+    "core.values.errors": [
         "ArgumentsError",
         "AuthRequired",
         "BusClosed",
@@ -108,14 +108,14 @@ _HOMES = {
         "TooManySessions",
         "ToolbusError",
     ],
-    "core.approval": ["ApprovalRequest"],
-    "core.events": ["LoginNeeded"],
-    "core.login": ["LoginRequest"],
-    "core.interactions": ["Interactions", "Sampled", "Sampling"],
+    "core.ask.approval": ["ApprovalRequest"],
+    "core.operation.events": ["LoginNeeded"],
+    "core.values.login": ["LoginRequest"],
+    "core.ask.interactions": ["Interactions", "Sampled", "Sampling"],
     "bus.tasks": ["TaskHandle"],
-    "core.elicitation": ["Answer", "Elicitation", "Pending"],
-    "core.operation": ["Caller", "Operation"],
-    "core.records": [
+    "core.values.elicitation": ["Answer", "Elicitation", "Pending"],
+    "core.operation.operation": ["Caller", "Operation"],
+    "core.values.records": [
         "Audio",
         "Embedded",
         "Health",
@@ -127,8 +127,8 @@ _HOMES = {
         "ToolResult",
         "ToolSpec",
     ],
-    "core.skills": ["LoadedSkill", "Skill"],
-    "bus.tool": ["Tool"],
+    "core.values.skills": ["LoadedSkill", "Skill"],
+    "bus.catalog.tool": ["Tool"],
     "bus.session_view": ["SessionView"],
     "bus.sync": ["SyncToolbus"],
     "bus.view": ["View"],

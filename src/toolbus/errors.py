@@ -1,3 +1,3 @@
-"""The public path of `toolbus.core.errors`."""
+"""The public path of `toolbus.core.values.errors`."""
 
-from toolbus.core.errors import *  # noqa: F403 - all of it, under the path that users import
+from toolbus.core.values.errors import *  # noqa: F403 - all of it, under the path that users import

@@ -1,3 +1,3 @@
-"""The public path of `toolbus.core.events`."""
+"""The public path of `toolbus.core.operation.events`."""
 
-from toolbus.core.events import *  # noqa: F403 - all of it, under the path that users import
+from toolbus.core.operation.events import *  # noqa: F403 - all of it, under the path that users import

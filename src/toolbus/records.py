@@ -1,3 +1,3 @@
-"""The public path of `toolbus.core.records`."""
+"""The public path of `toolbus.core.values.records`."""
 
-from toolbus.core.records import *  # noqa: F403 - all of it, under the path that users import
+from toolbus.core.values.records import *  # noqa: F403 - all of it, under the path that users import

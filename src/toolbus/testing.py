@@ -6,8 +6,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from toolbus.core.errors import ExtraMissing
-from toolbus.core.records import JSON
+from toolbus.core.values.errors import ExtraMissing
+from toolbus.core.values.records import JSON
 
 try:
     from pydantic_ai import RunContext

@@ -10,7 +10,7 @@ from platformdirs import site_config_dir
 
 from tests.admin.conftest import NOBODY, Site
 from toolbus import Toolbus
-from toolbus.config.administrator import (
+from toolbus.config.launch.administrator import (
     AdministratorPolicy,
     LaunchList,
     PolicyFile,

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolbus.config.administrator import Administrator, AdministratorPolicy, LaunchList, PolicyFile
-from toolbus.config.launch_patterns import Launch, url_allowed, url_denied, url_problem
+from toolbus.config.launch.administrator import Administrator, AdministratorPolicy, LaunchList, PolicyFile
+from toolbus.config.launch.patterns import Launch, url_allowed, url_denied, url_problem
 from toolbus.connect.http.url import parse_url
 
 CORP = "https://*.example.com/*"

@@ -12,7 +12,7 @@ from tests.lock.place import Place, names
 from tests.servers.everyday import everyday
 from toolbus import Toolbus, connect_mcp
 from toolbus.config import load_config
-from toolbus.config.administrator import read_administrator
+from toolbus.config.launch.administrator import read_administrator
 from toolbus.config.permitted import permitted_config
 from toolbus.config.secrets.expand import Secrets, resolved
 from toolbus.errors import ConfigError

@@ -268,7 +268,7 @@ async def test_a_server_that_is_known_from_the_lockfile(site: Site, tmp_path: Pa
 async def test_rules_that_code_sets_on_a_server(site: Site, tmp_path: Path) -> None:
     """They are replaced by those of the machine."""
     from toolbus.config import load_config
-    from toolbus.config.administrator import Administrator
+    from toolbus.config.launch.administrator import Administrator
 
     place = Place(tmp_path)
     site.write(OTHERS)

@@ -11,8 +11,8 @@ from tests.gateway.driving import ModernClient, client_of, gateway_over
 from tests.gateway.driving import text_of as text_for_client
 from toolbus import Toolbus, ToolNotFound
 from toolbus.adapters import anthropic, openai
-from toolbus.core.apps import is_app_only
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.core.values.apps import is_app_only
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Answer, CallRefused, Elicitation, Interactions, Sampled, Sampling, Text, Toolbus
 from toolbus.audit.trail import AuditTrail
-from toolbus.config.audit import Audit, Content
-from toolbus.core.operation import Decided, Operation
+from toolbus.config.settings.audit import Audit, Content
+from toolbus.core.operation.operation import Decided, Operation
 
 
 def answering(day: str = "2026-12-24") -> Interactions:

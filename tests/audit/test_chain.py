@@ -18,8 +18,8 @@ from toolbus.audit.chain import Chain
 from toolbus.audit.files import chains
 from toolbus.audit.lines import position_of
 from toolbus.audit.verify import verify
-from toolbus.config.audit import Audit
-from toolbus.core.errors import AuditFailed
+from toolbus.config.settings.audit import Audit
+from toolbus.core.values.errors import AuditFailed
 
 PROCESSES, LINES = 4, 1000
 

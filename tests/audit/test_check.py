@@ -9,7 +9,7 @@ import pytest
 from tests.audit.writing import write_lines
 from tests.cli.running import scripted, toolbus, write_config
 from toolbus.audit.chain import Chain
-from toolbus.config.audit import Audit
+from toolbus.config.settings.audit import Audit
 from toolbus.errors import AuditFailed
 
 

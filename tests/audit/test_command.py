@@ -10,9 +10,9 @@ from tests.audit.writing import only_chain, write_lines
 from tests.cli.running import Done, toolbus
 from toolbus import Caller
 from toolbus.audit.trail import AuditTrail
-from toolbus.config.audit import Audit
-from toolbus.core.operation import Decided, Failure, Operation, request_spec
-from toolbus.core.records import Text, ToolResult
+from toolbus.config.settings.audit import Audit
+from toolbus.core.operation.operation import Decided, Failure, Operation, request_spec
+from toolbus.core.values.records import Text, ToolResult
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.MULTILINE)
 CONFIG = "servers:\n  files: {command: x}\naudit: {file: audit.jsonl, content: full}\n"

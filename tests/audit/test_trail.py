@@ -14,11 +14,11 @@ from toolbus import ArgumentsError, Caller, CallRefused, CallRejected, CallTimeo
 from toolbus.audit.chain import Chain
 from toolbus.audit.trail import AuditTrail, open_trail
 from toolbus.config import BusConfig, load_config
-from toolbus.config.audit import Audit
 from toolbus.config.secrets.redact import Redactor
-from toolbus.core.canonical import digest
-from toolbus.core.errors import AuditFailed
-from toolbus.core.operation import Decided, Operation, request_spec
+from toolbus.config.settings.audit import Audit
+from toolbus.core.operation.operation import Decided, Operation, request_spec
+from toolbus.core.text.canonical import digest
+from toolbus.core.values.errors import AuditFailed
 
 pytestmark = pytest.mark.anyio
 SECRET = "s3cr3t-of-a-server"

@@ -10,13 +10,13 @@ from tests import warm
 from tests.patience import PATIENCE
 from toolbus.audit.chain import Chain
 from toolbus.audit.verify import ChainReport, verify
-from toolbus.config.audit import Audit
+from toolbus.config.settings.audit import Audit
 
 ROTATE = 1_000_000_000
 WRITERS = """
 import os, sys
 from toolbus.audit.chain import Chain
-from toolbus.config.audit import Audit
+from toolbus.config.settings.audit import Audit
 
 def write(out, path, name, count, size, rotate):
     chain = Chain(Audit(file=path, rotate=rotate))

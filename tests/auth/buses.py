@@ -8,9 +8,9 @@ from typing import Any
 from tests.auth.resource_server import ResourceServer
 from toolbus import Interactions, Toolbus, View
 from toolbus.config import Secrets, bus_config
-from toolbus.connect.auth.oauth_client import OAuthClient
-from toolbus.connect.early import resolve
-from toolbus.core.login import LoginHandler
+from toolbus.connect.auth.oauth.sign_in import OAuthClient
+from toolbus.connect.opening.early import resolve
+from toolbus.core.values.login import LoginHandler
 from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.tokens import open_tokens
 

@@ -19,7 +19,7 @@ from tests import warm
 from tests.background.holding import background, called, everyday_entry, status
 from tests.cli.running import environment, toolbus, write_config
 from tests.patience import PATIENCE, wait_until
-from toolbus.cli.background.protocol import Messages, send
+from toolbus.background.protocol import Messages, send
 
 NOBODY = 65534
 COUNT = 100
@@ -191,7 +191,7 @@ def test_ctrl_z_stops_a_command_when_the_bus_has_left_its_terminal(folder: Path)
 
 IMPATIENT = """
 from toolbus.cli import entry
-from toolbus.cli.background import client
+from toolbus.background import client
 client.ACCEPTED_WITHIN = 0.01
 entry.main()
 """

@@ -10,8 +10,8 @@ from typer.main import get_command
 from tests.background.holding import background
 from tests.cli.running import environment
 from tests.patience import PATIENCE
+from toolbus.background.command_line import COMMANDS, FLAGS, NOT_THERE, WITH_VALUE, bus_command
 from toolbus.cli.app import app
-from toolbus.cli.background.command_line import COMMANDS, FLAGS, NOT_THERE, WITH_VALUE, bus_command
 
 
 @pytest.mark.parametrize(

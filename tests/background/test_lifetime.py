@@ -255,7 +255,7 @@ def _home(folder: Path) -> dict[str, str]:
 
 OTHER_VERSION = """
 import sys
-from toolbus.cli.background import client
+from toolbus.background import client
 client.version = lambda: "9.9"
 sys.argv = ["toolbus", *sys.argv[1:]]
 from toolbus.cli.entry import main

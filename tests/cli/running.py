@@ -17,7 +17,7 @@ import pytest
 from tests import warm
 from tests.patience import PATIENCE
 from toolbus.config.trust import accept, candidate
-from toolbus.core.errors import ConfigError
+from toolbus.core.values.errors import ConfigError
 
 TOOLBUS = str(Path(sys.executable).parent / "toolbus")
 SCRIPTED = Path(__file__).parent / "servers" / "scripted.py"

@@ -13,10 +13,10 @@ import yaml
 from tests.cli.running import TOOLBUS, toolbus, write_config
 from tests.cli.terminal import terminal
 from toolbus.config import ServerConfig, load_server
-from toolbus.config.importing.editors import EDITORS
-from toolbus.config.importing.hosts import host_config
+from toolbus.config.hosts.editors import EDITORS
+from toolbus.config.hosts.host_files import host_config
+from toolbus.config.hosts.read import read_document, without_comments
 from toolbus.config.location import Location
-from toolbus.config.read import read_document, without_comments
 
 ZED = """\
 // Zed settings

@@ -7,7 +7,7 @@ import pytest
 
 from tests.cli.running import scripted, toolbus, write_config
 from toolbus import Toolbus
-from toolbus.core.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions
 from toolbus.events import Event, Warned
 
 LOCKED = {"reply": {"content": [{"type": "text", "text": "hello"}]}}

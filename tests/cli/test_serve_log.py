@@ -7,7 +7,7 @@ import pytest
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import ServeLog
-from toolbus.core.events import Event, StateChanged, ToolHeld
+from toolbus.core.operation.events import Event, StateChanged, ToolHeld
 
 
 def test_an_event_of_several_views_is_one_line_with_its_user(

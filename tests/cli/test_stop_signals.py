@@ -17,7 +17,7 @@ from tests.gateway.replicas.cluster import SERVER, TASKS, Cluster, client, clust
 from tests.patience import PATIENCE
 from tests.postgres import Server, over_tcp, postgres_server
 from tests.processes import alive
-from toolbus.cli.stop_signals import MARGIN
+from toolbus.gateway.serve.signals import MARGIN
 
 pytestmark = [
     pytest.mark.anyio,

@@ -9,9 +9,9 @@ from tests.gateway.driving import JSON, Era, ModernClient, client_of, gateway_ov
 from tests.servers.asking import asking
 from toolbus import Toolbus
 from toolbus.adapters.approval import needs_approval
-from toolbus.config import expose
+from toolbus.config.settings import expose
 from toolbus.errors import ExtraMissing
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 

@@ -8,7 +8,7 @@ import pytest
 from tests.code.support import config, written
 from tests.patience import PATIENCE
 from toolbus import Toolbus
-from toolbus.core.records import ToolResult
+from toolbus.core.values.records import ToolResult
 
 pytestmark = pytest.mark.anyio
 GATHER = """

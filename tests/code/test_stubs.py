@@ -7,8 +7,8 @@ import pytest
 
 from toolbus.code.names import argument_names, identifiers
 from toolbus.code.stubs import Library, joined, stub
-from toolbus.core.catalog import Catalog
-from toolbus.core.records import Origin, ToolSpec
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.records import Origin, ToolSpec
 
 
 def spec(name: str, properties: dict[str, Any] | None = None, **fields: Any) -> ToolSpec:

@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from toolbus.config import BusConfig, load
-from toolbus.config.dialects import container
+from toolbus.config.hosts.dialects import container
 from toolbus.config.location import Location, is_list, is_mapping
 from toolbus.config.schema import config_schema
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.config.conftest import misfits
 from toolbus.config import load_config
-from toolbus.config.audit import Audit
-from toolbus.core.errors import ConfigError
+from toolbus.config.settings.audit import Audit
+from toolbus.core.values.errors import ConfigError
 
 SERVERS = {"servers": {"files": {"command": "x"}}}
 

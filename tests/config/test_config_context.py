@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from toolbus.config import ContextSource, load_config
-from toolbus.config.importing.convert import imported
-from toolbus.config.importing.editors import ImportFile
+from toolbus.config.hosts.convert import imported
+from toolbus.config.hosts.editors import ImportFile
 from toolbus.errors import ConfigError
 
 SERVERS = {"docs": {"command": "docs-server"}, "notes": {"command": "notes-server"}}

@@ -10,8 +10,8 @@ import yaml
 from tests.config.test_config_dialects import DIALECTS
 from tests.config.test_config_entries import WRONG
 from toolbus.config import load_config
-from toolbus.config.importing.convert import Imported, imported
-from toolbus.config.importing.editors import EDITORS, ImportFile, found_files
+from toolbus.config.hosts.convert import Imported, imported
+from toolbus.config.hosts.editors import EDITORS, ImportFile, found_files
 from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ConfigError
 

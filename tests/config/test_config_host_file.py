@@ -6,8 +6,8 @@ import pytest
 
 from toolbus.config.editing.host_file import host_document, with_entry, without_entry
 from toolbus.config.editing.yaml_json import NotEditable, Steps
-from toolbus.config.importing.editors import EDITORS, user_file
-from toolbus.config.importing.host_entry import FORMS, container_in, is_toolbus
+from toolbus.config.hosts.editors import EDITORS, user_file
+from toolbus.config.hosts.host_entry import FORMS, container_in, is_toolbus
 
 ENTRY = {"command": "toolbus", "args": ["serve", "--stdio"]}
 

@@ -7,8 +7,8 @@ import pytest
 
 from tests.config.test_config_editors import NPX, taken_over, written
 from toolbus.config import load_config
-from toolbus.config.importing.convert import imported
-from toolbus.config.importing.editors import found_files
+from toolbus.config.hosts.convert import imported
+from toolbus.config.hosts.editors import found_files
 
 CODEX = """
 model = "gpt-5"

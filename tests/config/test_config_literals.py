@@ -12,8 +12,8 @@ import pytest
 from tests.config.test_config_secrecy import random_texts
 from toolbus.config import Resolved, Secrets, load_config, load_server, resolved
 from toolbus.config.editing.yaml_text import as_yaml
-from toolbus.config.importing.convert import Imported, imported
-from toolbus.config.importing.editors import ImportFile
+from toolbus.config.hosts.convert import Imported, imported
+from toolbus.config.hosts.editors import ImportFile
 from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ToolbusError
 

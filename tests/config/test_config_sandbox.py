@@ -9,11 +9,11 @@ import pytest
 
 from tests.config.conftest import misfits
 from toolbus.config import ServerConfig, load_config, load_server
-from toolbus.config.importing.convert import imported
-from toolbus.config.importing.editors import ImportFile
-from toolbus.config.importing.hosts import FILE
-from toolbus.config.sandbox import Sandbox
+from toolbus.config.hosts.convert import imported
+from toolbus.config.hosts.editors import ImportFile
+from toolbus.config.hosts.host_files import FILE
 from toolbus.config.secrets.expand import Secrets, resolved
+from toolbus.config.settings.sandbox import Sandbox
 from toolbus.errors import ConfigError
 
 PROGRAM = {"command": "x"}

@@ -8,10 +8,10 @@ import pytest
 from tests.config.conftest import misfits
 from toolbus.config import load_config
 from toolbus.config.location import Location
-from toolbus.config.serve import Serve, ServeView, read_serve
-from toolbus.config.serve_auth import ServeAuth, Tls
-from toolbus.core.errors import ConfigError
-from toolbus.core.records import Budget
+from toolbus.config.settings.serve import Serve, ServeView, read_serve
+from toolbus.config.settings.serve_auth import ServeAuth, Tls
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import Budget
 
 SERVERS: dict[str, Any] = {"servers": {"files": {"command": "x"}, "web": {"command": "y"}}}
 ISSUER = {"issuer": "https://id.example.com", "audience": "tools"}

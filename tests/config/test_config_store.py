@@ -3,9 +3,9 @@
 import pytest
 
 from toolbus import BusConfig, ConfigError
-from toolbus.bus.stores import store_of
+from toolbus.bus.engine.stores import store_of
 from toolbus.config import load_config
-from toolbus.core.errors import StoreError
+from toolbus.core.values.errors import StoreError
 
 SERVERS = {"a": {"command": "x"}}
 pytestmark = pytest.mark.anyio

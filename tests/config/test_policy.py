@@ -4,7 +4,7 @@ import pytest
 
 from tests.config.conftest import misfits
 from toolbus.config import load_config
-from toolbus.core.errors import ConfigError
+from toolbus.core.values.errors import ConfigError
 
 SERVERS = {"servers": {"files": {"command": "x"}}}
 

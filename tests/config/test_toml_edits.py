@@ -10,7 +10,7 @@ import pytest
 
 from toolbus.config.editing.change import Change, edited
 from toolbus.config.editing.host_file import with_entry
-from toolbus.core.errors import ConfigError
+from toolbus.core.values.errors import ConfigError
 
 PATH = Path("config.toml")
 ENTRY = {"command": "npx", "args": ["-y", "a b"], "env": {"A": 'quo"te'}}

@@ -1,7 +1,7 @@
 """When to try again: sooner, later, and not all at once."""
 
-from toolbus.connect import backoff
-from toolbus.connect.backoff import Backoff
+from toolbus.connect.opening import backoff
+from toolbus.connect.opening.backoff import Backoff
 
 
 def test_pauses_grow_and_the_breaker_opens() -> None:

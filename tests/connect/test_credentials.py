@@ -9,14 +9,14 @@ from mcp.shared.exceptions import MCPError
 
 from tests.servers.recording import Recording, recording
 from toolbus.config import Secrets, load_server, resolved
-from toolbus.connect.attempt import Attempt
 from toolbus.connect.auth.credentials import Refusal
-from toolbus.connect.diagnostics import Diagnostics
-from toolbus.connect.failure import connect_failure
+from toolbus.connect.opening.attempt import Attempt
+from toolbus.connect.opening.diagnostics import Diagnostics
+from toolbus.connect.opening.failure import connect_failure
 from toolbus.connect.transports.http import MAX_REFUSALS
-from toolbus.connect.transports.jsonrpc import Peer
 from toolbus.connect.transports.streamable import streamable_http_peer
-from toolbus.connect.transports.wire_error import WireError
+from toolbus.connect.transports.wire.jsonrpc import Peer
+from toolbus.connect.transports.wire.wire_error import WireError
 
 pytestmark = pytest.mark.anyio
 LOOK: dict[str, Any] = {"name": "look", "arguments": {}}

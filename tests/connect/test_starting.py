@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import SERVERS, plain
 from toolbus import ConnectFailed, Toolbus
-from toolbus.connect.transports.turns import FEWEST, PER_CORE
+from toolbus.connect.transports.process.turns import FEWEST, PER_CORE
 
 pytestmark = pytest.mark.anyio
 SLOW = "if it starts slowly, as with a first download, raise timeouts.connect"

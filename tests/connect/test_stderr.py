@@ -10,8 +10,8 @@ import pytest
 from tests.conftest import SERVERS
 from toolbus import ConnectFailed, connect_mcp
 from toolbus.config import Resolved
-from toolbus.connect.process_hints import old_sdk
-from toolbus.core.stderr import error_line, last_line, quoted
+from toolbus.connect.opening.process_hints import old_sdk
+from toolbus.core.text.stderr import error_line, last_line, quoted
 
 UVX = str(Path(sys.executable).parent / "uvx")
 NESTED = "raise ExceptionGroup('a group', [ValueError('bad port'), OSError('no disk')])"

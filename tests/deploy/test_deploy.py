@@ -26,8 +26,8 @@ from tests.cli.running import TOOLBUS, environment
 from tests.gateway.front import modern_request
 from tests.gateway.serving import end, wait_until
 from tests.patience import PATIENCE
-from toolbus.cli.stop_signals import MARGIN
 from toolbus.config import BusConfig, load_config
+from toolbus.gateway.serve.signals import MARGIN
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROXY = shutil.which("haproxy") or "/usr/sbin/haproxy"

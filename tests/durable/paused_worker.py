@@ -10,7 +10,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from toolbus.agent import Agent
-from toolbus.agent.durable import Durable, lease
+from toolbus.agent.durable import Durable
+from toolbus.agent.durable.workers import lease
 
 
 def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:

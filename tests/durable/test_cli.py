@@ -21,7 +21,7 @@ from tests.wire import ToolCall as WireCall
 from toolbus.agent.durable import Durable, Runs, RunStoreError
 from toolbus.agent.durable.questions import Asked
 from toolbus.cli.output.run_hints import Hints, answer_text
-from toolbus.core.elicitation import Answer, Pending
+from toolbus.core.values.elicitation import Answer, Pending
 
 pytestmark = pytest.mark.anyio
 PROGRAM = '''

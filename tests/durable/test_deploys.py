@@ -15,7 +15,7 @@ from tests.durable.deploys import Stage, staged
 from tests.durable.stage import run_when, settings
 from tests.patience import PATIENCE, until
 from toolbus.agent.durable import Runs
-from toolbus.agent.durable.programs import Member, best, better, label_of, lacking
+from toolbus.agent.durable.workers.programs import Member, best, better, label_of, lacking
 from toolbus.core.version import version
 
 pytestmark = pytest.mark.anyio

@@ -20,8 +20,8 @@ from tests.servers.asking import TASK_STORE, asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import RunNotFound, Runs, RunStoreError, repeatable, runs
 from toolbus.agent.durable.settings import JOURNAL_VERSION
-from toolbus.agent.durable.store import RunStore
-from toolbus.agent.durable.worker import Worker
+from toolbus.agent.durable.store.store import RunStore
+from toolbus.agent.durable.workers.worker import Worker
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio

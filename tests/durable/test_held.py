@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import NotWaiting, QuestionAnswered
-from toolbus.core.elicitation import Answer
+from toolbus.core.values.elicitation import Answer
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio

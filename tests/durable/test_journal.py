@@ -27,9 +27,9 @@ from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.agent import Agent, Limits
 from toolbus.agent.durable import QuestionAnswered, RunFailed, Runs, repeatable
-from toolbus.agent.durable.clock import Clock
+from toolbus.agent.durable.execution.clock import Clock
 from toolbus.agent.events import ToolCalled, ToolReturned
-from toolbus.core.elicitation import Answer
+from toolbus.core.values.elicitation import Answer
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio
@@ -226,7 +226,7 @@ def test_the_time_of_a_run_is_that_of_all_executions_without_the_time_that_peopl
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("toolbus.agent.durable.clock.time.monotonic", lambda: now)
+    monkeypatch.setattr("toolbus.agent.durable.execution.clock.time.monotonic", lambda: now)
     clock = Clock()
     now = 2.0
     with clock.stopped():

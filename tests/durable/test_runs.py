@@ -25,7 +25,7 @@ from toolbus.agent.durable import (
     RunStoreError,
 )
 from toolbus.agent.events import TextDelta, ToolCalled, ToolReturned
-from toolbus.core.elicitation import QUESTION, Answer
+from toolbus.core.values.elicitation import QUESTION, Answer
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio

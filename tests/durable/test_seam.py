@@ -12,7 +12,7 @@ from dbos._sys_db import SystemDatabase
 from dbos._utils import GlobalParams
 
 from tests.patience import PATIENCE
-from toolbus.agent.durable import seam
+from toolbus.agent.durable.store import dbos_private as seam
 
 
 def test_a_run_of_a_dead_worker_can_be_given_back_to_its_queue() -> None:

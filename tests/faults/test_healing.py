@@ -17,8 +17,8 @@ from tests.patience import PATIENCE, until
 from tests.processes import alive
 from tests.servers.recording import recording
 from toolbus import CallRejected, LinkLost, ServerDown, Toolbus
-from toolbus.bus import links
-from toolbus.connect import backoff
+from toolbus.bus.engine import links
+from toolbus.connect.opening import backoff
 from toolbus.events import CatalogChanged, Event, EventStream, StateChanged
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from toolbus import (
     ToolResult,
 )
 from toolbus.call import Call, Next
-from toolbus.core.interactions import NO_HANDLERS
+from toolbus.core.ask.interactions import NO_HANDLERS
 
 pytestmark = pytest.mark.anyio
 

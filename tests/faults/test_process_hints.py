@@ -9,7 +9,7 @@ import yaml
 
 from tests.conftest import SERVERS
 from toolbus import Toolbus
-from toolbus.connect.process_hints import missing_variables
+from toolbus.connect.opening.process_hints import missing_variables
 
 pytestmark = pytest.mark.anyio
 

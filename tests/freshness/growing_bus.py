@@ -12,7 +12,7 @@ from typing import Any
 from tests.patience import wait_until
 from toolbus import Toolbus
 from toolbus.bus.view import View
-from toolbus.core.records import ToolResult
+from toolbus.core.values.records import ToolResult
 
 SERVER = str(Path(__file__).parents[1] / "servers" / "growing.py")
 HOUR = 3_600_000

@@ -7,8 +7,8 @@ import pytest
 from tests.freshness.growing_bus import HOUR, Clock, over_stdio
 from tests.gateway.driving import LegacyClient, ModernClient, client_of, gateway_over, text_of
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 ANN = Principal(kind="key", name="ann", user="ann")

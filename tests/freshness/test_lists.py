@@ -14,7 +14,7 @@ from mcp.server import MCPServer
 from tests.freshness.growing_bus import HOUR, Clock, counts, grow, growing, over_http, over_stdio, text_of
 from tests.patience import PATIENCE, until, wait_until
 from toolbus import CallRefused, Toolbus, ToolNotFound
-from toolbus.bus import engine
+from toolbus.bus.engine import engine
 from toolbus.config import load_config
 from toolbus.events import CatalogChanged, Event, ListChanged
 from toolbus.lock.file import NAME, Lockfile, write_lock

@@ -17,9 +17,9 @@ from tests.patience import until
 from toolbus import Caller, CallRefused, Operation, Toolbus, ToolResult
 from toolbus.bus.view import View
 from toolbus.connect import read_cache
-from toolbus.core.operation import request_spec
-from toolbus.core.received import Received
-from toolbus.core.records import Embedded
+from toolbus.core.operation.operation import request_spec
+from toolbus.core.values.received import Received
+from toolbus.core.values.records import Embedded
 from toolbus.events import Event, ListChanged, ResourceUpdated
 
 pytestmark = pytest.mark.anyio

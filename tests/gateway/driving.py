@@ -8,14 +8,14 @@ from typing import Any, Literal, Protocol
 
 from tests.patience import PATIENCE
 from toolbus import Toolbus
-from toolbus.config.serve import Serve
-from toolbus.core.interactions import Interactions
+from toolbus.config.settings.serve import Serve
+from toolbus.core.ask.interactions import Interactions
 from toolbus.gateway.access.views import Views
-from toolbus.gateway.exchange import Exchange
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.principal import LOCAL, Principal
+from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.principal import LOCAL, Principal
+from toolbus.gateway.protocol.sessions import Session
 from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.sessions import Session
 from toolbus.gateway.settings import Settings
 from toolbus.state.seal import Seal
 

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from tests.gateway.driving import JSON, VERSION, gateway_over
 from tests.patience import PATIENCE
-from toolbus.config.serve import Serve
+from toolbus.config.settings.serve import Serve
 from toolbus.gateway.access.admission import Access
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App

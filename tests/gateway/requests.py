@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 from toolbus.gateway.access.admission import Refusal, RequestFacts
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 HERE = "127.0.0.1:7400"
 

@@ -13,8 +13,8 @@ from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.protocol import Hub
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.http.run import listening_socket
+from toolbus.gateway.http.workers import ConnectionCounts, Workers
 from toolbus.gateway.metrics import Metrics
-from toolbus.gateway.workers import ConnectionCounts, Workers
 
 pytestmark = pytest.mark.anyio
 

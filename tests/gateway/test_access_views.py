@@ -8,12 +8,12 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import CallRefused, ServerNotFound, Toolbus, ToolNotFound
 from toolbus.config.location import Location
-from toolbus.config.serve import Serve, read_serve
-from toolbus.core.interactions import Interactions
-from toolbus.core.operation import Caller
-from toolbus.core.records import Budget
+from toolbus.config.settings.serve import Serve, read_serve
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.operation.operation import Caller
+from toolbus.core.values.records import Budget
 from toolbus.gateway.access.views import Views, caller_of
-from toolbus.gateway.principal import LOCAL, Principal
+from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 pytestmark = pytest.mark.anyio
 

@@ -10,15 +10,15 @@ import pytest
 from tests.gateway.requests import HERE, Clock, refused, request
 from toolbus.config import load_config
 from toolbus.config.location import Location
-from toolbus.config.serve import Serve, read_serve
-from toolbus.core.errors import ConfigError
+from toolbus.config.settings.serve import Serve, read_serve
+from toolbus.core.values.errors import ConfigError
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl, access_of
 from toolbus.gateway.access.keys import Keys
 from toolbus.gateway.access.refusal_log import MOST as MOST_LINES
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.throttle import FREE, LONGEST, MOST, Throttle
-from toolbus.gateway.principal import LOCAL, Principal
+from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 pytestmark = pytest.mark.anyio
 

@@ -17,10 +17,10 @@ from tests.gateway.test_http_legacy import Names
 from tests.patience import PATIENCE, until
 from toolbus import Toolbus
 from toolbus.connect.busy import BUSY, wait_for_room
-from toolbus.core.errors import INTERNAL_ERROR, CallRejected
-from toolbus.gateway.call_queue import CallLimits
+from toolbus.core.values.errors import INTERNAL_ERROR, CallRejected
+from toolbus.gateway.calls.queue import CallLimits
 from toolbus.gateway.http.limits import Limits
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.settings import Settings
 
 pytestmark = pytest.mark.anyio

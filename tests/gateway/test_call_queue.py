@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tests.patience import PATIENCE
-from toolbus.gateway.call_queue import Busy, CallLimits, CallQueue, Slot
+from toolbus.gateway.calls.queue import Busy, CallLimits, CallQueue, Slot
 
 pytestmark = pytest.mark.anyio
 

@@ -17,8 +17,8 @@ from tests.gateway.driving import (
 )
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.sessions import RequestCancelled
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.sessions import RequestCancelled
 
 pytestmark = pytest.mark.anyio
 ERAS: tuple[Era, ...] = get_args(Era)

@@ -16,13 +16,13 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.bus.view import View
-from toolbus.core.events import Event, StateChanged
-from toolbus.core.interactions import Interactions
-from toolbus.core.records import Budget
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.operation.events import Event, StateChanged
+from toolbus.core.values.records import Budget
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.principal import LOCAL, Principal
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.sessions import Sessions
+from toolbus.gateway.protocol.principal import LOCAL, Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.sessions import Sessions
 
 pytestmark = pytest.mark.anyio
 

@@ -7,13 +7,13 @@ import pytest
 
 from tests.conftest import Place
 from toolbus import Toolbus
-from toolbus.core.encoding import as_sent, contents_json
-from toolbus.core.errors import CallRejected
-from toolbus.core.events import ListChanged
-from toolbus.core.forwarding import ClientError, Forwarding
-from toolbus.core.interactions import Interactions
-from toolbus.core.operation import request_spec
-from toolbus.core.records import Text, ToolResult
+from toolbus.core.ask.forwarding import ClientError, Forwarding
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.operation.events import ListChanged
+from toolbus.core.operation.operation import request_spec
+from toolbus.core.text.encoding import as_sent, contents_json
+from toolbus.core.values.errors import CallRejected
+from toolbus.core.values.records import Text, ToolResult
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.config.location import Location
-from toolbus.config.serve import read_serve
+from toolbus.config.settings.serve import read_serve
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 

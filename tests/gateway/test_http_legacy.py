@@ -13,7 +13,7 @@ from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.gateway.access.admission import Refusal, RequestFacts
 from toolbus.gateway.http.limits import Limits
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

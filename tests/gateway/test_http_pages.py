@@ -12,11 +12,11 @@ from tests.gateway.front import Events, Gates, front, gated, modern_bytes, tool_
 from tests.gateway.test_http_legacy import Names
 from tests.patience import until
 from tests.servers.asking import asking
-from toolbus.core.records import ServerStatus
+from toolbus.core.values.records import ServerStatus
 from toolbus.gateway.access.admission import Refusal, RequestFacts
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.metrics import Metrics
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

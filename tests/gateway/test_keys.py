@@ -13,7 +13,7 @@ from tests.gateway.requests import Clock
 from toolbus.gateway.access.identity import Denied, Identity
 from toolbus.gateway.access.keys import LOOK_SECONDS, Keys
 from toolbus.gateway.access.stored_keys import KeyExists, StoredKey, StoredKeys, digest_of_key, hour_of
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

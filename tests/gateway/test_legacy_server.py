@@ -19,7 +19,7 @@ from tests.gateway.serving import behind
 from tests.interop.servers import require_installed
 from tests.patience import PATIENCE
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 require_installed("legacy")
 pytestmark = pytest.mark.anyio

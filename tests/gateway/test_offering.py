@@ -12,8 +12,8 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.principal import LOCAL, Principal
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.principal import LOCAL, Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.settings import Settings
 
 pytestmark = pytest.mark.anyio

@@ -19,8 +19,8 @@ from tests.gateway.serving import Config, end, wait_until
 from tests.gateway.test_stdio import HELLO, Wire
 from tests.patience import PATIENCE
 from toolbus import CallRejected, Toolbus
-from toolbus.connect.transports import incoming
-from toolbus.core.events import CallEnded, Event, Logged, Progressed
+from toolbus.connect.transports.wire import incoming
+from toolbus.core.operation.events import CallEnded, Event, Logged, Progressed
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.stdio import serve_stdio
 

@@ -23,8 +23,8 @@ from tests.gateway.driving import (
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 WITH_TASKS: dict[str, Any] = {**MODERN_CAPABILITIES, "extensions": {TASKS: {}}}

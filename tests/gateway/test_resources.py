@@ -14,9 +14,9 @@ from tests.patience import PATIENCE
 from tests.properties import modest
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus.core.uris import within
-from toolbus.gateway.naming import Located, Uris, fits_template
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.core.values.uris import within
+from toolbus.gateway.protocol.naming import Located, Uris, fits_template
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"

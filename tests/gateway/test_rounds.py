@@ -11,8 +11,8 @@ from tests.conftest import SERVERS
 from tests.gateway.driving import Era, ModernClient, client_of, gateway_over, text_of
 from tests.servers.asking import Sure, asking
 from tests.servers.everyday import everyday
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.settings import Settings
 from toolbus.state.seal import Seal
 

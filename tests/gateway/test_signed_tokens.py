@@ -17,12 +17,12 @@ from tests.gateway.requests import Clock, refused, request
 from tests.gateway.signing import AUDIENCE, Signer, signing
 from toolbus.config import Secrets
 from toolbus.config.location import Location
-from toolbus.config.serve import read_serve
+from toolbus.config.settings.serve import read_serve
 from toolbus.gateway.access.admission import Refusal
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.access.issuer import AGAIN_SECONDS, KEEP_SECONDS, LAST_RESORT_SECONDS, Issuer
 from toolbus.gateway.access.tokens import Tokens
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

@@ -12,7 +12,7 @@ from tests.gateway.driving import ModernClient, gateway_over
 from tests.gateway.serving import gateway, written_config
 from tests.interop.servers import require_installed
 from tests.skills.shelf import FILES, FORMS, PDF, Shelf, entry, manifest
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 OTHER = {PDF: manifest("pdf", body="Look away."), "skill://pdf/more.md": "More.\n"}
 

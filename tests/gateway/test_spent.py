@@ -10,7 +10,7 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.state.files import PrivateFolder
 from toolbus.state.seal import Seal
 from toolbus.state.spent import Spent

@@ -21,12 +21,12 @@ from tests.patience import PATIENCE, until
 from toolbus import Toolbus
 from toolbus.cli.listing_cache import last_inventories, save_listings
 from toolbus.config import usable_config
-from toolbus.config.serve import Serve
-from toolbus.core.records import Inventory
+from toolbus.config.settings.serve import Serve
+from toolbus.core.values.records import Inventory
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.principal import LOCAL
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.principal import LOCAL
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.settings import Settings
 from toolbus.sync import SyncToolbus
 

@@ -18,13 +18,13 @@ from tests.servers.recording import recording
 from toolbus import Toolbus
 from toolbus.config import Secrets, load_config
 from toolbus.config.location import Location
-from toolbus.config.serve import read_serve
+from toolbus.config.settings.serve import read_serve
 from toolbus.gateway.access.admission import Refusal
 from toolbus.gateway.access.control import AccessControl, access_of
 from toolbus.gateway.access.issuer import Issuer
 from toolbus.gateway.access.tokens import REMEMBER_OPAQUE, Tokens
 from toolbus.gateway.access.views import Views
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

@@ -18,7 +18,7 @@ from tests.gateway.serving import gateway
 from tests.patience import PATIENCE, until
 from tests.processes import alive
 from toolbus import LinkLost, Toolbus, View
-from toolbus.core.records import ServerStatus
+from toolbus.core.values.records import ServerStatus
 from toolbus.events import Event, StateChanged
 
 pytestmark = pytest.mark.anyio

@@ -27,7 +27,7 @@ from tests.gateway.front import BOTH, META, PREFIX, Events, modern_request, tool
 from tests.gateway.serving import URL, end, wait_until
 from tests.patience import PATIENCE, until
 from tests.processes import alive
-from toolbus.cli.workers import crowding
+from toolbus.gateway.serve.workers import crowding
 
 pytestmark = [
     pytest.mark.anyio,

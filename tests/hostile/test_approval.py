@@ -19,10 +19,10 @@ from toolbus.adapters import openai_agents
 from toolbus.adapters.approval import definition_digest, needs_approval
 from toolbus.agent import Agent, ApprovalAsked
 from toolbus.config import load_config
-from toolbus.config.importing.convert import imported
-from toolbus.config.importing.editors import ImportFile
-from toolbus.config.importing.hosts import FILE
-from toolbus.core.events import Event, Warned
+from toolbus.config.hosts.convert import imported
+from toolbus.config.hosts.editors import ImportFile
+from toolbus.config.hosts.host_files import FILE
+from toolbus.core.operation.events import Event, Warned
 from toolbus.records import JSON, Origin, ToolSpec
 from toolbus.shape import excluding, including
 from toolbus.testing import ScriptedModel

@@ -11,14 +11,14 @@ import pytest
 
 from tests.cli.running import environment, toolbus
 from tests.patience import PATIENCE
-from toolbus.cli.commands.trust import trust_written
+from toolbus.cli.commands.safety.trust import trust_written
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen
 from toolbus.config import load_config
 from toolbus.config.secrets.lookup import Missing, Secrets
 from toolbus.config.secrets.reference import Reference
-from toolbus.core.errors import ConfigError
 from toolbus.core.plain_files import Unreadable, read_plain
+from toolbus.core.values.errors import ConfigError
 
 SHELL = "servers: {a: {command: sh, args: [-c, 'exit 1']}}\n"
 ENDLESS = {

@@ -18,10 +18,10 @@ from tests.gateway.driving import JSON
 from tests.gateway.front import Gates, gated
 from tests.hostile.neighbor import ATTACK, neighbor
 from tests.patience import PATIENCE
-from toolbus.gateway.console.html import Element, element
-from toolbus.gateway.console.page import Page, PageRequest
-from toolbus.gateway.console.pages import BY_PATH
-from toolbus.gateway.console.state import Console
+from toolbus.console.html.elements import Element, element
+from toolbus.console.page import Page, PageRequest
+from toolbus.console.pages import BY_PATH
+from toolbus.console.state.console import Console
 
 pytestmark = pytest.mark.anyio
 

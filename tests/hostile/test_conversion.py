@@ -25,8 +25,8 @@ from tests.properties import modest
 from tests.shape.providers import CHECKERS
 from tests.shape.schemas import messy, tool
 from toolbus.code.stubs import stub
-from toolbus.gateway.console.field_widgets import field_widget
-from toolbus.gateway.console.fields import fields_of_schema
+from toolbus.console.html.field_widgets import field_widget
+from toolbus.console.html.fields import fields_of_schema
 from toolbus.schema.describe import expected, type_words
 from toolbus.schema.node import Schema
 from toolbus.schema.work import LEAST_STEPS, STEPS_PER_VALUE, size_of

@@ -13,7 +13,7 @@ import pytest
 from tests.hostile.leaks import SECRET, strings
 from toolbus.config import Secrets, load_server, resolved
 from toolbus.config.secrets.redact import Redactor
-from toolbus.core.text import cleaned
+from toolbus.core.text.text import cleaned
 
 MESSAGES: dict[str, Callable[[str], str]] = {
     "a text": lambda secret: json.dumps({"x": f"a {secret} b"}),

@@ -15,8 +15,16 @@ from tests.hostile.wires import hostile_http, modern
 from tests.patience import PATIENCE
 from tests.servers.flooding import LINES
 from toolbus import CallRejected, Toolbus, ToolSpec
-from toolbus.core.events import BACKLOG, CatalogChanged, Event, EventStream, Logged, StateChanged, Warned
-from toolbus.core.tool_definition import tool_spec
+from toolbus.core.operation.events import (
+    BACKLOG,
+    CatalogChanged,
+    Event,
+    EventStream,
+    Logged,
+    StateChanged,
+    Warned,
+)
+from toolbus.core.values.tool_definition import tool_spec
 
 pytestmark = pytest.mark.anyio
 FLOODING = """

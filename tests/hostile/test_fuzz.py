@@ -13,7 +13,7 @@ from tests.hostile.strategies import WRITTEN
 from tests.properties import modest
 from toolbus.config import load_server
 from toolbus.config.secrets.redact import Redactor
-from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.wire.jsonrpc import Peer, ResponseFuture
 
 CONFIG = load_server(
     {"url": "http://127.0.0.1:9/mcp", "limits": {"message": 10_000, "values": 300}}, alias="a"

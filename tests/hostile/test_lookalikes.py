@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from tests.policy import confusables
 from tests.properties import modest
 from toolbus.config.model import check_alias
-from toolbus.core.lookalikes import look, looks, skeleton
+from toolbus.core.text.lookalikes import look, looks, skeleton
 from toolbus.errors import ConfigError
 from toolbus.lock.deception import suspicions
 from toolbus.lock.file import LockedServer

@@ -21,7 +21,7 @@ from toolbus.audit.read import Query, read_events
 from toolbus.config import BusConfig, load_config
 from toolbus.gateway.access.control import access_of
 from toolbus.gateway.access.views import Views
-from toolbus.gateway.principal import Principal, client_user, subject_user
+from toolbus.gateway.protocol.principal import Principal, client_user, subject_user
 
 OFFERING = Path(__file__).parents[1] / "lock" / "offering.py"
 TOOL = {"name": "read", "inputSchema": {"type": "object"}}

@@ -14,7 +14,7 @@ from tests.gateway.replicas.cluster import TASKS, client, cluster
 from tests.hostile.relaying import Pair, changed, pair, sent_to
 from tests.servers.certificates import Authority
 from toolbus.config.location import Location
-from toolbus.config.serve import read_serve
+from toolbus.config.settings.serve import read_serve
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.access.keys import Keys
 from toolbus.gateway.access.stored_keys import StoredKeys

@@ -10,7 +10,7 @@ from tests.conftest import sampled
 from tests.hostile.schemas import CASES
 from toolbus.call.arguments import ArgumentCheck
 from toolbus.connect.sdk.output_check import OutputCheck
-from toolbus.core.tool_definition import tool_spec
+from toolbus.core.values.tool_definition import tool_spec
 from toolbus.records import Quarantined, ToolSpec
 from toolbus.shape import cleaned_texts, converted
 from toolbus.shape.dialects import DIALECTS

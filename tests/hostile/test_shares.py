@@ -21,17 +21,17 @@ from tests.gateway.test_stdio import served
 from tests.patience import PATIENCE, until
 from tests.properties import modest
 from tests.servers.everyday import everyday
-from toolbus.core.errors import TooManySessions
-from toolbus.core.interactions import Interactions
-from toolbus.core.quota import Quota
-from toolbus.core.uris import within
-from toolbus.gateway.call_queue import Busy, CallLimits
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.operation.quota import Quota
+from toolbus.core.values.errors import TooManySessions
+from toolbus.core.values.uris import within
+from toolbus.gateway.calls.queue import Busy, CallLimits
 from toolbus.gateway.http.limits import Limits
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.sessions import Sessions
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.sessions import Sessions
+from toolbus.gateway.protocol.views import MAX_PRINCIPALS
 from toolbus.gateway.settings import Settings
-from toolbus.gateway.views import MAX_PRINCIPALS
 
 BAD, GOOD = Principal(name="key:bad"), Principal(name="key:good")
 BUSY = -32029

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from toolbus.core.errors import StoreError
+from toolbus.core.values.errors import StoreError
 from toolbus.gateway.access.shared_keys import KIND, SharedKeys
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.state.store.cipher import Cipher

@@ -9,8 +9,8 @@ import pytest
 
 from toolbus.agent.durable import Durable, Runs, RunStoreError
 from toolbus.call.result_store import ResultStore
-from toolbus.core.display import without_passwords
-from toolbus.core.errors import StoreError
+from toolbus.core.text.display import without_passwords
+from toolbus.core.values.errors import StoreError
 from toolbus.state.store.cipher import Cipher
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.store import Store

@@ -10,8 +10,8 @@ import pytest
 from tests.audit.writing import problems, write_lines
 from tests.cli.running import toolbus
 from toolbus.audit.chain import Chain
-from toolbus.config.audit import Audit
-from toolbus.gateway.console.trail_check import TrailCheck
+from toolbus.config.settings.audit import Audit
+from toolbus.console.state.trail_check import TrailCheck
 
 
 def two_chains(path: Path) -> None:

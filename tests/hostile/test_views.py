@@ -17,17 +17,17 @@ from tests.lock.place import OFFER, READ, Place
 from tests.patience import until
 from tests.properties import modest
 from toolbus import CallRefused, Toolbus, ToolbusError, ToolNotFound
-from toolbus.bus.scope import Scope
+from toolbus.bus.rules.scope import Scope
 from toolbus.config.location import Location
-from toolbus.config.policy import PolicyRule
-from toolbus.config.serve import read_serve
-from toolbus.core.catalog import Catalog
-from toolbus.core.records import Origin, ToolSpec
+from toolbus.config.settings.policy import PolicyRule
+from toolbus.config.settings.serve import read_serve
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.records import Origin, ToolSpec
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.access.keys import Keys
 from toolbus.gateway.access.stored_keys import StoredKeys
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.policy.layers import Layer
 
 pytestmark = pytest.mark.anyio

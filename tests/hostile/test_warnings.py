@@ -10,8 +10,8 @@ from tests.budget import within_budget
 from tests.hostile.besieged import besieged
 from tests.hostile.wordy import LONG
 from toolbus import Answer, Interactions, Toolbus
-from toolbus.core.config_errors import MOST_CHARACTERS as MOST_IN_ERRORS
-from toolbus.core.events import MOST_CHARACTERS, CallEnded, CallStarted, Event
+from toolbus.core.operation.events import MOST_CHARACTERS, CallEnded, CallStarted, Event
+from toolbus.core.values.config_errors import MOST_CHARACTERS as MOST_IN_ERRORS
 from toolbus.errors import ServerError, ToolNotFound
 
 ROOT = str(Path(__file__).parents[2])

@@ -26,7 +26,7 @@ from toolbus import (
     Text,
     Toolbus,
 )
-from toolbus.core.interactions import NO_HANDLERS
+from toolbus.core.ask.interactions import NO_HANDLERS
 from toolbus.events import Event, EventStream, ResourceUpdated, StateChanged
 from toolbus.records import Completion
 from toolbus.sync import SyncToolbus

@@ -26,7 +26,7 @@ from toolbus import (
     Toolbus,
     ToolResult,
 )
-from toolbus.core.interactions import NO_HANDLERS
+from toolbus.core.ask.interactions import NO_HANDLERS
 from toolbus.events import Event, InputAnswered, InputAsked, Logged, Progressed, Warned
 
 pytestmark = pytest.mark.anyio

@@ -24,7 +24,7 @@ from toolbus import (
     ToolResult,
 )
 from toolbus.call import Call, Next
-from toolbus.core.operation import Failure, Observation, Operation
+from toolbus.core.operation.operation import Failure, Observation, Operation
 from toolbus.events import CallEnded, CallStarted, Event, InputAnswered, InputAsked
 from toolbus.records import Embedded
 from toolbus.sync import SyncToolbus

@@ -10,8 +10,8 @@ from typing import Any
 from tests import warm
 from toolbus import Toolbus
 from toolbus.config import load_config
-from toolbus.core.records import Inventory, Prompt, PromptArgument, ResourceTemplate, ToolSpec
-from toolbus.core.tool_definition import tool_spec
+from toolbus.core.values.records import Inventory, Prompt, PromptArgument, ResourceTemplate, ToolSpec
+from toolbus.core.values.tool_definition import tool_spec
 from toolbus.lock.file import NAME, LockedServer, Lockfile, write_lock
 from toolbus.lock.snapshot import snapshot
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import modest
-from toolbus.core.canonical import LARGEST, NotCanonical, canonical, digest
+from toolbus.core.text.canonical import LARGEST, NotCanonical, canonical, digest
 from toolbus.lock.definitions import definition_digest
 
 Schema = dict[str, Any]

@@ -8,7 +8,7 @@ import pytest
 
 from tests.lock.place import inventory_of
 from tests.shape.corpus import absent, specs
-from toolbus.core.records import Inventory, ToolSpec
+from toolbus.core.values.records import Inventory, ToolSpec
 from toolbus.lock.deception import suspicions
 from toolbus.lock.file import LockedServer
 from toolbus.lock.snapshot import offered

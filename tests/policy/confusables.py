@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import toolbus.core.lookalikes
+import toolbus.core.text.lookalikes
 
-FILE = Path(toolbus.core.lookalikes.__file__).with_name("confusables.txt")
+FILE = Path(toolbus.core.text.lookalikes.__file__).with_name("confusables.txt")
 CHARACTERS = (chr(code) for code in range(sys.maxunicode + 1) if not 0xD800 <= code < 0xE000)
 
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
-from toolbus.core.interactions import Interactions
+from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
+from toolbus.core.ask.interactions import Interactions
 
 
 class Person:

@@ -3,8 +3,8 @@
 from typing import Any
 
 from toolbus.config.location import Location
-from toolbus.config.policy import PolicyRule, read_policy
-from toolbus.core.records import Origin, ToolSpec
+from toolbus.config.settings.policy import PolicyRule, read_policy
+from toolbus.core.values.records import Origin, ToolSpec
 from toolbus.policy.rules import Policy, Target
 
 ETC = {"properties": {"path": {"type": "string", "pattern": "^/etc"}}, "required": ["path"]}

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.policy.targets import ETC, policy, prompt, resource, tool
-from toolbus.core.records import Origin, ToolSpec
+from toolbus.core.values.records import Origin, ToolSpec
 from toolbus.policy.rules import Target
 
 OFFERED: dict[str, list[Target]] = {

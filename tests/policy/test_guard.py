@@ -12,10 +12,10 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from tests.virtual_time import VirtualTimeLoop
 from toolbus import CallRefused, Toolbus
-from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
-from toolbus.core.errors import AuditFailed
-from toolbus.core.interactions import Interactions
-from toolbus.core.operation import Operation
+from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.operation.operation import Operation
+from toolbus.core.values.errors import AuditFailed
 from toolbus.events import CallEnded, CatalogChanged, Event, Progressed, Warned
 from toolbus.sync import SyncToolbus
 

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.policy.targets import policy, tool
-from toolbus.config.policy import Hint
+from toolbus.config.settings.policy import Hint
 from toolbus.policy.hints import Holds, holds
 from toolbus.policy.rules import Verdict
 

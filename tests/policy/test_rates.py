@@ -1,7 +1,7 @@
 """How often a rule lets calls through."""
 
 from tests.policy.targets import rule
-from toolbus.core.operation import PROGRAM, Caller
+from toolbus.core.operation.operation import PROGRAM, Caller
 from toolbus.policy.rates import Rates
 
 

@@ -14,7 +14,7 @@ from tests.policy.people import Person, decisions
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Answer, CallRefused, Pending, Toolbus
-from toolbus.core.operation import Operation
+from toolbus.core.operation.operation import Operation
 
 pytestmark = pytest.mark.anyio
 

@@ -10,8 +10,8 @@ from tests.gateway.driving import client_of, text_of
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus import Answer, Caller, CallRefused, Elicitation, Interactions, Toolbus
-from toolbus.core.approval import ApprovalRequest
-from toolbus.core.switchboard import Switchboard
+from toolbus.core.ask.approval import ApprovalRequest
+from toolbus.core.ask.question_router import Switchboard
 from toolbus.gateway.gateway import Gateway
 
 pytestmark = pytest.mark.anyio

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from toolbus import ArgumentsError
-from toolbus.core.uri_templates import expanded, variables
+from toolbus.core.values.uri_templates import expanded, variables
 
 VALUES: dict[str, Any] = {
     "count": ["one", "two", "three"],

@@ -17,7 +17,7 @@ from tests.search import encoders
 from tests.search.test_search import SPECS
 from toolbus import ConfigError, Toolbus
 from toolbus.config import load_config
-from toolbus.core.catalog import Catalog
+from toolbus.core.values.catalog import Catalog
 from toolbus.search.encoders.encoder import EncodingFailed
 from toolbus.search.encoders.function import FunctionEncoder
 from toolbus.search.encoders.installed import best_encoder, minilm_encoder, static_encoder

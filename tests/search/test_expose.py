@@ -14,8 +14,8 @@ from tests.shape.corpus import FOLDER, absent, specs
 from tests.shape.schemas import sane_tops
 from toolbus import Toolbus
 from toolbus.adapters.tool_list import ToolList
-from toolbus.bus.exposure import CALL_TOOL, Exposure, definition_cost
-from toolbus.core.catalog import Catalog
+from toolbus.bus.catalog.exposure import CALL_TOOL, Exposure, definition_cost
+from toolbus.core.values.catalog import Catalog
 from toolbus.errors import ConfigError, ToolNotFound
 from toolbus.events import CallStarted, Event
 from toolbus.records import JSON, ToolSpec

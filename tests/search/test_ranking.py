@@ -4,7 +4,7 @@ import pytest
 
 from bench.search import own_queries
 from tests.shape import corpus
-from toolbus.core.catalog import Catalog
+from toolbus.core.values.catalog import Catalog
 from toolbus.search.finder import Finder
 
 

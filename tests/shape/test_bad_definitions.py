@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from tests.properties import modest
-from toolbus.bus.shaping import Shaping
+from toolbus.bus.catalog.shaping import Shaping
 from toolbus.cli.input.arguments import described
 from toolbus.config import load_config
-from toolbus.core.catalog import Catalog
-from toolbus.core.tool_definition import tool_spec
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.tool_definition import tool_spec
 from toolbus.records import JSON, Inventory, Quarantined, ToolSpec
 from toolbus.shape import DIALECTS, converted
 

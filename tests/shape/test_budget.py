@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.properties import modest
-from toolbus.core.text import cleaned_json
+from toolbus.core.text.text import cleaned_json
 from toolbus.records import DEFAULT_BUDGET, JSON, Budget, Image, Text, ToolResult
 from toolbus.shape.budget import MINIMUM, character_limit, estimated_tokens, fitted, fitted_blocks
 

@@ -4,7 +4,7 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from toolbus import Toolbus
-from toolbus.bus import live_catalog
+from toolbus.bus.catalog import live_catalog
 from toolbus.events import CatalogChanged
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 from tests.skills.shelf import FILES, FORMS, PDF, Shelf, entry
 from toolbus import CallRefused, Toolbus
 from toolbus.config import load_config
-from toolbus.core.records import JSONObject
+from toolbus.core.values.records import JSONObject
 from toolbus.lock.definitions import Kind
 from toolbus.lock.file import NAME, Lockfile, lock_text, read_lock, write_lock
 from toolbus.lock.snapshot import snapshot

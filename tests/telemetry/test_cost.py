@@ -7,9 +7,9 @@ from tests.budget import pieces_of
 from tests.conftest import SERVERS
 from tests.patience import PATIENCE
 from toolbus.config import load_config
-from toolbus.config.telemetry import Telemetry
-from toolbus.core.operation import Operation
-from toolbus.core.records import Origin, ToolSpec
+from toolbus.config.settings.telemetry import Telemetry
+from toolbus.core.operation.operation import Operation
+from toolbus.core.values.records import Origin, ToolSpec
 from toolbus.telemetry.observer import BusTelemetry
 from toolbus.telemetry.serving import Inbound, ServerTelemetry
 

@@ -11,7 +11,7 @@ from tests.conftest import SERVERS, Place, plain
 from tests.servers.everyday import everyday
 from tests.telemetry.collected import Collected, attributes, events
 from toolbus import CallRefused, CallRejected, CallTimeout, ServerDown, Text, Toolbus
-from toolbus.core.operation import Operation
+from toolbus.core.operation.operation import Operation
 from toolbus.events import CallStarted
 
 pytestmark = pytest.mark.anyio

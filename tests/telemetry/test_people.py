@@ -11,10 +11,10 @@ import pytest
 from tests.servers.asking import asking
 from tests.telemetry.collected import Collected, attributes
 from toolbus import Answer, Elicitation, Interactions, Toolbus
-from toolbus.config.telemetry import Telemetry
-from toolbus.core.approval import ApprovalRequest
+from toolbus.config.settings.telemetry import Telemetry
+from toolbus.console.state.calls import CallLog
+from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.events import CallEnded, Event
-from toolbus.gateway.console.calls import CallLog
 from toolbus.telemetry.serving import Inbound, ServerTelemetry
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 from tests.servers.everyday import everyday
 from tests.telemetry.collected import Collected, attributes
 from toolbus import Toolbus
-from toolbus.config.telemetry import Telemetry
+from toolbus.config.settings.telemetry import Telemetry
 from toolbus.telemetry.serving import Inbound, ServerTelemetry
 
 pytestmark = pytest.mark.anyio

@@ -22,7 +22,7 @@ from toolbus import (
     Toolbus,
 )
 from toolbus.bus.view import View
-from toolbus.core.records import JSONObject
+from toolbus.core.values.records import JSONObject
 from toolbus.events import (
     CallEnded,
     CatalogChanged,

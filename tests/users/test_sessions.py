@@ -13,7 +13,7 @@ from tests.processes import alive, children
 from tests.servers.everyday import everyday
 from tests.users.counting_bus import bus_of, counting, pid_of, started, text_of
 from toolbus import BusClosed, LinkLost, ServerDown, Toolbus, ToolNotFound, TooManySessions
-from toolbus.bus import users
+from toolbus.bus.engine import users
 
 pytestmark = pytest.mark.anyio
 

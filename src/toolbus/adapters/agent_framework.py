@@ -19,8 +19,8 @@ from toolbus.adapters.options import AdapterOptions
 from toolbus.adapters.prompts import PROMPT_TYPES, Part, prompt_turns
 from toolbus.adapters.tool_calls import run_tool, tool_metadata
 from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
-from toolbus.bus.tool import Tool
-from toolbus.core.records import JSON, PromptResult, Text, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect
 
 with require_extra("agent-framework"):

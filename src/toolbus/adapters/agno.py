@@ -18,8 +18,8 @@ from toolbus.adapters.options import AdapterOptions
 from toolbus.adapters.prompts import PROMPT_TYPES, PromptTurn, prompt_turns
 from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
-from toolbus.bus.tool import Tool
-from toolbus.core.records import JSON, Audio, Image, PromptResult, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import JSON, Audio, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
 with require_extra("agno"):

@@ -22,8 +22,8 @@ from toolbus.adapters.provider_tools import (
     field_of,
 )
 from toolbus.adapters.tool_list import Servers, ToolSource
-from toolbus.bus.tool import Tool
-from toolbus.core.records import PromptResult, Text, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeAlias, TypeVar
 
-from toolbus.bus.exposure import CALL, RUN_CODE
-from toolbus.bus.tool import Tool
+from toolbus.bus.catalog.exposure import CALL, RUN_CODE
+from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.view import View
-from toolbus.core.approval import Approval, ApprovalAnswer, ApprovalRequest, is_approval
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.core.ask.approval import Approval, ApprovalAnswer, ApprovalRequest, is_approval
+from toolbus.core.values.records import JSON, ToolSpec
 
 ApprovalMode: TypeAlias = Literal["never", "writes", "ask"]
 """Ask `never`, for every tool (`ask`), or for all but the read-only ones of trusted servers (`writes`)."""

@@ -15,8 +15,8 @@ from toolbus.adapters.media import data_url, model_blocks
 from toolbus.adapters.threads import in_thread, run_tool_sync
 from toolbus.adapters.tool_calls import parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource
-from toolbus.bus.tool import Tool
-from toolbus.core.records import JSON, Image, PromptResult, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import JSON, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
 with require_extra("crewai"):

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import cast
 
-from toolbus.bus.tool import Tool
-from toolbus.core.records import JSON
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import JSON
 from toolbus.shape import Dialect
 
 

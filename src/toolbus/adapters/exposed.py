@@ -5,7 +5,7 @@ from typing import TypedDict, overload
 
 from toolbus.adapters.tool_list import Bus, ToolSource, bus_of
 from toolbus.bus.view import View
-from toolbus.config.expose import ExposeMode, check_mode
+from toolbus.config.settings.expose import ExposeMode, check_mode
 
 
 class Exposed(TypedDict, total=False):

@@ -3,7 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from toolbus.core.errors import ExtraMissing
+from toolbus.core.values.errors import ExtraMissing
 
 
 @contextmanager

@@ -17,8 +17,8 @@ from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, attachments
 from toolbus.adapters.tool_calls import tool_metadata
 from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
-from toolbus.bus.tool import Tool
-from toolbus.core.records import JSON, PromptResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import JSON, PromptResult
 from toolbus.shape import Dialect, rendered_text
 
 with require_extra("google-adk"):

@@ -23,7 +23,7 @@ from toolbus.adapters.provider_tools import (
     field_of,
 )
 from toolbus.adapters.tool_list import Servers, ToolSource
-from toolbus.core.records import JSON, PromptResult, Text
+from toolbus.core.values.records import JSON, PromptResult, Text
 from toolbus.shape import rendered_text
 
 with require_extra("google-genai"):

@@ -14,8 +14,8 @@ from toolbus.adapters.media import Document, base64_data, model_blocks
 from toolbus.adapters.prompts import Part, PromptTurn, prompt_turns
 from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource
-from toolbus.bus.tool import Tool
-from toolbus.core.records import JSON, PromptResult, Text, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
 with require_extra("langchain"):

@@ -9,9 +9,9 @@ from typing import Any
 
 from toolbus.adapters.approval import AskedCalls, approval_metadata, approval_of
 from toolbus.adapters.extra import require_extra
-from toolbus.bus.tool import Tool
-from toolbus.core.approval import Approval
-from toolbus.core.records import JSON
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.ask.approval import Approval
+from toolbus.core.values.records import JSON
 
 with require_extra("langchain"):
     from langgraph.config import get_config

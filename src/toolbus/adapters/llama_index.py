@@ -22,9 +22,9 @@ from toolbus.adapters.media import IMAGE_TYPES, Document, attachments
 from toolbus.adapters.prompts import Part, prompt_turns
 from toolbus.adapters.tool_calls import hidden_blocks, tool_metadata
 from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
-from toolbus.bus.tool import Tool
-from toolbus.core.approval import ApprovalAnswer, ApprovalRequest, is_approval
-from toolbus.core.records import JSON, PromptResult, Text, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest, is_approval
+from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
 with require_extra("llama-index"):

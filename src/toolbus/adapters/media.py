@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import TypeAlias
 
-from toolbus.core.records import Audio, Embedded, Image, Text, ToolResult
+from toolbus.core.values.records import Audio, Embedded, Image, Text, ToolResult
 from toolbus.shape import rendered
 
 Media: TypeAlias = Image | Audio

@@ -15,8 +15,8 @@ from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import data_url, model_blocks, pdf_documents
 from toolbus.adapters.tool_calls import run_tool, tool_metadata
 from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
-from toolbus.bus.tool import Tool
-from toolbus.core.records import JSON, PromptResult, Text, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 
 with require_extra("openai-agents"):
     from agents import (

@@ -9,8 +9,8 @@ import re
 from typing import TYPE_CHECKING, cast
 
 from toolbus.adapters.provider_tools import CompletedCall, RequestedCall, field_of
-from toolbus.bus.tool import Tool
-from toolbus.core.records import JSON
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from openai.types.responses import ResponseInputItemParam as InputItem

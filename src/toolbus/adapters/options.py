@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from toolbus.adapters.approval import ApprovalRule, NeedsApproval
 from toolbus.adapters.media import AUDIO_TYPES, IMAGE_TYPES, Document, pdf_documents
-from toolbus.core.records import ToolResult
+from toolbus.core.values.records import ToolResult
 from toolbus.shape import Dialect
 
 

@@ -7,7 +7,7 @@ from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from toolbus.adapters.media import IMAGE_TYPES, PDF, Document, Media, model_blocks, pdf_documents
-from toolbus.core.records import Block, Embedded, PromptMessage, Text, ToolResult
+from toolbus.core.values.records import Block, Embedded, PromptMessage, Text, ToolResult
 from toolbus.shape import cleaned_block
 
 Role: TypeAlias = Literal["user", "assistant"]

@@ -15,12 +15,12 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from toolbus.adapters.tool_calls import parse_arguments, run_tool
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, bus_of
-from toolbus.bus.engine import reason_of
-from toolbus.bus.exposure import SEARCH
-from toolbus.bus.tool import Tool
-from toolbus.bus.tool_search import found_names
-from toolbus.core.errors import BusClosed
-from toolbus.core.records import JSON, Text, ToolResult
+from toolbus.bus.catalog.exposure import SEARCH
+from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.catalog.tool_search import found_names
+from toolbus.bus.engine.engine import reason_of
+from toolbus.core.values.errors import BusClosed
+from toolbus.core.values.records import JSON, Text, ToolResult
 
 T = TypeVar("T")
 R = TypeVar("R")

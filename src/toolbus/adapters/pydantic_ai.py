@@ -22,10 +22,10 @@ from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, merged_turn
 from toolbus.adapters.pydantic_ai_options import OPTIONS_KEY, dialect_of, options_of, send_options
 from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, current_tools
-from toolbus.bus.exposure import SEARCH
-from toolbus.bus.tool import Tool
-from toolbus.core.approval import Approval
-from toolbus.core.records import JSON, PromptResult, Text, ToolResult
+from toolbus.bus.catalog.exposure import SEARCH
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.ask.approval import Approval
+from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
 with require_extra("pydantic-ai"):

@@ -10,8 +10,8 @@ from typing import Any
 
 from toolbus.adapters.definition import definition_of
 from toolbus.adapters.extra import require_extra
-from toolbus.bus.tool import Tool
-from toolbus.core.records import JSON
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.records import JSON
 from toolbus.shape import Dialect
 
 with require_extra("pydantic-ai"):

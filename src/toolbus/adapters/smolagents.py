@@ -16,9 +16,9 @@ from toolbus.adapters.smolagents_images import open_image
 from toolbus.adapters.smolagents_inputs import Inputs, as_function, as_json, full_description, identifier
 from toolbus.adapters.tool_calls import parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource
-from toolbus.bus.tool import Tool
-from toolbus.core.errors import ToolbusError
-from toolbus.core.records import JSON, Image, PromptResult, Text, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import JSON, Image, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered, rendered_text
 
 with require_extra("smolagents"):  # without type stubs

@@ -9,7 +9,7 @@ import struct
 import zlib
 
 from toolbus.adapters.extra import require_extra
-from toolbus.core.records import Image
+from toolbus.core.values.records import Image
 
 with require_extra("smolagents"):
     from PIL import Image as Pillow

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from toolbus.adapters.definition import Definition
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 
 
 class Inputs(dict[str, dict[str, JSON]]):

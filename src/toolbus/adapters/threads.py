@@ -6,9 +6,9 @@ from concurrent.futures import CancelledError
 from contextvars import ContextVar
 from typing import Any, ParamSpec, TypeVar
 
-from toolbus.bus.tool import Tool
-from toolbus.core.errors import ToolbusError
-from toolbus.core.records import JSON, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import JSON, ToolResult
 
 P = ParamSpec("P")
 T = TypeVar("T")

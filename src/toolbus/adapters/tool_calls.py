@@ -8,9 +8,9 @@ from typing import cast
 
 from toolbus.adapters.approval import approval_of
 from toolbus.adapters.media import is_common_image
-from toolbus.bus.tool import Tool
-from toolbus.core.approval import ApprovalRequest
-from toolbus.core.records import JSON, Image, Text, ToolResult
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.ask.approval import ApprovalRequest
+from toolbus.core.values.records import JSON, Image, Text, ToolResult
 
 
 async def run_tool(

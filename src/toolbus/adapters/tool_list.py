@@ -6,13 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast
 
+from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.connection import Connecting, McpConnection
 from toolbus.bus.sync import SyncTool, SyncView
-from toolbus.bus.tool import Tool
 from toolbus.bus.view import View
-from toolbus.core.errors import CallRefused, ToolNotFound
-from toolbus.core.events import CatalogChanged, Event
-from toolbus.core.text import cleaned
+from toolbus.core.operation.events import CatalogChanged, Event
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.errors import CallRefused, ToolNotFound
 from toolbus.shape import UnknownDialect
 
 T = TypeVar("T")

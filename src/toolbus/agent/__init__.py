@@ -16,8 +16,8 @@ from toolbus.agent.events import (
     ToolProgressed,
     ToolReturned,
 )
-from toolbus.core.approval import ApprovalRequest as Request
-from toolbus.core.errors import ExtraMissing
+from toolbus.core.ask.approval import ApprovalRequest as Request
+from toolbus.core.values.errors import ExtraMissing
 
 if find_spec("pydantic_ai") is None:
     raise ExtraMissing("toolbus.agent", "agent", "No module named 'pydantic_ai'")

@@ -27,8 +27,8 @@ from toolbus.agent.tools import MAX_RETRIES, AgentTool, Toolbox
 from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
-from toolbus.core.errors import BusClosed, ServerNotFound
-from toolbus.core.interactions import NO_HANDLERS, Interactions
+from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.values.errors import BusClosed, ServerNotFound
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import Durable, DurableRun, Runs
@@ -256,7 +256,7 @@ class Agent:
     def _durable_runs(self, durable: "str | Durable") -> "AgentRuns":
         from toolbus.agent.durable import Durable  # its packages are an extra
         from toolbus.agent.durable.agent_runs import AgentRuns
-        from toolbus.agent.durable.execution import Performer
+        from toolbus.agent.durable.execution.execution import Performer
 
         settings = Durable(store=durable) if isinstance(durable, str) else durable
         performer = Performer(

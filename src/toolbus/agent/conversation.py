@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 from toolbus.adapters.media import AUDIO_TYPES
 from toolbus.adapters.prompts import PROMPT_TYPES, message_parts, prompt_turns
 from toolbus.adapters.pydantic_ai import user_content
-from toolbus.core.records import Block, Embedded, PromptMessage
+from toolbus.core.values.records import Block, Embedded, PromptMessage
 
 # Files of these types are sent unchanged, even if they could be decoded as text.
 _FILE_TYPES = PROMPT_TYPES | AUDIO_TYPES

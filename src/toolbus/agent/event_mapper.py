@@ -19,7 +19,7 @@ from pydantic_ai.messages import (
 )
 
 from toolbus.agent.events import RunEvent, TextDelta, ThinkingDelta, ToolCalled, ToolReturned
-from toolbus.core.records import Image
+from toolbus.core.values.records import Image
 
 
 class EventMapper:

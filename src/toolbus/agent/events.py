@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from toolbus.core.approval import ApprovalAnswer
-from toolbus.core.records import JSON, Image
+from toolbus.core.ask.approval import ApprovalAnswer
+from toolbus.core.values.records import JSON, Image
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

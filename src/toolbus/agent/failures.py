@@ -1,6 +1,6 @@
 """Errors that end a run, other than its limits."""
 
-from toolbus.core.errors import ToolbusError
+from toolbus.core.values.errors import ToolbusError
 
 
 class ModelFailed(ToolbusError):

@@ -5,8 +5,8 @@ from typing import Literal, TypeAlias
 
 from pydantic_ai.usage import UsageLimits
 
-from toolbus.core.errors import ToolbusError
-from toolbus.core.interactions import ANSWER_WITHIN
+from toolbus.core.ask.interactions import ANSWER_WITHIN
+from toolbus.core.values.errors import ToolbusError
 
 Limit: TypeAlias = Literal["turns", "tool_calls", "tokens", "seconds"]
 

@@ -20,7 +20,7 @@ from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
 from toolbus.agent.failures import ModelFailed
 from toolbus.config.secrets.redact import shown_url
-from toolbus.core.hosts import ascii_url
+from toolbus.core.text.hosts import ascii_url
 
 LIST_TIMEOUT = 2.0
 """Seconds to wait for a local server to list its models."""

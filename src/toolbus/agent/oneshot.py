@@ -12,7 +12,7 @@ from toolbus.agent.events import TextDelta, ToolCalled
 from toolbus.agent.limits import Limits
 from toolbus.agent.tools import AgentTool
 from toolbus.bus.toolbus import ConfigSource
-from toolbus.core.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions
 
 T = TypeVar("T")
 

@@ -22,10 +22,10 @@ from toolbus.adapters.approval import (
 )
 from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
 from toolbus.agent.limits import LimitReached, Limits
-from toolbus.bus.tool import Tool
-from toolbus.core.approval import LASTING, Approval, ApprovalAnswer, ApprovalRequest, is_approval
+from toolbus.bus.catalog.tool import Tool
+from toolbus.core.ask.approval import LASTING, Approval, ApprovalAnswer, ApprovalRequest, is_approval
 from toolbus.core.loop import OwnerLoop
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")

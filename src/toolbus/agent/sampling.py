@@ -19,9 +19,9 @@ from pydantic_ai.settings import ModelSettings
 from toolbus.adapters.approval import decided
 from toolbus.adapters.pydantic_ai import messages as prompt_messages
 from toolbus.agent.models import model_of
-from toolbus.core.interactions import Sampled, Sampling
-from toolbus.core.records import Block, Image, PromptResult, Text
-from toolbus.core.text import cleaned
+from toolbus.core.ask.interactions import Sampled, Sampling
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.records import Block, Image, PromptResult, Text
 from toolbus.shape.budget import estimated_tokens
 
 logger = logging.getLogger("toolbus")

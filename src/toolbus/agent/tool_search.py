@@ -12,9 +12,9 @@ from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai.capabilities import ToolSearch
 
 from toolbus.adapters.pydantic_ai_options import request_models
-from toolbus.bus.exposure import SEARCH
-from toolbus.bus.tool import Tool
-from toolbus.bus.tool_search import MOST_TOOLS, found_names
+from toolbus.bus.catalog.exposure import SEARCH
+from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.catalog.tool_search import MOST_TOOLS, found_names
 from toolbus.bus.view import View
 
 

@@ -22,15 +22,15 @@ from toolbus.adapters.tool_list import Bus, ToolSource, bus_of, with_face
 from toolbus.agent.failures import NameClash
 from toolbus.agent.run import FACE
 from toolbus.agent.tool_search import loads_tools
-from toolbus.bus.engine import reason_of
-from toolbus.bus.exposure import CALL_TOOL
+from toolbus.bus.catalog.exposure import CALL_TOOL
+from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.catalog.tool_search import inner_call
+from toolbus.bus.engine.engine import reason_of
 from toolbus.bus.sync import SyncTool
-from toolbus.bus.tool import Tool
-from toolbus.bus.tool_search import inner_call
 from toolbus.bus.view import View
-from toolbus.core.approval import Approval
-from toolbus.core.errors import ArgumentsError, BusClosed, CallRefused, ToolNotFound
-from toolbus.core.records import JSON, ToolResult
+from toolbus.core.ask.approval import Approval
+from toolbus.core.values.errors import ArgumentsError, BusClosed, CallRefused, ToolNotFound
+from toolbus.core.values.records import JSON, ToolResult
 from toolbus.shape.budget import fitted
 
 logger = logging.getLogger("toolbus")

@@ -21,8 +21,8 @@ from typing import TypeAlias
 from toolbus.audit.files import MOST_SLOTS, full_files, full_path, slot_path
 from toolbus.audit.lines import Position
 from toolbus.audit.tail import Damaged, Tail, last_position, read_tail
-from toolbus.config.audit import Audit
-from toolbus.core.errors import AuditFailed
+from toolbus.config.settings.audit import Audit
+from toolbus.core.values.errors import AuditFailed
 from toolbus.state.file_lock import let_go_after_fork, try_lock
 
 logger = logging.getLogger("toolbus")

@@ -16,16 +16,16 @@ from typing import TypeAlias
 
 from toolbus.audit.chain import Chain, Line
 from toolbus.config import BusConfig
-from toolbus.config.audit import Audit
 from toolbus.config.location import is_mapping
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import Redactor, redacted_by_all
-from toolbus.core.canonical import digest_of
-from toolbus.core.display import counted
-from toolbus.core.elicitation import Answer
-from toolbus.core.errors import AuditFailed
-from toolbus.core.operation import PROGRAM, Decided, Failure, Operation
-from toolbus.core.records import JSON, OWN, Audio, Block, Embedded, Image, Text, ToolResult, ToolSpec
+from toolbus.config.settings.audit import Audit
+from toolbus.core.operation.operation import PROGRAM, Decided, Failure, Operation
+from toolbus.core.text.canonical import digest_of
+from toolbus.core.text.display import counted
+from toolbus.core.values.elicitation import Answer
+from toolbus.core.values.errors import AuditFailed
+from toolbus.core.values.records import JSON, OWN, Audio, Block, Embedded, Image, Text, ToolResult, ToolSpec
 
 logger = logging.getLogger("toolbus")
 REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})

@@ -5,19 +5,19 @@ from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from toolbus.bus.engine import Engine, reason_of
-from toolbus.bus.exposure import CALL, OWN_ROUTES, SEARCH, SEARCH_FUNCTIONS
-from toolbus.bus.scope import Scope
-from toolbus.bus.tool_search import inner_call
-from toolbus.core.approval import Approval, ApprovalRequest
-from toolbus.core.catalog import Catalog
-from toolbus.core.errors import ArgumentsError, CallRefused, LoginRequired, ToolNotFound
-from toolbus.core.events import OnLog, Reason
-from toolbus.core.forwarding import Forwarding
-from toolbus.core.freshness import ListKind
-from toolbus.core.operation import Caller, Failure, OnInput, Operation, Resumed, request_spec
-from toolbus.core.records import JSON, Origin, Progress, ToolResult, ToolSpec
-from toolbus.core.text import headed
+from toolbus.bus.catalog.exposure import CALL, OWN_ROUTES, SEARCH, SEARCH_FUNCTIONS
+from toolbus.bus.catalog.tool_search import inner_call
+from toolbus.bus.engine.engine import Engine, reason_of
+from toolbus.bus.rules.scope import Scope
+from toolbus.core.ask.approval import Approval, ApprovalRequest
+from toolbus.core.ask.forwarding import Forwarding
+from toolbus.core.operation.events import OnLog, Reason
+from toolbus.core.operation.operation import Caller, Failure, OnInput, Operation, Resumed, request_spec
+from toolbus.core.text.text import headed
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.errors import ArgumentsError, CallRefused, LoginRequired, ToolNotFound
+from toolbus.core.values.freshness import ListKind
+from toolbus.core.values.records import JSON, Origin, Progress, ToolResult, ToolSpec
 
 _LONGEST_NAME = 200
 

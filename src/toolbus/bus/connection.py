@@ -4,15 +4,23 @@ from collections.abc import Generator, Mapping
 from types import TracebackType
 from typing import Any
 
-from toolbus.bus.tool import Tool
+from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.toolbus import Toolbus
 from toolbus.call import OnInput, Progress
 from toolbus.config import BusConfig, ServerConfig, load_server
-from toolbus.core.errors import BusClosed
-from toolbus.core.events import OnLog
-from toolbus.core.interactions import NO_HANDLERS, Interactions
-from toolbus.core.records import JSON, Embedded, Prompt, PromptResult, Resource, ResourceTemplate, ToolResult
-from toolbus.core.uri_templates import Values
+from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.operation.events import OnLog
+from toolbus.core.values.errors import BusClosed
+from toolbus.core.values.records import (
+    JSON,
+    Embedded,
+    Prompt,
+    PromptResult,
+    Resource,
+    ResourceTemplate,
+    ToolResult,
+)
+from toolbus.core.values.uri_templates import Values
 from toolbus.shape import prefixed
 
 

@@ -16,9 +16,10 @@ from typing import Self, TypeAlias
 from toolbus.bus.context_text import Key, fitted_text, readable_text
 from toolbus.bus.view import View
 from toolbus.config import BusConfig, ContextSource
-from toolbus.config.context import context_budget, context_sources
 from toolbus.config.location import Location
-from toolbus.core.errors import (
+from toolbus.config.settings.context import context_budget, context_sources
+from toolbus.core.operation.events import Event, ResourceUpdated, StateChanged
+from toolbus.core.values.errors import (
     CallRejected,
     ServerDown,
     ServerError,
@@ -26,8 +27,7 @@ from toolbus.core.errors import (
     ToolbusError,
     problem_of,
 )
-from toolbus.core.events import Event, ResourceUpdated, StateChanged
-from toolbus.core.records import Embedded, Resource, ServerStatus
+from toolbus.core.values.records import Embedded, Resource, ServerStatus
 
 READ_TIMEOUT = 10.0
 """Seconds for each resource; an agent waits for all of them."""

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 from typing import TypeAlias
 from urllib.parse import quote
 
-from toolbus.core.records import Budget, Embedded, Text, ToolResult
-from toolbus.core.text import cleaned
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.records import Budget, Embedded, Text, ToolResult
 from toolbus.shape import rendered_text
 from toolbus.shape.budget import estimated_tokens, fitted_blocks
 from toolbus.shape.render import without_base64

@@ -7,11 +7,11 @@ from collections.abc import Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
 from typing import Any, TypeVar
 
-from toolbus.bus.registry import Registry
+from toolbus.bus.catalog.registry import Registry
 from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import View
-from toolbus.core.errors import FORKED, BusClosed
-from toolbus.core.events import Event, EventStream
+from toolbus.core.operation.events import Event, EventStream
+from toolbus.core.values.errors import FORKED, BusClosed
 
 T = TypeVar("T")
 JOIN_TIMEOUT = 1.0

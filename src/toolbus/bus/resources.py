@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Protocol, cast
 
-from toolbus.core.frontmatter import body_of
-from toolbus.core.records import (
+from toolbus.core.text.frontmatter import body_of
+from toolbus.core.values.records import (
     JSON,
     Completion,
     Embedded,
@@ -18,8 +18,8 @@ from toolbus.core.records import (
     Text,
     ToolResult,
 )
-from toolbus.core.skills import READ_SKILL, LoadedSkill, Skill, file_uri
-from toolbus.core.uri_templates import Values, expanded
+from toolbus.core.values.skills import READ_SKILL, LoadedSkill, Skill, file_uri
+from toolbus.core.values.uri_templates import Values, expanded
 
 
 class Request(Protocol):

@@ -10,13 +10,13 @@ from toolbus.code.check import forgotten_awaits, judged
 from toolbus.code.journal import Entry
 from toolbus.code.stubs import Library, Stub, joined, stub
 from toolbus.config import BusConfig
-from toolbus.core.approval import ApprovalRequest
-from toolbus.core.catalog import Catalog
-from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import CallRefused, LoginRequired, ToolNotFound
-from toolbus.core.interactions import Interactions
-from toolbus.core.operation import Caller, OnInput, Resumed
-from toolbus.core.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.core.ask.approval import ApprovalRequest
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.operation.operation import Caller, OnInput, Resumed
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.elicitation import Answer, Pending
+from toolbus.core.values.errors import CallRefused, LoginRequired, ToolNotFound
+from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
 from toolbus.search.hit import Hit
 from toolbus.state.store.once import SharedOnce
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolbus.code.run import Run
     from toolbus.code.sandbox import Finished
     from toolbus.code.suspended import SuspendedScript
-    from toolbus.config.code import CodeLimits
+    from toolbus.config.settings.code import CodeLimits
 
 _UNDEFINED = re.compile(r"Name `(\w+)` used when not defined")
 _MOST_LOOKUPS = 20

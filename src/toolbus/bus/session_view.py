@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from toolbus.bus.lending_engine import LendingEngine
-from toolbus.bus.scope import Scope
-from toolbus.bus.session_engine import SessionEngine
+from toolbus.bus.engine.lending_engine import LendingEngine
+from toolbus.bus.engine.session_engine import SessionEngine
+from toolbus.bus.rules.scope import Scope
 from toolbus.bus.view import View
-from toolbus.core.errors import BusClosed
+from toolbus.core.values.errors import BusClosed
 
 
 class SessionView(View):

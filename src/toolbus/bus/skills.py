@@ -4,11 +4,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Coroutine
 from typing import Any, TypeVar
 
-from toolbus.bus.engine import Engine
+from toolbus.bus.engine.engine import Engine
 from toolbus.bus.resources import Resources
-from toolbus.bus.scope import Scope
-from toolbus.core.records import Embedded
-from toolbus.core.skills import LoadedSkill, Skill
+from toolbus.bus.rules.scope import Scope
+from toolbus.core.values.records import Embedded
+from toolbus.core.values.skills import LoadedSkill, Skill
 
 T = TypeVar("T")
 

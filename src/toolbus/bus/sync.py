@@ -9,27 +9,27 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast, overload
 
-from toolbus.bus.policing import Rules
+from toolbus.bus.catalog.registry import Registry
+from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.portal import Portal
-from toolbus.bus.registry import Registry
-from toolbus.bus.scope import Names
+from toolbus.bus.rules.enforcement import Rules
+from toolbus.bus.rules.scope import Names
 from toolbus.bus.session_view import SessionView
 from toolbus.bus.skills import SyncSkillAccess
 from toolbus.bus.sync_task import SyncTask
-from toolbus.bus.tool import Tool
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
 from toolbus.call import Hook, OnInput, Progress
 from toolbus.config import BusConfig, GetSecret
-from toolbus.config.expose import ExposeMode
-from toolbus.core.catalog import Catalog
-from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import BusClosed, ToolbusError
-from toolbus.core.events import Emit, Event, OnLog
-from toolbus.core.interactions import NO_HANDLERS, Interactions
-from toolbus.core.login import LoginHandler
-from toolbus.core.operation import Caller, Guard, Observer
-from toolbus.core.records import (
+from toolbus.config.settings.expose import ExposeMode
+from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.operation.events import Emit, Event, OnLog
+from toolbus.core.operation.operation import Caller, Guard, Observer
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.elicitation import Answer, Pending
+from toolbus.core.values.errors import BusClosed, ToolbusError
+from toolbus.core.values.login import LoginHandler
+from toolbus.core.values.records import (
     JSON,
     Completion,
     Embedded,
@@ -44,7 +44,7 @@ from toolbus.core.records import (
     ToolResult,
     ToolSpec,
 )
-from toolbus.core.uri_templates import Values
+from toolbus.core.values.uri_templates import Values
 from toolbus.lock.drift import Held
 from toolbus.lock.file import Lockfile
 from toolbus.policy.dead import DeadRule

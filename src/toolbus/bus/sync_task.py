@@ -5,7 +5,7 @@ from typing import Any, Protocol, TypeVar
 
 from toolbus.bus.tasks import TaskHandle
 from toolbus.call import OnInput, Progress
-from toolbus.core.records import TaskState, ToolResult
+from toolbus.core.values.records import TaskState, ToolResult
 
 T = TypeVar("T")
 

@@ -4,10 +4,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import get_args
 
 from toolbus.bus.resources import Request
-from toolbus.core.approval import Approval
-from toolbus.core.elicitation import QUESTION, Answer, Pending
-from toolbus.core.operation import OnInput, Resumed
-from toolbus.core.records import JSON, Progress, TaskState, ToolResult, ToolSpec
+from toolbus.core.ask.approval import Approval
+from toolbus.core.operation.operation import OnInput, Resumed
+from toolbus.core.values.elicitation import QUESTION, Answer, Pending
+from toolbus.core.values.records import JSON, Progress, TaskState, ToolResult, ToolSpec
 
 
 class Tasks:

@@ -10,22 +10,22 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
-from toolbus.bus.bus_engine import BusEngine
-from toolbus.bus.engine import Extensions
-from toolbus.bus.scope import Scope
+from toolbus.bus.engine.bus_engine import BusEngine
+from toolbus.bus.engine.engine import Extensions
+from toolbus.bus.engine.sign_in import sign_in
+from toolbus.bus.rules.scope import Scope
 from toolbus.bus.session_view import SessionView
-from toolbus.bus.sign_in import sign_in
 from toolbus.bus.view import View
 from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
-from toolbus.config.expose import check_mode
-from toolbus.core.display import counted
-from toolbus.core.errors import ConfigError
-from toolbus.core.events import Emit
-from toolbus.core.interactions import NO_HANDLERS, Interactions
-from toolbus.core.login import LoginHandler
-from toolbus.core.operation import Caller, Guard, Observer
-from toolbus.core.records import Inventory
+from toolbus.config.settings.expose import check_mode
+from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.operation.events import Emit
+from toolbus.core.operation.operation import Caller, Guard, Observer
+from toolbus.core.text.display import counted
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.login import LoginHandler
+from toolbus.core.values.records import Inventory
 from toolbus.lock.file import Lockfile
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy

@@ -6,29 +6,29 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from toolbus.bus.calls import Calls, Made
-from toolbus.bus.engine import Engine
-from toolbus.bus.exposure import OWN_ROUTES, RUN_CODE
-from toolbus.bus.policing import Rules, rules_of
-from toolbus.bus.registry import Registry, selection_of
+from toolbus.bus.catalog.exposure import OWN_ROUTES, RUN_CODE
+from toolbus.bus.catalog.registry import Registry, selection_of
+from toolbus.bus.catalog.searching import Searching
+from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.engine.engine import Engine
 from toolbus.bus.resources import Resources
-from toolbus.bus.scope import Names, Scope, is_own_resource
+from toolbus.bus.rules.enforcement import Rules, rules_of
+from toolbus.bus.rules.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
-from toolbus.bus.searching import Searching
 from toolbus.bus.skills import SkillAccess
 from toolbus.bus.tasks import TaskHandle, Tasks, check_call
-from toolbus.bus.tool import Tool
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
-from toolbus.config.expose import ExposeMode, check_mode
-from toolbus.core import freshness
-from toolbus.core.approval import Approval, ApprovalRequest
-from toolbus.core.catalog import Catalog
-from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import CallRefused, ToolbusError, ToolNotFound
-from toolbus.core.events import Emit, EventStream, Filter, OnLog, Reason
-from toolbus.core.freshness import KINDS
-from toolbus.core.operation import Caller
-from toolbus.core.records import (
+from toolbus.config.settings.expose import ExposeMode, check_mode
+from toolbus.core.ask.approval import Approval, ApprovalRequest
+from toolbus.core.operation.events import Emit, EventStream, Filter, OnLog, Reason
+from toolbus.core.operation.operation import Caller
+from toolbus.core.values import freshness
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.elicitation import Answer, Pending
+from toolbus.core.values.errors import CallRefused, ToolbusError, ToolNotFound
+from toolbus.core.values.freshness import KINDS
+from toolbus.core.values.records import (
     JSON,
     Completion,
     Embedded,
@@ -43,7 +43,7 @@ from toolbus.core.records import (
     ToolResult,
     ToolSpec,
 )
-from toolbus.core.uri_templates import Values
+from toolbus.core.values.uri_templates import Values
 from toolbus.lock.drift import Held
 
 T = TypeVar("T")

@@ -6,8 +6,8 @@ from toolbus.call.path import CallPath
 from toolbus.call.result_store import READ_RESULT
 from toolbus.call.results import Results
 from toolbus.call.routes import ServerRequests, ServerRoutes
-from toolbus.core.operation import OnInput, Operation, Resumed
-from toolbus.core.records import Progress
+from toolbus.core.operation.operation import OnInput, Operation, Resumed
+from toolbus.core.values.records import Progress
 
 Call = Operation
 """The name of an operation in hooks."""

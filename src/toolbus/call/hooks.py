@@ -4,8 +4,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import TypeAlias
 
-from toolbus.core.operation import Operation
-from toolbus.core.records import ToolResult
+from toolbus.core.operation.operation import Operation
+from toolbus.core.values.records import ToolResult
 
 Next: TypeAlias = Callable[[Operation], Awaitable[ToolResult]]
 Hook: TypeAlias = Callable[[Operation, Next], Awaitable[ToolResult]]

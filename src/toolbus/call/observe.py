@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from toolbus.core.errors import ArgumentsError, CallRefused, ToolNotFound
-from toolbus.core.events import CallEnded, CallStarted, Hub, Progressed
-from toolbus.core.operation import Failure, Observation, Observer, Operation
-from toolbus.core.people import PEOPLE, PeopleTime
-from toolbus.core.records import ToolResult
+from toolbus.core.ask.people import PEOPLE, PeopleTime
+from toolbus.core.operation.events import CallEnded, CallStarted, Hub, Progressed
+from toolbus.core.operation.operation import Failure, Observation, Observer, Operation
+from toolbus.core.values.errors import ArgumentsError, CallRefused, ToolNotFound
+from toolbus.core.values.records import ToolResult
 
 logger = logging.getLogger("toolbus")
 T = TypeVar("T")

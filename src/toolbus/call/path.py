@@ -9,11 +9,11 @@ from toolbus.call.arguments import ArgumentCheck, Checked
 from toolbus.call.hooks import Hook, wrap
 from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
 from toolbus.call.results import Warn
-from toolbus.core.approval import Approval, ApprovalPending
-from toolbus.core.errors import ArgumentsError, CallRefused
-from toolbus.core.journal import JOURNAL
-from toolbus.core.operation import Failure, Guard, Observed, Observer, Operation, Route
-from toolbus.core.records import JSONObject, Origin, ToolResult, ToolSpec
+from toolbus.core.ask.approval import Approval, ApprovalPending
+from toolbus.core.operation.journal import JOURNAL
+from toolbus.core.operation.operation import Failure, Guard, Observed, Observer, Operation, Route
+from toolbus.core.values.errors import ArgumentsError, CallRefused
+from toolbus.core.values.records import JSONObject, Origin, ToolResult, ToolSpec
 from toolbus.shape.lean import described_schema
 
 T = TypeVar("T")

@@ -12,8 +12,8 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TypeAlias
 
-from toolbus.core.journal import JOURNAL
-from toolbus.core.records import JSON, OWN, Origin, ToolSpec
+from toolbus.core.operation.journal import JOURNAL
+from toolbus.core.values.records import JSON, OWN, Origin, ToolSpec
 
 CAPACITY = 50_000_000
 """How many characters are stored at most, of all results together."""

@@ -11,9 +11,9 @@ from typing import TypeAlias
 from pydantic_core import to_json
 
 from toolbus.call.result_store import CAPACITY, READ_RESULT, Owner, ResultStore
-from toolbus.core.operation import Operation
-from toolbus.core.records import Budget, Embedded, Text, ToolResult
-from toolbus.core.text import cleaned_json
+from toolbus.core.operation.operation import Operation
+from toolbus.core.text.text import cleaned_json
+from toolbus.core.values.records import Budget, Embedded, Text, ToolResult
 from toolbus.schema.values import is_larger
 from toolbus.shape import cleaned_block
 from toolbus.shape.budget import character_limit, fitted_blocks

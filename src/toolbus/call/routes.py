@@ -8,9 +8,9 @@ from typing import Protocol
 
 from toolbus.call.skills import SkillReader, SkillRequests
 from toolbus.call.tasks import TaskPoller, TaskRequests
-from toolbus.core.errors import ArgumentsError, ServerDown, ServerNotFound
-from toolbus.core.operation import CallInFlight, Observed, Operation, Route
-from toolbus.core.records import (
+from toolbus.core.operation.operation import CallInFlight, Observed, Operation, Route
+from toolbus.core.values.errors import ArgumentsError, ServerDown, ServerNotFound
+from toolbus.core.values.records import (
     OWN,
     Block,
     Completion,
@@ -24,7 +24,7 @@ from toolbus.core.records import (
     ToolSpec,
     marks_read_only,
 )
-from toolbus.core.skills import READ_SKILL
+from toolbus.core.values.skills import READ_SKILL
 from toolbus.shape import prompt_name, resource_list
 
 

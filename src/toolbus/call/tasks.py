@@ -6,10 +6,16 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Protocol
 
-from toolbus.core.elicitation import ELICITATION, Answer, Pending, question
-from toolbus.core.errors import INTERNAL_ERROR, CallRejected, CallTimeout, ToolbusError, too_many_questions
-from toolbus.core.operation import CallInFlight, Operation, Resumed
-from toolbus.core.records import JSONObject, TaskState, ToolResult
+from toolbus.core.operation.operation import CallInFlight, Operation, Resumed
+from toolbus.core.values.elicitation import ELICITATION, Answer, Pending, question
+from toolbus.core.values.errors import (
+    INTERNAL_ERROR,
+    CallRejected,
+    CallTimeout,
+    ToolbusError,
+    too_many_questions,
+)
+from toolbus.core.values.records import JSONObject, TaskState, ToolResult
 
 logger = logging.getLogger("toolbus")
 MIN_POLL_INTERVAL = 0.05

@@ -13,16 +13,15 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from toolbus.cli.approval_commands import add_approval_commands, trust
-from toolbus.cli.background_commands import add_background_commands
-from toolbus.cli.command_tree import command_tree
-from toolbus.cli.durable_commands import add_durable_commands
-from toolbus.cli.edit_commands import add_edit_commands
-from toolbus.cli.gateway_commands import add_gateway_commands
-from toolbus.cli.key_commands import add_key_commands
-from toolbus.cli.login_commands import add_login_commands
-from toolbus.cli.options import Settings, with_bus_settings, with_config_settings, with_settings
-from toolbus.cli.parameters import (
+from toolbus.cli.declared.approval import add_approval_commands, trust
+from toolbus.cli.declared.background import add_background_commands
+from toolbus.cli.declared.command_tree import command_tree
+from toolbus.cli.declared.durable import add_durable_commands
+from toolbus.cli.declared.edit import add_edit_commands
+from toolbus.cli.declared.gateway import add_gateway_commands
+from toolbus.cli.declared.key import add_key_commands
+from toolbus.cli.declared.login import add_login_commands
+from toolbus.cli.declared.parameters import (
     Args,
     ArgsFile,
     FormValues,
@@ -42,10 +41,11 @@ from toolbus.cli.parameters import (
     ToolName,
     Write,
 )
-from toolbus.cli.run_commands import add_run_commands
-from toolbus.cli.search_commands import add_search_commands
-from toolbus.cli.skill_commands import add_skill_commands
-from toolbus.cli.store_commands import add_store_commands
+from toolbus.cli.declared.run import add_run_commands
+from toolbus.cli.declared.search import add_search_commands
+from toolbus.cli.declared.skill import add_skill_commands
+from toolbus.cli.declared.store import add_store_commands
+from toolbus.cli.options import Settings, with_bus_settings, with_config_settings, with_settings
 from toolbus.cli.streams import discard, discard_unwritable, prepare_streams
 
 app = typer.Typer(
@@ -85,7 +85,7 @@ def demo(
     ] = None,
 ) -> int:
     """Run a demo on bundled servers; needs no API key or network."""
-    from toolbus.cli.commands.demo import run
+    from toolbus.cli.commands.start.demo import run
 
     return run(settings, out)
 
@@ -118,10 +118,10 @@ def tools(
 ) -> int:
     """List servers and their tools."""
     if cost:
-        from toolbus.cli.commands.cost import run as run_cost
+        from toolbus.cli.commands.use.cost import run as run_cost
 
         return run_cost(settings, servers or [], search=search, wait=wait)
-    from toolbus.cli.commands.tools import run
+    from toolbus.cli.commands.use.tools import run
 
     return run(settings, servers or [], search=search, full=full, wait=wait)
 
@@ -143,7 +143,7 @@ def call(
     on_input: OnInput = "ask",
 ) -> int:
     """Call a tool and print the result; exit 1 if the tool fails."""
-    from toolbus.cli.commands.call import CallOptions, run
+    from toolbus.cli.commands.use.call import CallOptions, run
     from toolbus.cli.input.arguments import given
 
     options = CallOptions(timeout=timeout, out=out, on_input=on_input)
@@ -171,8 +171,8 @@ def resume(
     toolbus call inn/book guest=Ann --on-input suspend > call.json
     toolbus resume call.json seats=2
     """
-    from toolbus.cli.commands.call import CallOptions
-    from toolbus.cli.commands.resume import chosen_action, run
+    from toolbus.cli.commands.use.call import CallOptions
+    from toolbus.cli.commands.use.resume import chosen_action, run
 
     action = chosen_action(accept=accept, decline=decline, cancel=cancel)
     return run(settings, file, pairs or [], action, CallOptions(timeout=timeout, out=out, on_input=on_input))
@@ -182,7 +182,7 @@ def resume(
 @with_bus_settings
 def resources(settings: Settings, servers: Servers = None) -> int:
     """List resources and resource templates."""
-    from toolbus.cli.commands.resources import run
+    from toolbus.cli.commands.use.resources import run
 
     return run(settings, servers or [])
 
@@ -199,7 +199,7 @@ def read(
 
     toolbus read docs 'file:///{path}' path=README.md
     """
-    from toolbus.cli.commands.read import run
+    from toolbus.cli.commands.use.read import run
 
     return run(settings, [first, *(pairs or [])], out)
 
@@ -208,7 +208,7 @@ def read(
 @with_bus_settings
 def prompts(settings: Settings, servers: Servers = None) -> int:
     """List prompts and their arguments."""
-    from toolbus.cli.commands.prompts import run
+    from toolbus.cli.commands.use.prompts import run
 
     return run(settings, servers or [])
 
@@ -225,7 +225,7 @@ def prompt(
 
     toolbus prompt docs/review language=python code=@main.py
     """
-    from toolbus.cli.commands.prompt import run
+    from toolbus.cli.commands.use.prompt import run
 
     return run(settings, name, pairs or [], out)
 
@@ -282,7 +282,7 @@ def check(
     ] = None,
 ) -> int:
     """Diagnose servers and suggest fixes."""
-    from toolbus.cli.commands.check import run
+    from toolbus.cli.commands.start.check import run
 
     return run(settings, servers or [], dialect)
 
@@ -294,7 +294,7 @@ def watch(settings: Settings, servers: Servers = None) -> int:
 
     Reloads the config when the file changes.
     """
-    from toolbus.cli.commands.watch import run
+    from toolbus.cli.commands.servers.watch import run
 
     return run(settings, servers or [])
 
@@ -311,7 +311,7 @@ def init(
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> int:
     """Create a commented toolbus.yaml in this folder."""
-    from toolbus.cli.commands.init import run
+    from toolbus.cli.commands.start.init import run
 
     return run(settings, force=force)
 
@@ -327,7 +327,7 @@ def import_(
     ] = False,
 ) -> int:
     """Import servers from an editor's or agent's config."""
-    from toolbus.cli.commands.import_ import run
+    from toolbus.cli.commands.start.import_ import run
 
     return run(settings, source, write=write, with_secrets=with_secrets)
 
@@ -351,7 +351,7 @@ def config(
     ] = False,
 ) -> int:
     """Show the config as toolbus reads it, without secrets."""
-    from toolbus.cli.commands.config import print_schema, run
+    from toolbus.cli.commands.config.config import print_schema, run
 
     return print_schema() if schema else run(settings, expanded=redacted)
 

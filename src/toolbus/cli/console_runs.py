@@ -5,11 +5,11 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING
 
-from toolbus.cli.commands.runs import VARIABLE, chosen_store
+from toolbus.cli.commands.agents.runs import VARIABLE, chosen_store
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.cli.terminal import variables
-from toolbus.core.errors import ToolbusError
-from toolbus.gateway.console.state import Console
+from toolbus.console.state.console import Console
+from toolbus.core.values.errors import ToolbusError
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import Runs

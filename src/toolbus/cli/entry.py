@@ -8,11 +8,11 @@ import sys
 
 def main() -> None:
     """Run the program."""
-    from toolbus.cli.background.command_line import bus_command
+    from toolbus.background.command_line import bus_command
 
     command = bus_command(sys.argv[1:])
     if command is not None and sys.platform != "win32":
-        from toolbus.cli.background.client import run_in_background
+        from toolbus.background.client import run_in_background
 
         code = run_in_background(command, sys.argv[1:])
         if code is not None:

@@ -8,7 +8,7 @@ import typer
 
 from toolbus.cli.output.screen import escaped_json, visible, wrapped
 from toolbus.cli.suggested import suggested
-from toolbus.core.errors import (
+from toolbus.core.values.errors import (
     CallRefused,
     CallTimeout,
     ConfigError,

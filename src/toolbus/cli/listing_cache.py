@@ -18,7 +18,7 @@ from toolbus.state import files as state
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
     from toolbus.config import BusConfig
-    from toolbus.core.records import Inventory
+    from toolbus.core.values.records import Inventory
 
 Kind: TypeAlias = Literal["tools", "uris", "prompts"]
 Offers: TypeAlias = dict[str, list[str]]
@@ -85,7 +85,7 @@ def fresh_listings(config: "BusConfig") -> dict[str, CachedListing]:
 
 def last_inventories(config: "BusConfig") -> dict[str, "Inventory"]:
     """What each server offered when it was last connected, with the same config."""
-    from toolbus.core.records import Resource
+    from toolbus.core.values.records import Resource
     from toolbus.lock.definitions import inventory_of
 
     found: dict[str, Inventory] = {}
@@ -104,8 +104,8 @@ def last_inventories(config: "BusConfig") -> dict[str, "Inventory"]:
 
 def template_variables(template: str) -> tuple[str, ...]:
     """The variable names in a URI template; empty if it is not a template."""
-    from toolbus.core import uri_templates as templates
-    from toolbus.core.errors import ArgumentsError
+    from toolbus.core.values import uri_templates as templates
+    from toolbus.core.values.errors import ArgumentsError
 
     try:
         return templates.variables(template)
@@ -207,7 +207,7 @@ def _load_lock(file: str) -> dict[str, CachedListing]:
     """The names in the lockfile of a config; starts no server and expands nothing."""
     from toolbus.bus.toolbus import Toolbus
     from toolbus.config import usable_config
-    from toolbus.core.errors import ConfigError
+    from toolbus.core.values.errors import ConfigError
 
     try:
         config = usable_config(file)

@@ -147,7 +147,7 @@ def check_config(settings: Settings) -> None:
 
 def no_config(folder: Path) -> Exception:
     """The error for a folder without a config, which says how to get one."""
-    from toolbus.core.errors import ConfigError
+    from toolbus.core.values.errors import ConfigError
 
     return ConfigError(
         f"no config found in {str(folder)!r} or its parents; create one with 'toolbus init', import an "

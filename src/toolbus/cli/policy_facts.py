@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolbus.bus.shaping import Shaping
-from toolbus.bus.stores import answers_of
-from toolbus.bus.targets import all_targets, listed_target
-from toolbus.core.catalog import Catalog
-from toolbus.core.errors import StoreError
-from toolbus.core.records import Inventory, ToolSpec
+from toolbus.bus.catalog.shaping import Shaping
+from toolbus.bus.engine.stores import answers_of
+from toolbus.bus.rules.targets import all_targets, listed_target
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.errors import StoreError
+from toolbus.core.values.records import Inventory, ToolSpec
 from toolbus.lock.definitions import any_digest, definitions
 from toolbus.policy.answers import rule_digest
 from toolbus.policy.rules import DeadRule, Policy, Target

@@ -15,11 +15,11 @@ from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.terminal import client_terminal, run_until_signal, working_folder
 from toolbus.config import BusConfig, find_config, found_config, usable_config
 from toolbus.config.find import named_config, with_config_cwd
-from toolbus.core.errors import ConfigError, ServerNotFound
-from toolbus.core.events import Event, Logged, StateChanged
-from toolbus.core.interactions import Interactions
-from toolbus.core.operation import Caller
-from toolbus.core.records import State
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.operation.events import Event, Logged, StateChanged
+from toolbus.core.operation.operation import Caller
+from toolbus.core.values.errors import ConfigError, ServerNotFound
+from toolbus.core.values.records import State
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -61,7 +61,7 @@ def load_trusted_config(settings: Settings) -> BusConfig:
     """Load the config from `--config`, or the one found, after the user has trusted it."""
     if (client := client_terminal()) is not None:
         return client.bus.config
-    from toolbus.cli.commands.trust import trust_prompt
+    from toolbus.cli.commands.safety.trust import trust_prompt
 
     if settings.config is not None:
         return usable_config(settings.config)
@@ -221,7 +221,7 @@ class _StartupMonitor:
             await self._state_changed.wait()
 
     def _label(self, alias: str) -> str:
-        from toolbus.connect.process_hints import DOWNLOADERS
+        from toolbus.connect.opening.process_hints import DOWNLOADERS
 
         command = Path(self._config.servers[alias].command or "").stem
         return f"{alias} ({command} may be downloading)" if command in DOWNLOADERS else alias

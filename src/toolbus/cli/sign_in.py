@@ -7,20 +7,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolbus.bus.sign_in import sign_in as bus_sign_in
-from toolbus.bus.stores import store_for_command, tokens_in
+from toolbus.bus.engine.sign_in import sign_in as bus_sign_in
+from toolbus.bus.engine.stores import store_for_command, tokens_in
 from toolbus.cli.errors import NoSignIn
 from toolbus.cli.output.screen import short_path
 from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, Secrets, ServerConfig
 from toolbus.connect.auth.identity import Identity
-from toolbus.core.errors import ConfigError, LoginRequired
-from toolbus.core.login import LoginHandler
+from toolbus.core.values.errors import ConfigError, LoginRequired
+from toolbus.core.values.login import LoginHandler
 from toolbus.state.tokens.tokens import Tokens
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
-    from toolbus.connect.auth.oauth_client import OAuthClient
+    from toolbus.connect.auth.oauth.sign_in import OAuthClient
     from toolbus.state.tokens.login import Login
 
 RETRY_SECONDS = 1.0
@@ -84,8 +84,8 @@ def lasting_tokens(config: BusConfig) -> Tokens:
 async def oauth_client(config: BusConfig, alias: str, tokens: Tokens, user: str = "") -> "OAuthClient":
     """The client that signs this user in and out; raises if a secret of the entry is missing."""
     # Imported here: it takes the SDK with it.
-    from toolbus.connect.auth.oauth_client import OAuthClient
-    from toolbus.connect.early import resolve
+    from toolbus.connect.auth.oauth.sign_in import OAuthClient
+    from toolbus.connect.opening.early import resolve
 
     server = config.servers[alias]
     secrets = Secrets(None, config.folder, config.reviewed, user)

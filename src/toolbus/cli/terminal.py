@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TextIO
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from toolbus.cli.background.shared_bus import SharedBus
+    from toolbus.background.shared_bus import SharedBus
 
 
 class ClientTerminal(Protocol):

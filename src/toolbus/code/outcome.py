@@ -5,9 +5,9 @@ from typing import Any
 
 from toolbus.code.journal import Entry, as_json, described
 from toolbus.code.values import shown
-from toolbus.core.elicitation import Pending
-from toolbus.core.records import Budget, Text, ToolResult
-from toolbus.core.text import cleaned, cleaned_json
+from toolbus.core.text.text import cleaned, cleaned_json
+from toolbus.core.values.elicitation import Pending
+from toolbus.core.values.records import Budget, Text, ToolResult
 from toolbus.shape.budget import character_limit, fitted
 
 

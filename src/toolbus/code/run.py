@@ -14,9 +14,9 @@ from toolbus.code.sandbox import Awaited, Called, Finished, Raised, Sandbox, Scr
 from toolbus.code.stubs import Stub, cut
 from toolbus.code.suspended import Announced, SuspendedScript, new_id
 from toolbus.code.values import for_script, from_script
-from toolbus.core.elicitation import Answer, Pending
-from toolbus.core.errors import ToolbusError
-from toolbus.core.records import JSON, ToolResult, ToolSpec
+from toolbus.core.values.elicitation import Answer, Pending
+from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import JSON, ToolResult, ToolSpec
 
 Answers: TypeAlias = Mapping[str, Answer] | Answer | None
 

@@ -15,9 +15,9 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
-from toolbus.config.code import CodeLimits
-from toolbus.core.errors import ExtraMissing, ToolbusError
-from toolbus.core.records import JSON
+from toolbus.config.settings.code import CodeLimits
+from toolbus.core.values.errors import ExtraMissing, ToolbusError
+from toolbus.core.values.records import JSON
 
 try:
     import pydantic_monty as monty

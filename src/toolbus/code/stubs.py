@@ -6,9 +6,9 @@ from typing import cast
 
 from toolbus.code.names import argument_names, identifiers, words
 from toolbus.code.types import TypeWriter
-from toolbus.core.catalog import Catalog
-from toolbus.core.records import JSON, ToolSpec
-from toolbus.core.text import cleaned
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.schema.node import Schema
 
 HEADER = "from typing import Any, Literal, NotRequired, TypedDict\n"

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from toolbus.code.journal import Entry
-from toolbus.core.elicitation import Pending
-from toolbus.core.errors import ScriptNotResumable
+from toolbus.core.values.elicitation import Pending
+from toolbus.core.values.errors import ScriptNotResumable
 from toolbus.state.files import state_folder
 from toolbus.state.seal import Seal, key_file
 from toolbus.state.spent import Spent

@@ -5,7 +5,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, cast
 
-from toolbus.core.records import JSON, Audio, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.core.values.records import JSON, Audio, Embedded, Image, ResourceLink, Text, ToolResult
 
 _DEEPEST = 100
 

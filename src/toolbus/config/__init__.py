@@ -1,13 +1,20 @@
 """Servers and settings from a config in any dialect; secrets are filled in when a server connects."""
 
-from toolbus.config.auth import Auth, BearerAuth, ClientCredentials, IdentityAssertion, OAuth, Workload
-from toolbus.config.context import ContextSource
 from toolbus.config.find import find_config
 from toolbus.config.load import load_config, load_server, usable_config
 from toolbus.config.model import BusConfig, LockMode, ServerConfig, Timeouts, Transport
-from toolbus.config.sandbox import Sandbox
 from toolbus.config.secrets.expand import Resolved, Secrets, resolved
 from toolbus.config.secrets.lookup import GetSecret
+from toolbus.config.settings.auth import (
+    Auth,
+    BearerAuth,
+    ClientCredentials,
+    IdentityAssertion,
+    OAuth,
+    Workload,
+)
+from toolbus.config.settings.context import ContextSource
+from toolbus.config.settings.sandbox import Sandbox
 from toolbus.config.trust import bus_config, found_config
 
 __all__ = [

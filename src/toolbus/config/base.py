@@ -10,7 +10,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
 from toolbus.config.location import Location, joined
-from toolbus.core.errors import ConfigError
+from toolbus.core.values.errors import ConfigError
 
 _COLLECTIONS = ("args", "env", "headers")
 """Fields whose values are reported one by one."""

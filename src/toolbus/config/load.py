@@ -11,10 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from toolbus.config.audit import read_audit
-from toolbus.config.context import ContextSource, context_budget, context_sources
-from toolbus.config.dialects import Container, alias_of, container, entry_list, has_container, with_container
-from toolbus.config.entry import (
+from toolbus.config.hosts.dialects import (
+    Container,
+    alias_of,
+    container,
+    entry_list,
+    has_container,
+    with_container,
+)
+from toolbus.config.hosts.entry import (
     Defaults,
     checked_code,
     checked_limits,
@@ -26,20 +31,22 @@ from toolbus.config.entry import (
     server_config,
     unwrapped,
 )
-from toolbus.config.expose import always_shown, expose_budget
+from toolbus.config.hosts.read import read_document
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
-from toolbus.config.override import budget
-from toolbus.config.policy import check_aliases, read_policy
-from toolbus.config.read import read_document
-from toolbus.config.sandbox import read_sandbox
-from toolbus.config.search import read_search
-from toolbus.config.serve import read_serve
-from toolbus.config.store import read_store
-from toolbus.config.telemetry import read_telemetry
-from toolbus.config.tokens import read_tokens
-from toolbus.core.errors import ConfigError
-from toolbus.core.records import JSON
+from toolbus.config.settings.audit import read_audit
+from toolbus.config.settings.context import ContextSource, context_budget, context_sources
+from toolbus.config.settings.expose import always_shown, expose_budget
+from toolbus.config.settings.override import budget
+from toolbus.config.settings.policy import check_aliases, read_policy
+from toolbus.config.settings.sandbox import read_sandbox
+from toolbus.config.settings.search import read_search
+from toolbus.config.settings.serve import read_serve
+from toolbus.config.settings.store import read_store
+from toolbus.config.settings.telemetry import read_telemetry
+from toolbus.config.settings.tokens import read_tokens
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
 
 ConfigSource: TypeAlias = str | Path | Mapping[str, JSON] | Sequence[JSON] | BusConfig
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import TypeGuard
 
-from toolbus.core.errors import ConfigError
-from toolbus.core.records import JSON
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
 
 
 def is_mapping(value: object) -> TypeGuard[Mapping[JSON, JSON]]:

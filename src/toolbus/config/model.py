@@ -13,29 +13,29 @@ from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, InstanceOf, Strict, WithJsonSchema
 
-from toolbus.config.administrator import Administrator
-from toolbus.config.audit import Audit
-from toolbus.config.auth import Auth
 from toolbus.config.base import ConfigModel
-from toolbus.config.code import CodeLimits
-from toolbus.config.context import CONTEXT_BUDGET, ContextSource
-from toolbus.config.expose import EXPOSE_BUDGET, ExposeMode
-from toolbus.config.limits import Limits
+from toolbus.config.launch.administrator import Administrator
 from toolbus.config.location import Location, is_mapping, near_miss
-from toolbus.config.override import ToolOverride
-from toolbus.config.policy import PolicyRule, check_aliases
-from toolbus.config.sandbox import Sandbox, read_sandbox
-from toolbus.config.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
-from toolbus.config.serve import Serve
-from toolbus.config.store import StoreSetting
-from toolbus.config.telemetry import DEFAULT_TELEMETRY, Telemetry, read_telemetry
-from toolbus.config.tokens import TokenSetting, tokens_problem
-from toolbus.core.errors import ConfigError
-from toolbus.core.hosts import host_problem
-from toolbus.core.lookalikes import looks
-from toolbus.core.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
+from toolbus.config.settings.audit import Audit
+from toolbus.config.settings.auth import Auth
+from toolbus.config.settings.code import CodeLimits
+from toolbus.config.settings.context import CONTEXT_BUDGET, ContextSource
+from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
+from toolbus.config.settings.limits import Limits
+from toolbus.config.settings.override import ToolOverride
+from toolbus.config.settings.policy import PolicyRule, check_aliases
+from toolbus.config.settings.sandbox import Sandbox, read_sandbox
+from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
+from toolbus.config.settings.serve import Serve
+from toolbus.config.settings.store import StoreSetting
+from toolbus.config.settings.telemetry import DEFAULT_TELEMETRY, Telemetry, read_telemetry
+from toolbus.config.settings.tokens import TokenSetting, tokens_problem
+from toolbus.core.text.hosts import host_problem
+from toolbus.core.text.lookalikes import looks
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
 

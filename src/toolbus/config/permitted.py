@@ -8,14 +8,14 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from toolbus.config.administrator import ASK, Administrator
-from toolbus.config.launch_patterns import Launch
+from toolbus.config.launch.administrator import ASK, Administrator
+from toolbus.config.launch.patterns import Launch
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import Reference, masked, parsed
-from toolbus.core.display import shortened
-from toolbus.core.errors import ConfigError
+from toolbus.core.text.display import shortened
+from toolbus.core.values.errors import ConfigError
 
 
 def permitted_config(config: BusConfig, administrator: Administrator) -> BusConfig:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 
 RESTRICTION_KEYS = ("include", "exclude", "enabled", "disabled", "sandbox", "policy", "lock", "trust")
 """Keys that restrict in some host's dialect, even if they have no meaning here."""

@@ -13,25 +13,25 @@ from typing import get_args
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from toolbus.config.audit import Audit
-from toolbus.config.auth import AUTH_TYPES
 from toolbus.config.base import ConfigModel
-from toolbus.config.code import CodeLimits
-from toolbus.config.context import SMALLEST, ContextSource
-from toolbus.config.dialects import BESIDE_SERVERS, SETTINGS
-from toolbus.config.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
-from toolbus.config.host_auth import SIGN_IN
-from toolbus.config.limits import Limits
+from toolbus.config.hosts.dialects import BESIDE_SERVERS, SETTINGS
+from toolbus.config.hosts.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
+from toolbus.config.hosts.host_auth import SIGN_IN
 from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeouts
-from toolbus.config.override import ArgumentOverride, ToolOverride
-from toolbus.config.policy import SELECTORS, PolicyRule
-from toolbus.config.sandbox import Sandbox
-from toolbus.config.search import Embeddings, Search
-from toolbus.config.serve import Serve, ServeView
-from toolbus.config.serve_auth import Introspection, ServeAuth, Tls, TokenIssuer
-from toolbus.config.store import StoreSetting
-from toolbus.config.telemetry import Telemetry
-from toolbus.core.records import JSON, Budget, LogLevel
+from toolbus.config.settings.audit import Audit
+from toolbus.config.settings.auth import AUTH_TYPES
+from toolbus.config.settings.code import CodeLimits
+from toolbus.config.settings.context import SMALLEST, ContextSource
+from toolbus.config.settings.limits import Limits
+from toolbus.config.settings.override import ArgumentOverride, ToolOverride
+from toolbus.config.settings.policy import SELECTORS, PolicyRule
+from toolbus.config.settings.sandbox import Sandbox
+from toolbus.config.settings.search import Embeddings, Search
+from toolbus.config.settings.serve import Serve, ServeView
+from toolbus.config.settings.serve_auth import Introspection, ServeAuth, Tls, TokenIssuer
+from toolbus.config.settings.store import StoreSetting
+from toolbus.config.settings.telemetry import Telemetry
+from toolbus.core.values.records import JSON, Budget, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _MODELS = (

@@ -4,7 +4,7 @@ import asyncio
 
 from mcp.shared.exceptions import MCPError
 
-from toolbus.core.errors import CallRejected, ToolbusError
+from toolbus.core.values.errors import CallRejected, ToolbusError
 
 BUSY = -32029
 """The code of its error, which a gateway sends."""

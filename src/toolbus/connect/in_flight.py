@@ -3,9 +3,9 @@
 from collections.abc import Callable, Collection
 from contextvars import ContextVar, Token
 
-from toolbus.core.events import OnLog
-from toolbus.core.forwarding import Client
-from toolbus.core.operation import CallInFlight
+from toolbus.core.ask.forwarding import Client
+from toolbus.core.operation.events import OnLog
+from toolbus.core.operation.operation import CallInFlight
 
 CURRENT: ContextVar[CallInFlight | None] = ContextVar("toolbus_call_in_flight", default=None)
 """The call of this task; messages over a pipe arrive in another task (see `CallsInFlight`)."""

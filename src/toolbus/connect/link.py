@@ -25,19 +25,24 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolbus.config import ServerConfig
+from toolbus.connect.ask.callbacks import Callbacks, SessionObserver
+from toolbus.connect.ask.handlers import RequestHandler
 from toolbus.connect.auth.identity import Identity
-from toolbus.connect.backoff import Backoff
 from toolbus.connect.busy import wait_for_room
-from toolbus.connect.callbacks import Callbacks, SessionObserver
-from toolbus.connect.early import EarlyStart
-from toolbus.connect.establish import ConnectHints, open_session, root_cause
-from toolbus.connect.failure import needs_user
-from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.in_flight import CallsInFlight
-from toolbus.connect.process_hints import DOWNLOADERS
+from toolbus.connect.opening.backoff import Backoff
+from toolbus.connect.opening.early import EarlyStart
+from toolbus.connect.opening.establish import ConnectHints, open_session, root_cause
+from toolbus.connect.opening.failure import needs_user
+from toolbus.connect.opening.process_hints import DOWNLOADERS
 from toolbus.connect.session import Session
-from toolbus.connect.transports.liveness import supervise, wait_until_over
-from toolbus.core.errors import (
+from toolbus.connect.transports.wire.liveness import supervise, wait_until_over
+from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.flag import Flag
+from toolbus.core.operation.events import Emit, StateChanged
+from toolbus.core.operation.operation import Admit, admit_all
+from toolbus.core.operation.tracing import add_event
+from toolbus.core.values.errors import (
     AuthRequired,
     ConnectFailed,
     LinkLost,
@@ -46,12 +51,7 @@ from toolbus.core.errors import (
     ToolbusError,
     problem_of,
 )
-from toolbus.core.events import Emit, StateChanged
-from toolbus.core.flag import Flag
-from toolbus.core.interactions import NO_HANDLERS, Interactions
-from toolbus.core.operation import Admit, admit_all
-from toolbus.core.records import Era, State
-from toolbus.core.tracing import add_event
+from toolbus.core.values.records import Era, State
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")

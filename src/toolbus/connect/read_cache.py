@@ -4,10 +4,10 @@ from collections import OrderedDict
 from collections.abc import Hashable
 from dataclasses import dataclass, replace
 
-from toolbus.core import freshness
-from toolbus.core.freshness import Freshness, freshness_of
-from toolbus.core.operation import Operation
-from toolbus.core.records import Embedded, JSONObject, ToolResult
+from toolbus.core.operation.operation import Operation
+from toolbus.core.values import freshness
+from toolbus.core.values.freshness import Freshness, freshness_of
+from toolbus.core.values.records import Embedded, JSONObject, ToolResult
 
 MOST_ENTRIES = 200
 MOST_BYTES = 4 * 1024 * 1024

@@ -8,16 +8,16 @@ from typing import Protocol, TypeVar, cast
 import mcp_types as types
 
 from toolbus.config import ServerConfig
-from toolbus.connect.forward import forward
-from toolbus.connect.handlers import RequestHandler
+from toolbus.connect.ask.forward import forward
+from toolbus.connect.ask.handlers import RequestHandler
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import send_raw
 from toolbus.connect.session import Session
 from toolbus.connect.tool_call import call_tool, forward_call
-from toolbus.core.elicitation import Answer
-from toolbus.core.errors import CallTimeout, ResourceTooLarge, SkillRejected
-from toolbus.core.operation import CallInFlight, Operation
-from toolbus.core.records import (
+from toolbus.core.operation.operation import CallInFlight, Operation
+from toolbus.core.values.elicitation import Answer
+from toolbus.core.values.errors import CallTimeout, ResourceTooLarge, SkillRejected
+from toolbus.core.values.records import (
     JSON,
     Completion,
     Embedded,
@@ -26,7 +26,7 @@ from toolbus.core.records import (
     TaskState,
     ToolResult,
 )
-from toolbus.core.skills import SKILLS, InvalidSkill, Skill, skill_of
+from toolbus.core.values.skills import SKILLS, InvalidSkill, Skill, skill_of
 
 T = TypeVar("T")
 

@@ -20,23 +20,25 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from toolbus.config import ServerConfig
+from toolbus.connect.ask.handlers import RequestHandler
 from toolbus.connect.busy import busy_data
 from toolbus.connect.cause import first_problem, redacted_cause
 from toolbus.connect.deadlines import Deadline, Deadlines
-from toolbus.connect.diagnostics import Diagnostics, HttpActivity
-from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.in_flight import CURRENT, CallsInFlight
+from toolbus.connect.opening.diagnostics import Diagnostics, HttpActivity
 from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import CallSender, send_raw
 from toolbus.connect.sdk.input_required import HandlerMissing, missing_input
 from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.result_filter import ResultFilter
-from toolbus.connect.transports.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.http import AUTH_STATUSES
-from toolbus.connect.transports.wire_error import NotSendable, WireError
-from toolbus.core.elicitation import Answer
-from toolbus.core.errors import (
+from toolbus.connect.transports.wire.delivery import DELIVERY, Delivery
+from toolbus.connect.transports.wire.wire_error import NotSendable, WireError
+from toolbus.core.flag import Flag
+from toolbus.core.text.stderr import quoted
+from toolbus.core.values.elicitation import Answer
+from toolbus.core.values.errors import (
     INTERNAL_ERROR,
     ArgumentsError,
     AuthRequired,
@@ -47,9 +49,7 @@ from toolbus.core.errors import (
     ToolbusError,
     too_many_questions,
 )
-from toolbus.core.flag import Flag
-from toolbus.core.records import JSON, Era, JSONObject, TaskState
-from toolbus.core.stderr import quoted
+from toolbus.core.values.records import JSON, Era, JSONObject, TaskState
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")

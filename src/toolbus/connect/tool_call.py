@@ -22,16 +22,16 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import HEADER_MISMATCH, InputResponses
 
+from toolbus.connect.ask.forward import forward
 from toolbus.connect.deadlines import Deadline
-from toolbus.connect.forward import forward
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import Outcome
 from toolbus.connect.sdk.input_required import Suspended, TaskStarted
 from toolbus.connect.session import Session
-from toolbus.core.elicitation import Pending
-from toolbus.core.errors import too_many_questions
-from toolbus.core.operation import CallInFlight, Operation, Resumed
-from toolbus.core.records import JSON, TaskState, ToolResult
+from toolbus.core.operation.operation import CallInFlight, Operation, Resumed
+from toolbus.core.values.elicitation import Pending
+from toolbus.core.values.errors import too_many_questions
+from toolbus.core.values.records import JSON, TaskState, ToolResult
 
 
 async def call_tool(

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from toolbus.core.errors import BusClosed
+from toolbus.core.values.errors import BusClosed
 
 T = TypeVar("T")
 RESPONSE_TIMEOUT = 10.0

@@ -5,8 +5,8 @@ Nothing happens by itself when a list expires: it is requested when somebody nee
 
 from collections.abc import Iterable
 
-from toolbus.core import freshness
-from toolbus.core.freshness import ListKind
+from toolbus.core.values import freshness
+from toolbus.core.values.freshness import ListKind
 from toolbus.discover.listing import ListResult
 
 EVERY = 1.0

@@ -20,14 +20,14 @@ from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
-from toolbus.core import freshness
 from toolbus.core.collector import paused_collector
-from toolbus.core.errors import CallRejected, CallTimeout
-from toolbus.core.freshness import KINDS, Freshness, ListKind, freshness_of
-from toolbus.core.records import Quarantined, ToolSpec
-from toolbus.core.skills import SKILLS, InvalidSkill, Skill, shown_uri, skill_of
-from toolbus.core.text import cleaned
-from toolbus.core.tool_definition import tool_spec
+from toolbus.core.text.text import cleaned
+from toolbus.core.values import freshness
+from toolbus.core.values.errors import CallRejected, CallTimeout
+from toolbus.core.values.freshness import KINDS, Freshness, ListKind, freshness_of
+from toolbus.core.values.records import Quarantined, ToolSpec
+from toolbus.core.values.skills import SKILLS, InvalidSkill, Skill, shown_uri, skill_of
+from toolbus.core.values.tool_definition import tool_spec
 
 T = TypeVar("T")
 MAX_PAGES = 1_000

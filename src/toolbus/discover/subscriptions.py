@@ -16,10 +16,10 @@ from mcp_types import METHOD_NOT_FOUND
 from toolbus.connect import requests
 from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
-from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
-from toolbus.core.events import Emit, ResourceUpdated
-from toolbus.core.uris import within
+from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.core.operation.events import Emit, ResourceUpdated
+from toolbus.core.values.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.values.uris import within
 
 logger = logging.getLogger("toolbus")
 

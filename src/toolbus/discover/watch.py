@@ -28,14 +28,14 @@ from toolbus.connect import requests
 from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.session import Session
 from toolbus.connect.transports.http import is_temporary
-from toolbus.connect.transports.wire_error import WireError
-from toolbus.core import freshness
-from toolbus.core.errors import CallRejected, CallTimeout, ToolbusError
-from toolbus.core.events import Emit, ListChanged, warn
+from toolbus.connect.transports.wire.wire_error import WireError
 from toolbus.core.flag import Flag
-from toolbus.core.freshness import KINDS, ListKind
-from toolbus.core.records import Inventory
-from toolbus.core.tracing import Tracing, leave_trace
+from toolbus.core.operation.events import Emit, ListChanged, warn
+from toolbus.core.operation.tracing import Tracing, leave_trace
+from toolbus.core.values import freshness
+from toolbus.core.values.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.values.freshness import KINDS, ListKind
+from toolbus.core.values.records import Inventory
 from toolbus.discover.expiry import Expiry
 from toolbus.discover.listing import ListResult, list_kinds
 from toolbus.discover.subscriptions import Subscriptions

@@ -20,9 +20,9 @@ from toolbus.adapters.tool_list import ToolList, with_face
 from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig, resolved
-from toolbus.core.errors import BusClosed, ConfigError, SecretMissing, ToolbusError
-from toolbus.core.interactions import NO_HANDLERS, Interactions
-from toolbus.core.records import Health, ServerStatus
+from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.values.errors import BusClosed, ConfigError, SecretMissing, ToolbusError
+from toolbus.core.values.records import Health, ServerStatus
 from toolbus.extension.host import EventPublisher, get_secret_of, manifest_of, publish_of
 from toolbus.extension.manifest import ManifestSource, bridge_config, load_manifest
 

@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from toolbus.bus.registry import Registry
+from toolbus.bus.catalog.registry import Registry
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import load_server
-from toolbus.core.records import ToolSpec
+from toolbus.core.values.records import ToolSpec
 
 
 async def discover_and_register(

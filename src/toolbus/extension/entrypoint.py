@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any, Protocol, runtime_checkable
 
 from toolbus.config.location import near_miss
-from toolbus.core.errors import ConfigError
+from toolbus.core.values.errors import ConfigError
 from toolbus.extension.bridge import McpBridgeExtension
 from toolbus.extension.manifest import load_manifest
 

@@ -12,9 +12,9 @@ from typing import Any, TypeAlias
 
 from toolbus.config import GetSecret
 from toolbus.config.location import is_mapping
-from toolbus.core.errors import ConfigError
-from toolbus.core.events import CallEnded, Event
-from toolbus.core.records import JSON
+from toolbus.core.operation.events import CallEnded, Event
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
 from toolbus.extension.manifest import Manifest, load_manifest
 
 Publish: TypeAlias = Callable[[str, Mapping[str, JSON]], Awaitable[object] | object]

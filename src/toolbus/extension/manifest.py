@@ -20,12 +20,12 @@ from pydantic import Field, Strict
 
 from toolbus.config import BusConfig
 from toolbus.config.base import ConfigModel
-from toolbus.config.dialects import SETTINGS
+from toolbus.config.hosts.dialects import SETTINGS
+from toolbus.config.hosts.read import read_document
 from toolbus.config.load import config_in, require_valid
 from toolbus.config.location import Location, Mistakes
-from toolbus.config.read import read_document
-from toolbus.core.errors import ConfigError
-from toolbus.core.records import JSON
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
 
 NAMING = "mcp_{server}_{tool}"
 """How tools are named unless the manifest sets `naming`."""

@@ -9,37 +9,37 @@ from typing import TYPE_CHECKING, Self, TypeAlias
 
 from toolbus.bus import Toolbus
 from toolbus.bus.view import View
-from toolbus.connect.transports.messages import MAX_ID, is_usable_id
-from toolbus.core.errors import ToolbusError
-from toolbus.core.events import Event
+from toolbus.connect.transports.wire.messages import MAX_ID, is_usable_id
+from toolbus.core.ask.question_router import Switchboard
 from toolbus.core.flag import Flag
-from toolbus.core.records import JSON, JSONObject
-from toolbus.core.switchboard import Switchboard
-from toolbus.gateway.call_queue import CallQueue
-from toolbus.gateway.calls import Calls
-from toolbus.gateway.exchange import Exchange
+from toolbus.core.operation.events import Event
+from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import JSON, JSONObject
+from toolbus.gateway.calls.calls import Calls
+from toolbus.gateway.calls.parked import ParkedCalls
+from toolbus.gateway.calls.queue import CallQueue
+from toolbus.gateway.calls.request_state import Rounds
+from toolbus.gateway.calls.tasks import Tasks
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.listening import Listening
 from toolbus.gateway.methods import LEGACY, MODERN
 from toolbus.gateway.methods.discovery import initialize_result, server_info
-from toolbus.gateway.mirroring import Mirroring
-from toolbus.gateway.offering import Offering
-from toolbus.gateway.parked import ParkedCalls
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol import (
+from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.header_arguments import Mirroring
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.request import Request
+from toolbus.gateway.protocol.results import for_legacy, for_modern, protocol_error
+from toolbus.gateway.protocol.sessions import Session, Sessions
+from toolbus.gateway.protocol.view_listing import Offering
+from toolbus.gateway.protocol.views import BudgetOf, ClientViews, ViewOf
+from toolbus.gateway.protocol.words import (
     HANDSHAKE_VERSIONS,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     declared_capabilities,
 )
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.request import Request
-from toolbus.gateway.results import for_legacy, for_modern, protocol_error
-from toolbus.gateway.rounds import Rounds
-from toolbus.gateway.sessions import Session, Sessions
 from toolbus.gateway.settings import Settings
-from toolbus.gateway.tasks import Tasks
-from toolbus.gateway.views import BudgetOf, ClientViews, ViewOf
 from toolbus.state.seal import KEY_BYTES, Seal
 from toolbus.state.spent import Spent, UsedOnce
 from toolbus.telemetry.serving import Inbound, ServerTelemetry

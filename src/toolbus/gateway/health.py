@@ -4,7 +4,7 @@ import time
 from collections.abc import Container
 
 from toolbus.bus.view import View
-from toolbus.core.records import JSONObject
+from toolbus.core.values.records import JSONObject
 
 
 def readiness(

@@ -4,13 +4,13 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from toolbus.core.records import JSONObject
-from toolbus.gateway.calls import Calls
+from toolbus.core.values.records import JSONObject
+from toolbus.gateway.calls.calls import Calls
+from toolbus.gateway.calls.tasks import Tasks
 from toolbus.gateway.listening import Listening
-from toolbus.gateway.mirroring import Mirroring
-from toolbus.gateway.request import Request
+from toolbus.gateway.protocol.header_arguments import Mirroring
+from toolbus.gateway.protocol.request import Request
 from toolbus.gateway.settings import Settings
-from toolbus.gateway.tasks import Tasks
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

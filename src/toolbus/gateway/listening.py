@@ -15,22 +15,22 @@ from typing import Any
 from weakref import WeakSet
 
 from toolbus.bus.view import View
-from toolbus.core.errors import CallRefused, CallRejected, ToolbusError
-from toolbus.core.events import CatalogChanged, Event, ListChanged, ResourceUpdated, StateChanged
-from toolbus.core.operation import request_spec
-from toolbus.core.quota import Quota
-from toolbus.core.records import JSON, JSONObject
-from toolbus.core.uris import within
-from toolbus.gateway.call_queue import CallQueue, Slot
-from toolbus.gateway.exchange import Exchange
-from toolbus.gateway.naming import Located
-from toolbus.gateway.offering import Offering
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol import INVALID_PARAMS, SUBSCRIPTION_ID, list_in
-from toolbus.gateway.protocol_error import ProtocolError, over_quota
-from toolbus.gateway.request import Request
-from toolbus.gateway.results import is_not_found, resource_not_found
-from toolbus.gateway.sessions import Session
+from toolbus.core.operation.events import CatalogChanged, Event, ListChanged, ResourceUpdated, StateChanged
+from toolbus.core.operation.operation import request_spec
+from toolbus.core.operation.quota import Quota
+from toolbus.core.values.errors import CallRefused, CallRejected, ToolbusError
+from toolbus.core.values.records import JSON, JSONObject
+from toolbus.core.values.uris import within
+from toolbus.gateway.calls.queue import CallQueue, Slot
+from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.naming import Located
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError, over_quota
+from toolbus.gateway.protocol.request import Request
+from toolbus.gateway.protocol.results import is_not_found, resource_not_found
+from toolbus.gateway.protocol.sessions import Session
+from toolbus.gateway.protocol.view_listing import Offering
+from toolbus.gateway.protocol.words import INVALID_PARAMS, SUBSCRIPTION_ID, list_in
 from toolbus.gateway.settings import Settings
 
 logger = logging.getLogger("toolbus")

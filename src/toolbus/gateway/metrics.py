@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import get_args
 
-from toolbus.core.records import ServerStatus, State
-from toolbus.gateway.call_queue import ServerCalls
+from toolbus.core.values.records import ServerStatus, State
+from toolbus.gateway.calls.queue import ServerCalls
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 METHODS = frozenset(

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from toolbus.gateway.call_queue import CallLimits
+from toolbus.gateway.calls.queue import CallLimits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,13 +14,15 @@ from contextlib import suppress
 from queue import SimpleQueue
 from typing import Any, BinaryIO, cast
 
-from toolbus.config.limits import Limits
-from toolbus.connect.transports.messages import MAX_ID, Unreadable, is_usable_id, parsed
-from toolbus.core.records import JSON, Era, JSONObject, LogLevel
-from toolbus.gateway.exchange import Exchange
+from toolbus.config.settings.limits import Limits
+from toolbus.connect.transports.wire.messages import MAX_ID, Unreadable, is_usable_id, parsed
+from toolbus.core.values.records import JSON, Era, JSONObject, LogLevel
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.principal import LOCAL
-from toolbus.gateway.protocol import (
+from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.principal import LOCAL
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.sessions import RequestCancelled, Session
+from toolbus.gateway.protocol.words import (
     CLIENT_CAPABILITIES,
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -32,8 +34,6 @@ from toolbus.gateway.protocol import (
     is_object,
     object_in,
 )
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.sessions import RequestCancelled, Session
 
 logger = logging.getLogger("toolbus")
 PARSE_ERROR = -32700

@@ -5,8 +5,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeAlias
 
-from toolbus.core.errors import LockError, ToolbusError
-from toolbus.core.records import JSONObject
+from toolbus.core.values.errors import LockError, ToolbusError
+from toolbus.core.values.records import JSONObject
 from toolbus.lock.definitions import Kind
 from toolbus.lock.drift import SINGULAR, HeldKind, label_of
 from toolbus.lock.file import LockedServer, Lockfile, read_lock, write_lock

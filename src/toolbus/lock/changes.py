@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Literal, TypeAlias
 
-from toolbus.core.canonical import NotCanonical, digest
-from toolbus.core.records import JSON, JSONObject
+from toolbus.core.text.canonical import NotCanonical, digest
+from toolbus.core.values.records import JSON, JSONObject
 from toolbus.lock.definitions import changed_fields, locked_meta
 from toolbus.lock.drift import SINGULAR, HeldKind, label_of
 from toolbus.lock.file import LockedServer

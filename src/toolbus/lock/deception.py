@@ -10,8 +10,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 
-from toolbus.core.lookalikes import look, looks
-from toolbus.core.text import cleaned, strings
+from toolbus.core.text.lookalikes import look, looks
+from toolbus.core.text.text import cleaned, strings
 from toolbus.lock.definitions import KINDS
 from toolbus.lock.file import LockedServer
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from typing import Literal, TypeAlias
 
-from toolbus.config.limits import Limits
-from toolbus.core.apps import FLAT_VISIBILITY
-from toolbus.core.canonical import digest, digest_of
-from toolbus.core.records import (
+from toolbus.config.settings.limits import Limits
+from toolbus.core.text.canonical import digest, digest_of
+from toolbus.core.values.apps import FLAT_VISIBILITY
+from toolbus.core.values.records import (
     JSON,
     Inventory,
     JSONObject,
@@ -22,8 +22,8 @@ from toolbus.core.records import (
     ResourceTemplate,
     ToolSpec,
 )
-from toolbus.core.skills import InvalidSkill, Skill, entry_of, skill_of
-from toolbus.core.tool_definition import tool_spec
+from toolbus.core.values.skills import InvalidSkill, Skill, entry_of, skill_of
+from toolbus.core.values.tool_definition import tool_spec
 from toolbus.schema.values import entries_of, is_array, is_object, items_of
 
 Kind: TypeAlias = Literal["tools", "prompts", "templates", "skills"]

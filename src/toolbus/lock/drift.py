@@ -5,9 +5,9 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
 
-from toolbus.config.limits import Limits
-from toolbus.core.canonical import NotCanonical
-from toolbus.core.records import Inventory, JSONObject, ToolSpec
+from toolbus.config.settings.limits import Limits
+from toolbus.core.text.canonical import NotCanonical
+from toolbus.core.values.records import Inventory, JSONObject, ToolSpec
 from toolbus.lock.definitions import (
     Kind,
     changed_fields,

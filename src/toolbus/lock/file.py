@@ -15,11 +15,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
-from toolbus.config.limits import Limits
-from toolbus.core.canonical import NotCanonical, digest
-from toolbus.core.errors import LockError
+from toolbus.config.settings.limits import Limits
 from toolbus.core.plain_files import Unreadable, read_plain
-from toolbus.core.records import JSON, Inventory, JSONObject
+from toolbus.core.text.canonical import NotCanonical, digest
+from toolbus.core.values.errors import LockError
+from toolbus.core.values.records import JSON, Inventory, JSONObject
 from toolbus.lock.definitions import KINDS, Kind, definition_digest, inventory_of, text_digest
 from toolbus.schema.values import entries_of, is_object
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from toolbus.config import ServerConfig
 from toolbus.config.secrets.literals import without_literals
-from toolbus.core.canonical import digest
-from toolbus.core.records import JSON, JSONObject
+from toolbus.core.text.canonical import digest
+from toolbus.core.values.records import JSON, JSONObject
 
 
 def launch_of(config: ServerConfig, folder: Path | None) -> dict[str, JSON]:

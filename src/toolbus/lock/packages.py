@@ -14,8 +14,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolbus.config import ServerConfig
-from toolbus.config.packages import Package, package_in
-from toolbus.core.records import JSON
+from toolbus.config.launch.launchers import Package, package_in
+from toolbus.core.values.records import JSON
 from toolbus.schema.values import entries_of, items_of
 
 _SECONDS = 20

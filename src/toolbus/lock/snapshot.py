@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from toolbus.config import ServerConfig
-from toolbus.core.canonical import NotCanonical, canonical
-from toolbus.core.records import JSON, Inventory, JSONObject, Quarantined
+from toolbus.core.text.canonical import NotCanonical, canonical
+from toolbus.core.values.records import JSON, Inventory, JSONObject, Quarantined
 from toolbus.lock.definitions import (
     Kind,
     definition_digest,

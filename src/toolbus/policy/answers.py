@@ -17,9 +17,9 @@ from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, Protocol, TypeAlias
 
-from toolbus.config.policy import PolicyRule
-from toolbus.core.canonical import digest_of
+from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.config_files import located
+from toolbus.core.text.canonical import digest_of
 from toolbus.state import files as state
 
 logger = logging.getLogger("toolbus")

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from toolbus.core.approval import LASTING, ApprovalRequest, Approved, AttributedAnswer, is_approval
-from toolbus.core.interactions import Interactions
+from toolbus.core.ask.approval import LASTING, ApprovalRequest, Approved, AttributedAnswer, is_approval
+from toolbus.core.ask.interactions import Interactions
 from toolbus.policy.answers import AnswerKey, Answers
 
 logger = logging.getLogger("toolbus")

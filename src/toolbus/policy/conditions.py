@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
-from toolbus.core.records import ToolSpec
+from toolbus.core.values.records import ToolSpec
 from toolbus.policy.rule import Rule
 from toolbus.policy.target import Target
 from toolbus.schema.values import JSON, JSONObject, entries_of, is_object, items_of

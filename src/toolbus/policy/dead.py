@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 
-from toolbus.config.policy import Hint
+from toolbus.config.settings.policy import Hint
 from toolbus.policy.conditions import dead_conditions
 from toolbus.policy.hints import holds
 from toolbus.policy.patterns import Pattern

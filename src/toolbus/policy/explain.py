@@ -3,8 +3,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from toolbus.config.policy import Hint
-from toolbus.core.records import JSON
+from toolbus.config.settings.policy import Hint
+from toolbus.core.values.records import JSON
 from toolbus.policy.hints import holds
 from toolbus.policy.rule import SELECTOR, Rule
 from toolbus.policy.target import Target, label

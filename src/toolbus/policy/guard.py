@@ -9,13 +9,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from toolbus.core.approval import Approval, ApprovalPending, ApprovalRequest, call_digest
-from toolbus.core.elicitation import ELICITATION, QUESTION, Pending
-from toolbus.core.errors import CallRefused
-from toolbus.core.operation import Decided, Observer, Operation, Trail
-from toolbus.core.people import asking
-from toolbus.core.records import JSON
-from toolbus.core.tracing import add_event
+from toolbus.core.ask.approval import Approval, ApprovalPending, ApprovalRequest, call_digest
+from toolbus.core.ask.people import asking
+from toolbus.core.operation.operation import Decided, Observer, Operation, Trail
+from toolbus.core.operation.tracing import add_event
+from toolbus.core.values.elicitation import ELICITATION, QUESTION, Pending
+from toolbus.core.values.errors import CallRefused
+from toolbus.core.values.records import JSON
 from toolbus.policy.answers import AnswerKey
 from toolbus.policy.asking import Answered, Asking
 from toolbus.policy.layers import Layer, Ruling, layers_of, removal, rulings

@@ -6,9 +6,9 @@ destructive, writing and open-world whatever it says, and `read-only` and `idemp
 
 from typing import Literal, TypeAlias
 
-from toolbus.config.policy import Hint
-from toolbus.core.argument_map import EMPTY
-from toolbus.core.records import JSONObject, ToolSpec, marks_read_only
+from toolbus.config.settings.policy import Hint
+from toolbus.core.values.argument_map import EMPTY
+from toolbus.core.values.records import JSONObject, ToolSpec, marks_read_only
 
 Holds: TypeAlias = Literal["yes", "word", "no"]
 """`word`: only by the word of a server that is not trusted."""

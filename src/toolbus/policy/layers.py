@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
-from toolbus.config.policy import Action, PolicyRule
-from toolbus.core.canonical import digest_of
-from toolbus.core.operation import Caller
-from toolbus.core.records import JSON
+from toolbus.config.settings.policy import Action, PolicyRule
+from toolbus.core.operation.operation import Caller
+from toolbus.core.text.canonical import digest_of
+from toolbus.core.values.records import JSON
 from toolbus.policy.answers import rule_digest
 from toolbus.policy.rates import Rates
 from toolbus.policy.rules import Policy, Target, Verdict

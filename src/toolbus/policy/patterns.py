@@ -10,7 +10,7 @@ from collections.abc import Callable
 from fnmatch import translate
 from typing import NamedTuple
 
-from toolbus.core.lookalikes import looks
+from toolbus.core.text.lookalikes import looks
 from toolbus.policy.spellings import spellings
 from toolbus.policy.target import Target
 

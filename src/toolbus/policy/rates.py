@@ -5,8 +5,8 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from math import ceil
 
-from toolbus.config.policy import PolicyRule
-from toolbus.core.operation import Caller
+from toolbus.config.settings.policy import PolicyRule
+from toolbus.core.operation.operation import Caller
 
 _MINUTE = 60.0
 _MOST_RUNS = 10_000

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import cast
 
-from toolbus.config.policy import PolicyRule
-from toolbus.core.records import JSON, JSONObject
+from toolbus.config.settings.policy import PolicyRule
+from toolbus.core.values.records import JSON, JSONObject
 from toolbus.policy.hints import Holds, holds
 from toolbus.policy.patterns import Pattern
 from toolbus.policy.target import Kind, Target, Verdict

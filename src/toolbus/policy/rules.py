@@ -7,9 +7,9 @@ stricter than what the other rules decide, so a server cannot loosen the policy 
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
-from toolbus.config.policy import PolicyRule
-from toolbus.core.argument_map import EMPTY
-from toolbus.core.records import JSON, JSONObject
+from toolbus.config.settings.policy import PolicyRule
+from toolbus.core.values.argument_map import EMPTY
+from toolbus.core.values.records import JSON, JSONObject
 from toolbus.policy.dead import DeadRule, dead_rules
 from toolbus.policy.explain import Step, explained
 from toolbus.policy.rule import Rule

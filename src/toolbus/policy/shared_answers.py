@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from dataclasses import asdict
 from typing import Literal
 
-from toolbus.core.canonical import digest_of
-from toolbus.core.errors import StoreError
+from toolbus.core.text.canonical import digest_of
+from toolbus.core.values.errors import StoreError
 from toolbus.policy.answers import AnswerKey, StoredAnswer, read_answer
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.store import Store

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
-from toolbus.config.policy import Action
+from toolbus.config.settings.policy import Action
 from toolbus.core.fast_init import with_fast_init
-from toolbus.core.records import ToolSpec
+from toolbus.core.values.records import ToolSpec
 
 Kind: TypeAlias = Literal["tool", "resource", "prompt", "request"]
 STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}

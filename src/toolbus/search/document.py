@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import cast
 
-from toolbus.core.records import JSONObject, ToolSpec
+from toolbus.core.values.records import JSONObject, ToolSpec
 from toolbus.search.bm25 import Field
 from toolbus.search.words import parts, words
 

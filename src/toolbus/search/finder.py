@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING, Any
 
-from toolbus.core.catalog import Catalog
+from toolbus.core.values.catalog import Catalog
 from toolbus.search.encoding import Encoding
 from toolbus.search.hit import Hit
 from toolbus.search.index import Index, counted

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from toolbus.core.records import ToolSpec
+from toolbus.core.values.records import ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

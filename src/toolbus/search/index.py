@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from heapq import nsmallest
 from typing import Any, Protocol
 
-from toolbus.core.records import ToolSpec
+from toolbus.core.values.records import ToolSpec
 from toolbus.search.bm25 import Bm25
 from toolbus.search.document import FIELDS, Document, document
 from toolbus.search.hit import Hit

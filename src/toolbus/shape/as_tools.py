@@ -2,8 +2,17 @@
 
 from collections.abc import Iterable, Mapping
 
-from toolbus.core.records import JSON, OWN, Inventory, Origin, Prompt, Resource, ResourceTemplate, ToolSpec
-from toolbus.core.text import cleaned
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.records import (
+    JSON,
+    OWN,
+    Inventory,
+    Origin,
+    Prompt,
+    Resource,
+    ResourceTemplate,
+    ToolSpec,
+)
 
 SHOWN = 20
 """How many URIs a description lists."""

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from typing import TypeAlias, TypeGuard
 
 from toolbus.core.collector import paused_collector
-from toolbus.core.records import JSON, Audio, Budget, Image, Text, ToolResult
-from toolbus.core.text import cleaned_json
+from toolbus.core.text.text import cleaned_json
+from toolbus.core.values.records import JSON, Audio, Budget, Image, Text, ToolResult
 
 MINIMUM = Budget.SMALLEST
 """The smallest budget, in characters; smaller ones are raised to it. The note alone takes half of it."""

@@ -3,8 +3,8 @@
 from dataclasses import replace
 from typing import Any
 
-from toolbus.core.records import Block, Text, ToolSpec
-from toolbus.core.text import cleaned, cleaned_json
+from toolbus.core.text.text import cleaned, cleaned_json
+from toolbus.core.values.records import Block, Text, ToolSpec
 from toolbus.shape.clean_schema import cleaned_definition, is_plain
 from toolbus.shape.pipeline import Shaper
 

@@ -10,8 +10,8 @@ from urllib.parse import quote, unquote
 
 from pydantic_core import to_json
 
-from toolbus.core.argument_map import ArgumentMap
-from toolbus.core.text import cleaned, rewritten_json, strings
+from toolbus.core.text.text import cleaned, rewritten_json, strings
+from toolbus.core.values.argument_map import ArgumentMap
 from toolbus.schema.keywords import REFERENCES, part_kind
 from toolbus.schema.values import JSON, JSONObject, is_array, is_object
 

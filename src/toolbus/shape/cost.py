@@ -2,7 +2,7 @@
 
 import json
 
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.shape.budget import estimated_tokens
 from toolbus.shape.dialects import DIALECTS, Dialect, converted_once
 

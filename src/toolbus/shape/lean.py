@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from typing import cast
 from urllib.parse import unquote
 
-from toolbus.core.records import ToolSpec
+from toolbus.core.values.records import ToolSpec
 from toolbus.schema.keywords import DEEPEST, REFERENCES, part_kind, subschemas, words
 from toolbus.schema.values import JSON, JSONObject, Node, is_object
 from toolbus.shape.budget import fitted

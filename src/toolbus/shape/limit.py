@@ -10,8 +10,8 @@ from typing import Any
 
 from pydantic_core import to_json
 
-from toolbus.core.records import JSON, JSONObject, ToolSpec
-from toolbus.core.text import schema_texts, with_schema_texts
+from toolbus.core.text.text import schema_texts, with_schema_texts
+from toolbus.core.values.records import JSON, JSONObject, ToolSpec
 from toolbus.schema.keywords import CHECKS, IDENTITY, REFERENCES, part_kind, quoted
 from toolbus.schema.values import is_array, is_larger, is_object
 from toolbus.shape.budget import fair_shares

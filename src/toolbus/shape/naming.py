@@ -15,7 +15,7 @@ import re
 from collections.abc import Collection, Mapping
 from hashlib import sha256
 
-from toolbus.core.records import OWN, Origin, ToolSpec
+from toolbus.core.values.records import OWN, Origin, ToolSpec
 from toolbus.shape.pipeline import Shaper
 
 MAX_LENGTH = 64

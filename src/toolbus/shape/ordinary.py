@@ -2,7 +2,7 @@
 
 from pydantic_core import to_json
 
-from toolbus.core.records import ToolSpec
+from toolbus.core.values.records import ToolSpec
 from toolbus.shape.clean_schema import is_plain_json
 from toolbus.shape.limit import TextLimits
 

@@ -18,7 +18,7 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import Any
 
-from toolbus.core.records import JSON, ArgumentMap, JSONObject, ToolSpec
+from toolbus.core.values.records import JSON, ArgumentMap, JSONObject, ToolSpec
 from toolbus.schema.node import declared
 from toolbus.shape.pipeline import Shaper
 

@@ -8,9 +8,9 @@ from dataclasses import fields, replace
 from types import NoneType
 from typing import TypeAlias
 
-from toolbus.core.encodable import encoding_problem
-from toolbus.core.errors import ShaperFailed
-from toolbus.core.records import Change, Origin, ToolSpec
+from toolbus.core.text.encodable import encoding_problem
+from toolbus.core.values.errors import ShaperFailed
+from toolbus.core.values.records import Change, Origin, ToolSpec
 from toolbus.schema.values import same_json
 
 Shaper: TypeAlias = Callable[[list[ToolSpec]], list[ToolSpec]]

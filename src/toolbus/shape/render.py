@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, TypeAlias, assert_never
 
-from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.core.values.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
 from toolbus.schema.values import entries_of, items_of
 
 Shown: TypeAlias = Text | Image | Audio

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import TypeAlias
 
-from toolbus.core.records import JSON, ToolSpec, marks_read_only
+from toolbus.core.values.records import JSON, ToolSpec, marks_read_only
 from toolbus.shape.pipeline import Shaper
 
 Pattern: TypeAlias = str | Mapping[str, JSON]

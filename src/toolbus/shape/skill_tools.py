@@ -3,10 +3,10 @@
 import re
 from collections.abc import Mapping
 
-from toolbus.core.frontmatter import body_of
-from toolbus.core.records import JSON, Block, Embedded, Inventory, Origin, Text, ToolSpec
-from toolbus.core.skills import MANIFEST, READ_SKILL, Skill
-from toolbus.core.text import cleaned
+from toolbus.core.text.frontmatter import body_of
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.records import JSON, Block, Embedded, Inventory, Origin, Text, ToolSpec
+from toolbus.core.values.skills import MANIFEST, READ_SKILL, Skill
 
 SHOWN = 50
 """How many skills a description lists."""

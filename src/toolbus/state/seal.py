@@ -10,7 +10,7 @@ from collections.abc import Callable
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from toolbus.core.records import JSONObject
+from toolbus.core.values.records import JSONObject
 from toolbus.state.files import state_folder
 
 _NONCE = 12

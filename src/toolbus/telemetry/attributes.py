@@ -6,8 +6,8 @@ from typing import TypeAlias
 
 from toolbus.config.location import is_mapping
 from toolbus.config.secrets.redact import redacted_by_all
-from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ToolResult
-from toolbus.core.tracing import Connection
+from toolbus.core.operation.tracing import Connection
+from toolbus.core.values.records import JSON, Audio, Block, Embedded, Image, ToolResult
 from toolbus.telemetry import names
 
 Attributes: TypeAlias = dict[str, str | int]

@@ -5,15 +5,15 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
-from toolbus.core.events import Emit, Event, InputAnswered, InputAsked, StateChanged
-from toolbus.core.records import JSON
-from toolbus.core.tracing import Connection, RequestSpan, current_span
+from toolbus.core.operation.events import Emit, Event, InputAnswered, InputAsked, StateChanged
+from toolbus.core.operation.tracing import Connection, RequestSpan, current_span
+from toolbus.core.values.records import JSON
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import in_metrics, of_connection, of_params
 from toolbus.telemetry.providers import UNTRACED, Providers, is_installed
 
 if TYPE_CHECKING:
-    from toolbus.config.telemetry import Telemetry
+    from toolbus.config.settings.telemetry import Telemetry
     from toolbus.telemetry.spans import TracedRequest
 
 FINE = frozenset({"idle", "closed"})

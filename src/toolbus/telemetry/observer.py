@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 from toolbus.config import BusConfig
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import Redactor
-from toolbus.core.operation import Failure, Operation
-from toolbus.core.records import ToolResult
+from toolbus.core.operation.operation import Failure, Operation
+from toolbus.core.values.records import ToolResult
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import Attributes, content, of_target, result_content, variables
 from toolbus.telemetry.links import LinkTracing

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from toolbus.config.location import is_mapping
-from toolbus.config.telemetry import Telemetry
+from toolbus.config.settings.telemetry import Telemetry
+from toolbus.core.ask.people import Stopwatch
 from toolbus.core.fast_init import with_fast_init
-from toolbus.core.people import Stopwatch
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import Attributes, content, in_metrics, of_params, variables
 from toolbus.telemetry.providers import Providers, is_installed

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Self
 from opentelemetry.context import attach, detach, get_current, set_value
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, get_current_span, set_span_in_context
 
-from toolbus.core.errors import INTERNAL_ERROR
-from toolbus.core.tracing import SPAN, Connection
+from toolbus.core.operation.tracing import SPAN, Connection
+from toolbus.core.values.errors import INTERNAL_ERROR
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import Attributes, in_metrics, of_connection, span_name, text_content
 

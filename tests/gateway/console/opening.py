@@ -16,13 +16,13 @@ import httpx2
 from tests.gateway.front import Events
 from tests.patience import PATIENCE
 from toolbus import Toolbus
-from toolbus.config.serve import Serve
-from toolbus.core.interactions import Interactions
-from toolbus.core.switchboard import Switchboard
-from toolbus.gateway.console.app import ConsoleApp
-from toolbus.gateway.console.entry import Entry
-from toolbus.gateway.console.standalone import StandaloneConsole
-from toolbus.gateway.console.state import Console
+from toolbus.config.settings.serve import Serve
+from toolbus.console.app import ConsoleApp
+from toolbus.console.entry import Entry
+from toolbus.console.standalone import StandaloneConsole
+from toolbus.console.state.console import Console
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.question_router import Switchboard
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.run import HttpServer, listening_socket
 

@@ -9,8 +9,8 @@ from tests.gateway.console.opening import Markup, console_over, plain
 from tests.gateway.driving import JSON
 from tests.gateway.front import Gates, gated
 from toolbus import ToolbusError
-from toolbus.core.operation import Caller
-from toolbus.gateway.console.pages import audit
+from toolbus.console.pages import audit
+from toolbus.core.operation.operation import Caller
 
 pytestmark = pytest.mark.anyio
 

@@ -15,11 +15,11 @@ from tests.gateway.console.wild import HOSTILE, PICTURE
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import LinkLost, ToolbusError
-from toolbus.config.serve import Serve, ServeView
-from toolbus.config.serve_auth import ServeAuth
+from toolbus.config.settings.serve import Serve, ServeView
+from toolbus.config.settings.serve_auth import ServeAuth
+from toolbus.console.entry import SESSION_SECONDS
+from toolbus.console.state.console import ConsoleKeys
 from toolbus.gateway.access.stored_keys import StoredKeys
-from toolbus.gateway.console.entry import SESSION_SECONDS
-from toolbus.gateway.console.state import ConsoleKeys
 
 pytestmark = pytest.mark.anyio
 

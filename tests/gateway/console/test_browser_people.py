@@ -17,8 +17,8 @@ from tests.gateway.console.wild import PICTURE
 from tests.lock.place import READ, WRITE, Place
 from tests.patience import until
 from toolbus import CallRefused
+from toolbus.console.html.widgets import anchor
 from toolbus.gateway.access.stored_keys import StoredKeys, digest_of_key
-from toolbus.gateway.console.widgets import anchor
 
 pytestmark = pytest.mark.anyio
 

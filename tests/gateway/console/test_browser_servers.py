@@ -11,7 +11,7 @@ from tests.gateway.console.chromium import SMALL, Chromium
 from tests.gateway.console.opening import console_over
 from tests.gateway.console.wild import PICTURE
 from toolbus import LinkLost
-from toolbus.gateway.console.widgets import anchor
+from toolbus.console.html.widgets import anchor
 
 pytestmark = pytest.mark.anyio
 

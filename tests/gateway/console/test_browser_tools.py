@@ -10,7 +10,7 @@ from tests.gateway.console.opening import console_over
 from tests.gateway.console.test_browser_servers import wild
 from tests.gateway.console.wild import HOSTILE
 from toolbus import LinkLost, ToolbusError
-from toolbus.gateway.console.widgets import anchor
+from toolbus.console.html.widgets import anchor
 
 pytestmark = pytest.mark.anyio
 

@@ -2,11 +2,11 @@
 
 import pytest
 
-from toolbus.core.events import Reason
-from toolbus.core.operation import Failure, Operation, request_spec
-from toolbus.core.records import ToolResult
-from toolbus.gateway.console.calls import LONGEST_TEXT, MOST_CALLS, STEP, CallLog, CallRecord, Counts
-from toolbus.gateway.console.charts import chart
+from toolbus.console.html.charts import chart
+from toolbus.console.state.calls import LONGEST_TEXT, MOST_CALLS, STEP, CallLog, CallRecord, Counts
+from toolbus.core.operation.events import Reason
+from toolbus.core.operation.operation import Failure, Operation, request_spec
+from toolbus.core.values.records import ToolResult
 
 OK = ToolResult()
 

@@ -14,11 +14,11 @@ from tests.gateway.driving import JSON, LegacyClient, ModernClient
 from tests.gateway.front import Gates, gated
 from tests.patience import until
 from toolbus import ToolbusError
-from toolbus.core.operation import Caller
-from toolbus.gateway.console.state import Console
-from toolbus.gateway.console.widgets import anchor
+from toolbus.console.html.widgets import anchor
+from toolbus.console.state.console import Console
+from toolbus.core.operation.operation import Caller
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

@@ -16,10 +16,10 @@ from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, KINDS, PICTURE, Showing
 from tests.patience import PATIENCE
 from toolbus import Operation
-from toolbus.gateway.console import trials
-from toolbus.gateway.console.fields import InputField, arguments_of, fields_of_schema
-from toolbus.gateway.console.trials import MOST_TRIALS
-from toolbus.gateway.console.widgets import anchor
+from toolbus.console.html.fields import InputField, arguments_of, fields_of_schema
+from toolbus.console.html.widgets import anchor
+from toolbus.console.state import trials
+from toolbus.console.state.trials import MOST_TRIALS
 from toolbus.shape.cost import definition_tokens
 
 pytestmark = pytest.mark.anyio

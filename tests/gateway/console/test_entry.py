@@ -7,7 +7,7 @@ import pytest
 
 from tests.gateway.console.opening import Opened, console_over, home_of
 from tests.gateway.driving import JSON
-from toolbus.gateway.console.entry import MOST_SESSIONS, MOST_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, Entry
+from toolbus.console.entry import MOST_SESSIONS, MOST_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, Entry
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ import pytest
 
 from tests.gateway.console.opening import Markup, console_over, plain
 from tests.lock.place import Place
-from toolbus.config.serve import Serve, ServeView
-from toolbus.config.serve_auth import ServeAuth
+from toolbus.config.settings.serve import Serve, ServeView
+from toolbus.config.settings.serve_auth import ServeAuth
+from toolbus.console.state.console import ConsoleKeys
 from toolbus.gateway.access.stored_keys import StoredKeys, digest_of_key
-from toolbus.gateway.console.state import ConsoleKeys
 
 pytestmark = pytest.mark.anyio
 

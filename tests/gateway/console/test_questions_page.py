@@ -10,9 +10,9 @@ from tests.gateway.console.showing import HOSTILE, PICTURE, Showing
 from tests.patience import PATIENCE, until
 from tests.servers.asking import asking
 from toolbus import Caller, CallRefused, InputNeeded
-from toolbus.core.switchboard import Switchboard
-from toolbus.gateway.console.presence import Presence
-from toolbus.gateway.console.widgets import anchor
+from toolbus.console.html.widgets import anchor
+from toolbus.console.state.presence import Presence
+from toolbus.core.ask.question_router import Switchboard
 
 pytestmark = pytest.mark.anyio
 

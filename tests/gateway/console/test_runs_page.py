@@ -11,7 +11,7 @@ from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import Runs
-from toolbus.gateway.console.widgets import anchor
+from toolbus.console.html.widgets import anchor
 from toolbus.testing import ScriptedModel, ToolCall
 
 pytestmark = pytest.mark.anyio

@@ -8,7 +8,7 @@ import pytest
 from tests.gateway.console.opening import Markup, console_over, plain
 from tests.gateway.driving import JSON
 from toolbus import ServerDown
-from toolbus.gateway.console.widgets import anchor
+from toolbus.console.html.widgets import anchor
 
 pytestmark = pytest.mark.anyio
 

@@ -12,11 +12,11 @@ from tests.gateway.console.opening import console_over, plain
 from tests.gateway.driving import JSON
 from tests.gateway.front import Gates, gated
 from tests.patience import PATIENCE, until
-from toolbus.gateway.console import stream as streams
-from toolbus.gateway.console.html import Element, element, live
-from toolbus.gateway.console.page import Page, PageRequest
-from toolbus.gateway.console.pages import BY_PATH
-from toolbus.gateway.console.state import Console
+from toolbus.console import stream as streams
+from toolbus.console.html.elements import Element, element, live
+from toolbus.console.page import Page, PageRequest
+from toolbus.console.pages import BY_PATH
+from toolbus.console.state.console import Console
 
 pytestmark = pytest.mark.anyio
 

@@ -15,13 +15,13 @@ from tests.gateway.front import front
 from tests.gateway.replicas.balancer import free_port
 from tests.gateway.replicas.cluster import STORE_KEY, cluster, until
 from tests.postgres import over_tcp, own_address, postgres_server
-from toolbus.cli.replica import announced_host
-from toolbus.config.serve import Serve
-from toolbus.config.serve_auth import ServeAuth
-from toolbus.config.store import StoreSetting
-from toolbus.core.errors import ConfigError
+from toolbus.config.settings.serve import Serve
+from toolbus.config.settings.serve_auth import ServeAuth
+from toolbus.config.settings.store import StoreSetting
+from toolbus.core.values.errors import ConfigError
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.gateway.replicas.replicas import Replicas
+from toolbus.gateway.serve.replica import announced_host
 from toolbus.state.seal import Seal
 from toolbus.state.store.cipher import Cipher
 from toolbus.state.store.store import Store

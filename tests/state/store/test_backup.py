@@ -11,7 +11,7 @@ import psycopg
 import pytest
 
 from tests.postgres import Server
-from toolbus.core.errors import StoreError
+from toolbus.core.values.errors import StoreError
 from toolbus.state.files import make_private
 from toolbus.state.store import backup as module
 from toolbus.state.store.backup import Part, opened_backup, save

@@ -10,18 +10,18 @@ from dataclasses import replace
 import pytest
 
 from tests.patience import PATIENCE
-from toolbus.core.errors import TokenStoreError
+from toolbus.core.values.errors import TokenStoreError
 from toolbus.gateway.access.identity import CannotTell, Denied
 from toolbus.gateway.access.keys import Keys
 from toolbus.gateway.access.shared_keys import KIND as KEYS
 from toolbus.gateway.access.shared_keys import STALE_SECONDS, SharedKeys
 from toolbus.gateway.access.stored_keys import KeyExists
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.sessions import Session
 from toolbus.gateway.replicas.peers import KIND as REPLICAS
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.gateway.replicas.sessions import KIND as SESSIONS
 from toolbus.gateway.replicas.sessions import SharedSessions
-from toolbus.gateway.sessions import Session
 from toolbus.policy.answers import AnswerKey, Answers
 from toolbus.policy.shared_answers import KIND as ANSWERS
 from toolbus.policy.shared_answers import SharedAnswers

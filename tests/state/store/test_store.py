@@ -13,7 +13,7 @@ import pytest
 
 from tests.patience import PATIENCE, until
 from tests.postgres import Server, over_tcp, own_address
-from toolbus.core.errors import StoreError
+from toolbus.core.values.errors import StoreError
 from toolbus.state.store import sql
 from toolbus.state.store.cipher import VARIABLE, Cipher
 from toolbus.state.store.mirror import Mirror

@@ -12,7 +12,7 @@ import pytest
 
 from tests.patience import PATIENCE
 from tests.postgres import Server, over_tcp
-from toolbus.core.errors import StoreError
+from toolbus.core.values.errors import StoreError
 from toolbus.state.store.cipher import Cipher
 from toolbus.state.store.store import Allowance, Store
 from toolbus.state.store.url import StoreUrl, parse_store_url

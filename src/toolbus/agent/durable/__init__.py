@@ -2,7 +2,14 @@
 
 from typing import TYPE_CHECKING, Any
 
-from toolbus.core.errors import ExtraMissing, NotWaiting, RunCancelled, RunFailed, RunNotFound, RunStoreError
+from toolbus.core.values.errors import (
+    ExtraMissing,
+    NotWaiting,
+    RunCancelled,
+    RunFailed,
+    RunNotFound,
+    RunStoreError,
+)
 
 try:
     import dbos

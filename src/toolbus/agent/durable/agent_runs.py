@@ -9,14 +9,14 @@ from uuid import uuid4
 
 from pydantic_ai.messages import ModelMessage
 
-from toolbus.agent.durable.execution import PROMPT, Performer
-from toolbus.agent.durable.model import messages_json
-from toolbus.agent.durable.output import output_schema
+from toolbus.agent.durable.execution.execution import PROMPT, Performer
+from toolbus.agent.durable.execution.model import messages_json
+from toolbus.agent.durable.execution.output import output_schema
 from toolbus.agent.durable.run import DurableRun
 from toolbus.agent.durable.runs import Runs
 from toolbus.agent.durable.settings import Durable
-from toolbus.agent.durable.worker import Worker
-from toolbus.core.errors import RunStoreError
+from toolbus.agent.durable.workers.worker import Worker
+from toolbus.core.values.errors import RunStoreError
 
 logger = logging.getLogger("toolbus")
 

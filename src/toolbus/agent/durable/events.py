@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from toolbus.agent.events import TextDelta, ThinkingDelta, ToolCalled, ToolReturned
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

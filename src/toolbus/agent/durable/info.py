@@ -6,10 +6,10 @@ from typing import Any, Literal, TypeAlias, cast
 
 from dbos import WorkflowStatus
 
-from toolbus.agent.durable.notes import Intent
 from toolbus.agent.durable.questions import Asked
 from toolbus.agent.durable.settings import JOURNAL_VERSION, named, queue_of
-from toolbus.core.records import JSON
+from toolbus.agent.durable.store.notes import Intent
+from toolbus.core.values.records import JSON
 
 Status: TypeAlias = Literal["queued", "running", "waiting", "done", "failed", "cancelled"]
 OPEN: tuple[Status, ...] = ("queued", "running", "waiting")

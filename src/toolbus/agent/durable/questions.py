@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from toolbus.agent.durable.events import QuestionAnswered, QuestionAsked
-from toolbus.core.approval import ApprovalRequest
-from toolbus.core.elicitation import ELICITATION, QUESTION, Answer, Pending
-from toolbus.core.records import JSON
+from toolbus.core.ask.approval import ApprovalRequest
+from toolbus.core.values.elicitation import ELICITATION, QUESTION, Answer, Pending
+from toolbus.core.values.records import JSON
 
 _NO = "no"
 

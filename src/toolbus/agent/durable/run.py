@@ -10,8 +10,8 @@ from pydantic import TypeAdapter
 from toolbus.agent.durable.events import DurableEvent
 from toolbus.agent.durable.info import RunInfo, Status
 from toolbus.agent.durable.runs import Runs
-from toolbus.core.elicitation import Answer
-from toolbus.core.errors import RunCancelled, RunFailed
+from toolbus.core.values.elicitation import Answer
+from toolbus.core.values.errors import RunCancelled, RunFailed
 
 T = TypeVar("T")
 

@@ -11,6 +11,7 @@ from dbos import WorkflowStatus
 from sqlalchemy.exc import DBAPIError
 
 from toolbus.agent.durable.events import DurableEvent
+from toolbus.agent.durable.execution.timeline import events_of
 from toolbus.agent.durable.info import (
     UNREADABLE,
     RunInfo,
@@ -18,15 +19,14 @@ from toolbus.agent.durable.info import (
     run_info,
     unreadable_info,
 )
-from toolbus.agent.durable.lease import Leases, WorkerRow
-from toolbus.agent.durable.programs import Programs, best
 from toolbus.agent.durable.questions import ACCEPTED, answers_json
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named
-from toolbus.agent.durable.store import UNFINISHED, WORKFLOW, RunStore
-from toolbus.agent.durable.timeline import events_of
-from toolbus.core.elicitation import Answer
-from toolbus.core.errors import NotWaiting, RunNotFound, RunStoreError, ToolbusError
-from toolbus.core.operation import Resumed
+from toolbus.agent.durable.store.store import UNFINISHED, WORKFLOW, RunStore
+from toolbus.agent.durable.workers.lease import Leases, WorkerRow
+from toolbus.agent.durable.workers.programs import Programs, best
+from toolbus.core.operation.operation import Resumed
+from toolbus.core.values.elicitation import Answer
+from toolbus.core.values.errors import NotWaiting, RunNotFound, RunStoreError, ToolbusError
 from toolbus.telemetry.runs import caller_trace
 
 logger = logging.getLogger("toolbus")

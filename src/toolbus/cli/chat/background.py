@@ -18,8 +18,8 @@ from typing import Any, Generic, TypeVar
 
 from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
 from toolbus.cli.terminal import client_terminal
-from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
-from toolbus.core.elicitation import Answer, Elicitation
+from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
+from toolbus.core.values.elicitation import Answer, Elicitation
 
 T = TypeVar("T")
 Q = TypeVar("Q")

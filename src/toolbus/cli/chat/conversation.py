@@ -8,8 +8,8 @@ from toolbus.cli.chat.background import Asked, BackgroundLoop, PendingApproval, 
 from toolbus.cli.chat.prompter import Prompter
 from toolbus.cli.chat.view import View
 from toolbus.config.secrets.redact import redacted
-from toolbus.core.approval import is_approval
-from toolbus.core.records import Prompt
+from toolbus.core.ask.approval import is_approval
+from toolbus.core.values.records import Prompt
 
 
 class Conversation:

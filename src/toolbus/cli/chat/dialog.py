@@ -13,14 +13,14 @@ from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.chat.models import display_name
 from toolbus.cli.chat.prompts import ask_for_arguments, by_command, help_lines
 from toolbus.cli.chat.sign_in import ChatSignIn
-from toolbus.cli.commands.tools import print_server
+from toolbus.cli.commands.use.tools import print_server
 from toolbus.cli.errors import Usage, report
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.sign_in import waiting_for_sign_in
 from toolbus.cli.terminal import here
-from toolbus.core.display import counted
-from toolbus.core.errors import ToolbusError
-from toolbus.core.records import Prompt
+from toolbus.core.text.display import counted
+from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import Prompt
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus

@@ -17,7 +17,7 @@ from toolbus.agent import (
 from toolbus.cli.chat.view import save_images
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import escaped_json
-from toolbus.core.records import JSON, ToolResult
+from toolbus.core.values.records import JSON, ToolResult
 
 
 class JsonView:

@@ -18,7 +18,7 @@ from toolbus.config import BusConfig, Secrets
 from toolbus.config.project import DOTENV
 from toolbus.config.secrets.lookup import Missing
 from toolbus.config.secrets.redact import shown_url, spellings, url_secrets
-from toolbus.core.errors import ToolbusError
+from toolbus.core.values.errors import ToolbusError
 
 KEYS = {
     "ANTHROPIC_API_KEY": "anthropic:claude-sonnet-4-5",

@@ -9,7 +9,7 @@ from toolbus.cli.input.approval import EVERY, IN_CHAT, WaitingCall, ask_approval
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import ask_user
 from toolbus.cli.output.screen import Screen, one_line
-from toolbus.core.approval import ApprovalAnswer
+from toolbus.core.ask.approval import ApprovalAnswer
 
 NO_TERMINAL = "there is no terminal to ask for approval"
 CHANGED = "{} is not the tool that you allowed: its definition has changed"

@@ -4,10 +4,10 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from toolbus.cli.chat.keyboard import Keyboard
-from toolbus.cli.commands.prompt import validated_arguments
+from toolbus.cli.commands.use.prompt import validated_arguments
 from toolbus.cli.input.arguments import texts
 from toolbus.cli.output.screen import one_line
-from toolbus.core.records import Prompt
+from toolbus.core.values.records import Prompt
 
 
 def by_command(prompts: Iterable[Prompt], taken: Collection[str]) -> dict[str, Prompt]:

@@ -21,8 +21,8 @@ from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import UNATTENDED, command_line, open_bus
 from toolbus.cli.sign_in import tokens_of
 from toolbus.config import BusConfig
-from toolbus.core.errors import ServerDown
-from toolbus.core.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.values.errors import ServerDown
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus

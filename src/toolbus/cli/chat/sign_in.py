@@ -20,9 +20,9 @@ from toolbus.cli.sign_in import (
     waiting_for_sign_in,
 )
 from toolbus.config import BusConfig
-from toolbus.core.display import counted
-from toolbus.core.errors import ToolbusError
-from toolbus.core.events import CallEnded, Event
+from toolbus.core.operation.events import CallEnded, Event
+from toolbus.core.text.display import counted
+from toolbus.core.values.errors import ToolbusError
 from toolbus.state.tokens.tokens import Tokens
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ import warnings
 
 from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_file
 from toolbus.cli.chat.options import ChatOptions
-from toolbus.cli.commands.call import check_out_folder
+from toolbus.cli.commands.use.call import check_out_folder
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen

@@ -2,7 +2,7 @@
 
 import re
 
-from toolbus.core.text import cleaned
+from toolbus.core.text.text import cleaned
 
 # What the next piece may continue: an escape sequence, a line ending, a joined emoji.
 _UNFINISHED = re.compile(

@@ -22,8 +22,8 @@ from toolbus.agent import (
 from toolbus.cli.chat.text_stream import TextStream
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
-from toolbus.core.records import JSON, ToolResult
-from toolbus.core.text import cleaned
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.records import JSON, ToolResult
 
 if TYPE_CHECKING:
     from toolbus.cli.output.spinner import Spinner

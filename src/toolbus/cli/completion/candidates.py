@@ -31,7 +31,7 @@ def tool_origins(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def policy_targets(ctx: typer.Context, incomplete: str) -> list[str]:
     """What a policy decides about: tools, or with an option `server/uri`, `server/prompt` and requests."""
-    from toolbus.config.policy import REQUESTS
+    from toolbus.config.settings.policy import REQUESTS
 
     path = _config_path(ctx)
     if ctx.params.get("resource"):
@@ -66,11 +66,11 @@ def all_server_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
 
 def _matching_servers(ctx: typer.Context, incomplete: str, *, include_disabled: bool) -> list[str]:
-    from toolbus.config.dialects import container
-    from toolbus.config.entry import is_switched_off
+    from toolbus.config.hosts.dialects import container
+    from toolbus.config.hosts.entry import is_switched_off
+    from toolbus.config.hosts.read import read_document
     from toolbus.config.location import Location
-    from toolbus.config.read import read_document
-    from toolbus.core.errors import ConfigError
+    from toolbus.core.values.errors import ConfigError
 
     file = Path(_config_path(ctx) or "")
     place = Location(file=str(file))
@@ -128,7 +128,7 @@ def read_arguments(ctx: typer.Context, incomplete: str) -> list[str]:
 
 def editor_names(incomplete: str) -> list[str]:
     """Editors whose config can be imported."""
-    from toolbus.config.importing.editors import EDITORS
+    from toolbus.config.hosts.editors import EDITORS
 
     return [name for name in EDITORS if name.startswith(incomplete)]
 
@@ -147,7 +147,7 @@ def _config_path(ctx: typer.Context) -> str | None:
     if named := own or outer:
         return str(named)
     from toolbus.config import find_config
-    from toolbus.core.errors import ConfigError
+    from toolbus.core.values.errors import ConfigError
 
     try:
         return str(find_config())

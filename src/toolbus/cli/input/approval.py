@@ -11,7 +11,7 @@ from rich.text import Text
 
 from toolbus.cli.input.ask import ask_async
 from toolbus.cli.output.screen import Screen, escaped_json, exact
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 
 Choice: TypeAlias = Literal["once", "session", "chat", "always", "no", "never"]
 EVERY: Sequence[Choice] = ("once", "session", "always", "no", "never")

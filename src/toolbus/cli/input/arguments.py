@@ -13,7 +13,7 @@ from typing import cast
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.values import typed
 from toolbus.cli.terminal import here
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.schema.describe import either, type_words
 from toolbus.schema.node import Schema
 from toolbus.schema.values import is_array, is_object

@@ -15,10 +15,10 @@ from toolbus.cli.input.ask import Interrupted, ask_async, can_ask
 from toolbus.cli.input.fields import display_value, expected_value, field_help
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.cli.session import UNATTENDED
-from toolbus.core.approval import ApprovalAnswer, ApprovalRequest
-from toolbus.core.elicitation import Answer, Elicitation
-from toolbus.core.forms import Field
-from toolbus.core.interactions import Interactions
+from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.values.elicitation import Answer, Elicitation
+from toolbus.core.values.forms import Field
 
 DECLINE = "/decline"
 CANCEL_HINT = "Ctrl-C to cancel"

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from toolbus.core.forms import Field
+from toolbus.core.values.forms import Field
 
 _FORMATS = {
     "email": "an e-mail address",

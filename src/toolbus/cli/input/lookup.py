@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from toolbus.core.errors import CallRejected, ServerDown, ToolbusError
+from toolbus.core.values.errors import CallRejected, ServerDown, ToolbusError
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus

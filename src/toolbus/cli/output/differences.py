@@ -5,8 +5,8 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from rich.text import Text
 
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
-from toolbus.core.display import counted
-from toolbus.core.records import JSON
+from toolbus.core.text.display import counted
+from toolbus.core.values.records import JSON
 from toolbus.lock.changes import EFFECTS, Change, Difference, word_changes
 from toolbus.lock.definitions import Kind
 from toolbus.lock.drift import SINGULAR

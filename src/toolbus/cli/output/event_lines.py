@@ -9,8 +9,7 @@ from rich.text import Text
 from toolbus.cli.output.headline import STATE_STYLES
 from toolbus.cli.output.screen import one_line
 from toolbus.cli.suggested import suggested
-from toolbus.core.errors import login_line
-from toolbus.core.events import (
+from toolbus.core.operation.events import (
     CallEnded,
     CallStarted,
     CatalogChanged,
@@ -26,6 +25,7 @@ from toolbus.core.events import (
     ToolHeld,
     Warned,
 )
+from toolbus.core.values.errors import login_line
 
 TIME, DATE_AND_TIME = "%H:%M:%S", "%Y-%m-%d %H:%M:%S"
 

@@ -4,8 +4,8 @@ from rich.text import Text
 
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.suggested import suggested
-from toolbus.core.display import counted
-from toolbus.core.records import ServerStatus
+from toolbus.core.text.display import counted
+from toolbus.core.values.records import ServerStatus
 
 STATE_STYLES = {
     "ready": "green",

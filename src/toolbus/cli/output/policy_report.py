@@ -10,9 +10,9 @@ from rich.text import Text
 from toolbus.cli.output.rule_words import rate_words, rule_json, rule_words
 from toolbus.cli.output.screen import Screen, escaped_json, exact, visible
 from toolbus.cli.policy_facts import Effects
-from toolbus.config.policy import SELECTORS, Action, Hint, PolicyRule
-from toolbus.core.display import counted
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.config.settings.policy import SELECTORS, Action, Hint, PolicyRule
+from toolbus.core.text.display import counted
+from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.policy.answers import StoredAnswer
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.explain import Step

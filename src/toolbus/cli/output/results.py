@@ -9,8 +9,8 @@ from typing import Any, assert_never
 
 from toolbus.cli.output.screen import Screen, escaped_json, visible
 from toolbus.cli.terminal import here
-from toolbus.core.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
-from toolbus.core.text import rewritten_json
+from toolbus.core.text.text import rewritten_json
+from toolbus.core.values.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
 from toolbus.shape.render import deduplicated, human_size, without_base64
 
 # Extensions that mimetypes lacks, or has with an unusual name.

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING
 
 from toolbus.cli.output.rule_words import rule_words
 from toolbus.cli.output.screen import exact
-from toolbus.config.auth import Auth
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig
-from toolbus.config.override import ToolOverride
 from toolbus.config.project import DOTENV, Contents, env_file_path
-from toolbus.config.search import Embeddings
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
-from toolbus.config.serve import Serve
+from toolbus.config.settings.auth import Auth
+from toolbus.config.settings.override import ToolOverride
+from toolbus.config.settings.search import Embeddings
+from toolbus.config.settings.serve import Serve
 from toolbus.config.trust import Candidate
-from toolbus.core.display import counted
-from toolbus.core.errors import ConfigError
-from toolbus.core.records import JSON
+from toolbus.core.text.display import counted
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -2,8 +2,8 @@
 
 import json
 
-from toolbus.config.policy import SELECTORS, PolicyRule
-from toolbus.core.records import JSON
+from toolbus.config.settings.policy import SELECTORS, PolicyRule
+from toolbus.core.values.records import JSON
 
 
 def rule_words(rule: PolicyRule) -> str:

@@ -4,11 +4,11 @@ import shlex
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from toolbus.core.display import without_passwords
+from toolbus.core.text.display import without_passwords
 
 if TYPE_CHECKING:
     from toolbus.agent.durable.questions import Asked
-    from toolbus.core.elicitation import Answer
+    from toolbus.core.values.elicitation import Answer
 
 
 class Hints:

@@ -9,12 +9,12 @@ from rich.text import Text
 
 from toolbus.cli.errors import FAILED
 from toolbus.cli.output.screen import Screen, one_line, visible
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import DurableEvent, RunInfo, Step
-    from toolbus.agent.durable.lease import WorkerRow
     from toolbus.agent.durable.questions import Asked
+    from toolbus.agent.durable.workers.lease import WorkerRow
 
 STYLES = {
     "queued": "dim",

@@ -19,8 +19,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from toolbus.cli.options import Settings
 from toolbus.cli.suggested import suggested
 from toolbus.cli.terminal import client_terminal, working_folder
-from toolbus.core.text import BLANK, rewritten_json
-from toolbus.core.visible import UNSEEN, visible
+from toolbus.core.text.text import BLANK, rewritten_json
+from toolbus.core.text.visible import UNSEEN, visible
 from toolbus.schema.values import JSON
 
 if TYPE_CHECKING:

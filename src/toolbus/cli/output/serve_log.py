@@ -6,10 +6,10 @@ from dataclasses import asdict
 from toolbus.bus.view import View
 from toolbus.cli.output.event_lines import DATE_AND_TIME, event_line, timed_line
 from toolbus.cli.output.screen import Screen, escaped_json
-from toolbus.config.serve import Serve
-from toolbus.core.display import counted
-from toolbus.core.events import Event, LoginNeeded, StateChanged, ToolHeld, Warned
-from toolbus.core.records import JSON
+from toolbus.config.settings.serve import Serve
+from toolbus.core.operation.events import Event, LoginNeeded, StateChanged, ToolHeld, Warned
+from toolbus.core.text.display import counted
+from toolbus.core.values.records import JSON
 
 _RECENT = 100
 

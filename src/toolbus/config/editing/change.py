@@ -10,10 +10,10 @@ from typing import Literal
 
 from toolbus.config.editing import toml, yaml_json
 from toolbus.config.editing.yaml_json import Steps, by_hand
+from toolbus.config.hosts.read import document_in
 from toolbus.config.location import is_list, is_mapping
-from toolbus.config.read import document_in
-from toolbus.core.errors import ConfigError
-from toolbus.core.records import JSON
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

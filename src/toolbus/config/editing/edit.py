@@ -6,16 +6,16 @@ Comments, order and layout are preserved; JSON with comments is not edited.
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from toolbus.config.dialects import alias_of, containers
 from toolbus.config.editing import toml, yaml_json
 from toolbus.config.editing.change import Change, edited, file_format, value_at
 from toolbus.config.editing.yaml_json import Steps, by_hand
 from toolbus.config.editing.yaml_text import Entries, as_yaml
+from toolbus.config.hosts.dialects import alias_of, containers
+from toolbus.config.hosts.read import document_in, has_comments
 from toolbus.config.load import load_server
 from toolbus.config.location import is_list, is_mapping
-from toolbus.config.read import document_in, has_comments
-from toolbus.core.errors import ConfigError
-from toolbus.core.records import JSON
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
 
 _HOST_CONTAINER = ("mcpServers",)
 _LISTS = ("enabled_servers", "tool_allowlist")

@@ -12,9 +12,9 @@ from toolbus.config.editing import toml
 from toolbus.config.editing.change import Change, edited, file_format, value_at
 from toolbus.config.editing.yaml_json import Steps, by_hand, json_text
 from toolbus.config.editing.yaml_text import to_yaml
+from toolbus.config.hosts.read import comments, document_in, without_comments
 from toolbus.config.location import is_mapping
-from toolbus.config.read import comments, document_in, without_comments
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 
 
 def host_document(text: str, path: Path) -> Mapping[JSON, JSON]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from toolbus.config.editing.yaml_json import Steps, by_hand
 from toolbus.config.location import is_list, is_mapping
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from tomlkit import TOMLDocument

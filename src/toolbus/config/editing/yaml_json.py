@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolbus.config.editing.yaml_text import to_yaml
+from toolbus.config.hosts.read import without_comments
 from toolbus.config.location import is_list, is_mapping
-from toolbus.config.read import without_comments
-from toolbus.core.errors import ConfigError
-from toolbus.core.records import JSON
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     import yaml

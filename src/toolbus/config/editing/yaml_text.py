@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import TypeAlias
 
 from toolbus.config.location import is_list, is_mapping
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 
 Entries: TypeAlias = Mapping[str, Mapping[str, JSON]]
 """Servers by alias, in our format."""

@@ -10,21 +10,21 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from toolbus.config.administrator import read_administrator
-from toolbus.config.auth import SECRET_KEYS, ClientCredentials, text_problem
-from toolbus.config.launch_patterns import Launch
+from toolbus.config.launch.administrator import read_administrator
+from toolbus.config.launch.patterns import Launch
 from toolbus.config.location import Location
 from toolbus.config.model import ServerConfig
 from toolbus.config.permitted import refused_commands, refused_launch, working_folder
-from toolbus.config.sandbox import not_own, too_wide
 from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.lookup import Found, Missing, Secrets
 from toolbus.config.secrets.redact import Redactor, names_credential, proxy_secrets, shown_url, url_secrets
 from toolbus.config.secrets.reference import Reference, masked, parsed
 from toolbus.config.secrets.user_name import NotUsable, placed
-from toolbus.core.errors import ConfigError, SecretMissing
-from toolbus.core.hosts import ascii_url, host_problem
+from toolbus.config.settings.auth import SECRET_KEYS, ClientCredentials, text_problem
+from toolbus.config.settings.sandbox import not_own, too_wide
+from toolbus.core.text.hosts import ascii_url, host_problem
+from toolbus.core.values.errors import ConfigError, SecretMissing
 
 __all__ = ["Resolved", "Secrets", "resolved"]
 

@@ -8,12 +8,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
 
-from toolbus.config.auth import SECRET_KEYS
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import ServerConfig
 from toolbus.config.secrets.redact import names_credential
 from toolbus.config.secrets.reference import MASK, Reference, parsed
-from toolbus.core.records import JSON
+from toolbus.config.settings.auth import SECRET_KEYS
+from toolbus.core.values.records import JSON
 
 TEXTS = ("command", "args", "env", "env_file", "url", "headers", "auth", "cwd")
 """The keys of an entry whose texts may contain references."""

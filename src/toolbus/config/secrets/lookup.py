@@ -19,12 +19,12 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeAlias, cast
 
-from toolbus.config.administrator import read_administrator
+from toolbus.config.launch.administrator import read_administrator
 from toolbus.config.permitted import refused_command
 from toolbus.config.project import DOTENV, LARGEST, Contents, project_path
 from toolbus.config.secrets.reference import Reference
-from toolbus.core.errors import ConfigError
 from toolbus.core.plain_files import read_plain
+from toolbus.core.values.errors import ConfigError
 
 _FIFO_SECONDS = 2.0
 """How long a file of secrets may take that is a FIFO."""

@@ -13,9 +13,9 @@ from weakref import WeakSet
 
 from toolbus.config.secrets.echo import EchoFilter, base64_forms
 from toolbus.config.secrets.reference import MASK
-from toolbus.core.hosts import ascii_authority
-from toolbus.core.records import JSON
-from toolbus.core.text import rewritten_json
+from toolbus.core.text.hosts import ascii_authority
+from toolbus.core.text.text import rewritten_json
+from toolbus.core.values.records import JSON
 
 _CREDENTIAL = re.compile(
     r"token|secret|passw|passphrase|pwd|credential|auth(?!or(?!iz))|api[-_]?key|access[-_]?key|private|cookie|bearer"

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from urllib.parse import quote
 
-from toolbus.core.errors import ConfigError
+from toolbus.core.values.errors import ConfigError
 
 MASK = "***"
 """Shown instead of a secret value."""

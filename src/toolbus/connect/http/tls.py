@@ -4,7 +4,7 @@ import ssl
 from functools import cache
 
 from toolbus.config import ServerConfig
-from toolbus.core.errors import ConnectFailed
+from toolbus.core.values.errors import ConnectFailed
 
 
 def tls_context(config: ServerConfig) -> ssl.SSLContext:

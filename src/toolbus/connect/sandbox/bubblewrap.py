@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from toolbus.connect.sandbox.environment import divided
 from toolbus.connect.sandbox.files import SandboxFiles
 from toolbus.connect.sandbox.syscalls import syscall_filter
-from toolbus.connect.transports.child import FILTER_FD, Launch
-from toolbus.core.errors import ConnectFailed
+from toolbus.connect.transports.process.child import FILTER_FD, Launch
+from toolbus.core.values.errors import ConnectFailed
 
 WITHOUT = "or set sandbox: false"
 _USER = "1000"

@@ -5,14 +5,14 @@ from collections.abc import Callable
 from pathlib import Path
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.diagnostics import Diagnostics
+from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.sandbox.bubblewrap import WITHOUT, find_bubblewrap, wrapped
 from toolbus.connect.sandbox.grants import granted_files, named_files, working_folder
 from toolbus.connect.sandbox.launchers import NotLaunchable, local_program, package_of
 from toolbus.connect.sandbox.prepare import Installation
 from toolbus.connect.sandbox.runtime import runtime_paths
-from toolbus.connect.transports.child import Launch
-from toolbus.core.errors import ConnectFailed
+from toolbus.connect.transports.process.child import Launch
+from toolbus.core.values.errors import ConnectFailed
 
 _CONTAINERS = frozenset({"docker", "podman", "nerdctl"})
 

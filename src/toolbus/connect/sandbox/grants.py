@@ -6,7 +6,7 @@ import stat
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.sandbox.environment import home_folder
 from toolbus.connect.sandbox.files import Access, OutsideSandbox, SandboxFiles
-from toolbus.core.errors import ConnectFailed
+from toolbus.core.values.errors import ConnectFailed
 
 _CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
 

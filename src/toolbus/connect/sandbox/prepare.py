@@ -18,16 +18,16 @@ from pathlib import Path
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.config.secrets.redact import url_secrets
-from toolbus.connect.diagnostics import Diagnostics
+from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.sandbox.bubblewrap import wrapped
 from toolbus.connect.sandbox.environment import home_folder
 from toolbus.connect.sandbox.files import SandboxFiles
 from toolbus.connect.sandbox.launchers import NotLaunchable, Package
 from toolbus.connect.sandbox.runtime import runtime_paths
-from toolbus.connect.transports.child import Child, Launch
-from toolbus.connect.transports.start import start_child
-from toolbus.core.errors import ConnectFailed
+from toolbus.connect.transports.process.child import Child, Launch
+from toolbus.connect.transports.process.start import start_child
 from toolbus.core.flag import Flag
+from toolbus.core.values.errors import ConnectFailed
 from toolbus.state.files import state_folder
 
 if sys.platform != "win32":

@@ -16,13 +16,13 @@ from mcp.client.session import LoggingFnT, MessageHandlerFnT
 from mcp.shared.dispatcher import Dispatcher
 from mcp_types import Implementation, LoggingLevel
 
-from toolbus.connect.handlers import RequestHandler
+from toolbus.connect.ask.handlers import RequestHandler
 from toolbus.connect.sdk.input_required import TasksExtension
 from toolbus.connect.sdk.memory import MemoryDispatcher
 from toolbus.connect.sdk.result_filter import ResultFilter
-from toolbus.core.apps import APPS, APPS_SETTINGS
-from toolbus.core.skills import SKILLS
-from toolbus.core.tracing import Tracing
+from toolbus.core.operation.tracing import Tracing
+from toolbus.core.values.apps import APPS, APPS_SETTINGS
+from toolbus.core.values.skills import SKILLS
 
 if "_connect" not in Client.__annotations__:
     raise ImportError(

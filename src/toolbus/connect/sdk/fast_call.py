@@ -21,11 +21,11 @@ from pydantic_core import to_json
 from toolbus.connect.in_flight import CURRENT
 from toolbus.connect.sdk.input_required import SUSPENDING, TaskResult, TaskStarted, check_input_required
 from toolbus.connect.sdk.result_filter import ResultFilter, keep_unknown_blocks
-from toolbus.connect.transports.jsonrpc import Peer
-from toolbus.connect.transports.wire_error import NotSendable
-from toolbus.core.forwarding import Forwarding
-from toolbus.core.operation import CallInFlight
-from toolbus.core.records import JSON
+from toolbus.connect.transports.wire.jsonrpc import Peer
+from toolbus.connect.transports.wire.wire_error import NotSendable
+from toolbus.core.ask.forwarding import Forwarding
+from toolbus.core.operation.operation import CallInFlight
+from toolbus.core.values.records import JSON
 
 _call_response: TypeAdapter[types.CallToolResult | types.InputRequiredResult] = TypeAdapter(
     types.CallToolResult | types.InputRequiredResult

@@ -21,10 +21,10 @@ from mcp_types import (
 from pydantic import ConfigDict
 
 from toolbus.connect.sdk import wire
-from toolbus.core.elicitation import ELICITATION
-from toolbus.core.operation import CallInFlight
-from toolbus.core.records import JSON
-from toolbus.core.text import cleaned
+from toolbus.core.operation.operation import CallInFlight
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.elicitation import ELICITATION
+from toolbus.core.values.records import JSON
 
 TASKS = "io.modelcontextprotocol/tasks"
 MISSING_CAPABILITY = -32021

@@ -12,7 +12,7 @@ from opentelemetry.context import get_value
 from opentelemetry.trace import INVALID_SPAN, Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from toolbus.core.tracing import SPAN, Connection, RequestSpan
+from toolbus.core.operation.tracing import SPAN, Connection, RequestSpan
 
 _trace = TraceContextTextMapPropagator()
 SendRequest = Callable[[str, Mapping[str, Any] | None, CallOptions | None], Awaitable[dict[str, Any]]]

@@ -24,10 +24,10 @@ from mcp.shared.dispatcher import (
 from mcp_types import methods
 from pydantic import ValidationError
 
-from toolbus.core.encodable import encoding_problem
-from toolbus.core.freshness import clean_hints
-from toolbus.core.text import cleaned, cleaned_schema
-from toolbus.core.tracing import Connection, Tracing
+from toolbus.core.operation.tracing import Connection, Tracing
+from toolbus.core.text.encodable import encoding_problem
+from toolbus.core.text.text import cleaned, cleaned_schema
+from toolbus.core.values.freshness import clean_hints
 
 LISTS = {
     "resources/list": "resources",

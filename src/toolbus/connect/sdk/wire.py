@@ -13,11 +13,12 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from toolbus.connect.sdk.result_filter import keep_unknown_blocks
-from toolbus.core.elicitation import Answer, Elicitation
-from toolbus.core.interactions import Sampled, Sampling
-from toolbus.core.operation import Caller
-from toolbus.core.received import Received
-from toolbus.core.records import (
+from toolbus.core.ask.interactions import Sampled, Sampling
+from toolbus.core.operation.operation import Caller
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.elicitation import Answer, Elicitation
+from toolbus.core.values.received import Received
+from toolbus.core.values.records import (
     EMPTY,
     JSON,
     Audio,
@@ -38,7 +39,6 @@ from toolbus.core.records import (
     Text,
     ToolResult,
 )
-from toolbus.core.text import cleaned
 
 POLL_AFTER = 1.0
 """Seconds between two polls of a task whose server sets no interval."""

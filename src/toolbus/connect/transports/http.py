@@ -12,9 +12,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 
 from toolbus.config.secrets.redact import names_credential
-from toolbus.connect.attempt import Attempt
 from toolbus.connect.auth.credentials import Refusal
-from toolbus.connect.diagnostics import HttpActivity
 from toolbus.connect.http.address import is_loopback_host
 from toolbus.connect.http.body import ACCEPT_ENCODING
 from toolbus.connect.http.cookies import Cookies
@@ -23,10 +21,12 @@ from toolbus.connect.http.proxy import Proxy, environment_proxy
 from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, parse_url
-from toolbus.connect.transports.delivery import DELIVERY, Delivery
-from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.errors import INTERNAL_ERROR, ConnectFailed
-from toolbus.core.tracing import Connection
+from toolbus.connect.opening.attempt import Attempt
+from toolbus.connect.opening.diagnostics import HttpActivity
+from toolbus.connect.transports.wire.delivery import DELIVERY, Delivery
+from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.core.operation.tracing import Connection
+from toolbus.core.values.errors import INTERNAL_ERROR, ConnectFailed
 
 logger = logging.getLogger("toolbus")
 

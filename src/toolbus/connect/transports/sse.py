@@ -5,16 +5,16 @@ import logging
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
 
-from toolbus.connect.attempt import Attempt
-from toolbus.connect.diagnostics import Diagnostics
-from toolbus.connect.failure import response_hint
 from toolbus.connect.http.events import Event, events
 from toolbus.connect.http.response import HttpFailure, Response
+from toolbus.connect.opening.attempt import Attempt
+from toolbus.connect.opening.diagnostics import Diagnostics
+from toolbus.connect.opening.failure import response_hint
 from toolbus.connect.transports.http import HttpClient, Target, http_client, invalid_response, response_error
-from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
-from toolbus.connect.transports.messages import add_trace
-from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.errors import ConnectFailed
+from toolbus.connect.transports.wire.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.wire.messages import add_trace
+from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.core.values.errors import ConnectFailed
 
 logger = logging.getLogger("toolbus")
 

@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import AsyncGenerator, Collection, Mapping
 from contextlib import asynccontextmanager
 
-from toolbus.connect.attempt import Attempt
-from toolbus.connect.transports.input_watch import InputWatch
-from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
-from toolbus.connect.transports.process import NORMAL_GRACE, SHORT_GRACE, ServerProcess
-from toolbus.connect.transports.wire_error import WireError
-from toolbus.core.quantities import over_limit
+from toolbus.connect.opening.attempt import Attempt
+from toolbus.connect.transports.process.input_watch import InputWatch
+from toolbus.connect.transports.process.process import NORMAL_GRACE, SHORT_GRACE, ServerProcess
+from toolbus.connect.transports.wire.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.core.text.quantities import over_limit
 
 WARN_DELAY = 0.5
 STALL_MARGIN = 2.0

@@ -16,9 +16,9 @@ from typing import Any, cast
 from mcp.shared.dispatcher import CallOptions
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
-from toolbus.connect.attempt import Attempt
 from toolbus.connect.http.events import Event, events
 from toolbus.connect.http.response import HttpFailure, Response, TooLarge
+from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.transports.http import (
     HttpClient,
     http_client,
@@ -26,9 +26,9 @@ from toolbus.connect.transports.http import (
     is_temporary,
     response_error,
 )
-from toolbus.connect.transports.jsonrpc import Peer, ResponseFuture
-from toolbus.connect.transports.messages import Unreadable, add_trace, likely_id, parsed
-from toolbus.connect.transports.wire_error import WireError
+from toolbus.connect.transports.wire.jsonrpc import Peer, ResponseFuture
+from toolbus.connect.transports.wire.messages import Unreadable, add_trace, likely_id, parsed
+from toolbus.connect.transports.wire.wire_error import WireError
 
 logger = logging.getLogger("toolbus")
 

@@ -8,12 +8,12 @@ from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
 from mcp.shared.dispatcher import Dispatcher
 
-from toolbus.connect.attempt import Attempt
+from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.sdk.client import Connector, memory_connector
 from toolbus.connect.transports.sse import sse_peer
 from toolbus.connect.transports.stdio import stdio_peer
 from toolbus.connect.transports.streamable import streamable_http_peer
-from toolbus.core.errors import ConnectFailed
+from toolbus.core.values.errors import ConnectFailed
 
 TRANSPORTS: dict[str, Callable[[Attempt], AbstractAsyncContextManager[Dispatcher[Any]]]] = {
     "stdio": stdio_peer,

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from toolbus.core.fast_init import with_fast_init
-from toolbus.core.records import JSONObject
-from toolbus.gateway.principal import Principal
+from toolbus.core.values.records import JSONObject
+from toolbus.gateway.protocol.principal import Principal
 
 
 @with_fast_init

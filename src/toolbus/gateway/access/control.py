@@ -10,9 +10,9 @@ from hashlib import sha256
 from urllib.parse import urlsplit
 
 from toolbus.config import BusConfig, Secrets
-from toolbus.config.serve import Serve
-from toolbus.core.errors import ConfigError
-from toolbus.core.records import JSONObject
+from toolbus.config.settings.serve import Serve
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import Refusal, RequestFacts
 from toolbus.gateway.access.hosts import Hosts, Misdirected, Peer
 from toolbus.gateway.access.identity import CannotTell, Denied, Identity
@@ -23,7 +23,7 @@ from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import PREFIX, StoredKeys
 from toolbus.gateway.access.throttle import Throttle
 from toolbus.gateway.access.tokens import Tokens
-from toolbus.gateway.principal import LOCAL, Principal
+from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 logger = logging.getLogger("toolbus")
 

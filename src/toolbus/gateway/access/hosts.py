@@ -11,8 +11,8 @@ from functools import lru_cache
 from ipaddress import IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
-from toolbus.config.auth import is_loopback
-from toolbus.config.serve import Serve
+from toolbus.config.settings.auth import is_loopback
+from toolbus.config.settings.serve import Serve
 from toolbus.core.fast_init import with_fast_init
 from toolbus.gateway.access.admission import RequestFacts
 

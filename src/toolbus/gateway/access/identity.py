@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from toolbus.gateway.principal import HolderKind
+from toolbus.gateway.protocol.principal import HolderKind
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,12 +17,12 @@ from jwt import PyJWK, PyJWTError
 from toolbus.config import Secrets, ServerConfig
 from toolbus.config.secrets.lookup import Missing
 from toolbus.config.secrets.reference import Reference, parsed
-from toolbus.config.serve_auth import TokenIssuer
-from toolbus.connect.auth.discovery import Resource, find_authorization_server
+from toolbus.config.settings.serve_auth import TokenIssuer
 from toolbus.connect.auth.failure import AuthFailure
 from toolbus.connect.auth.fetch import Fetch, Reply
+from toolbus.connect.auth.oauth.discovery import Resource, find_authorization_server
 from toolbus.connect.http.url import parse_url
-from toolbus.core.errors import SecretMissing
+from toolbus.core.values.errors import SecretMissing
 from toolbus.gateway.access.identity import CannotTell, Denied
 
 logger = logging.getLogger("toolbus")

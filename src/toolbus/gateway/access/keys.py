@@ -6,11 +6,11 @@ import time
 from collections.abc import Callable
 from hmac import compare_digest
 
-from toolbus.core.errors import ToolbusError
+from toolbus.core.values.errors import ToolbusError
 from toolbus.gateway.access.identity import CannotTell, Denied, Identity
 from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys, digest_of_key, hour_of
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 logger = logging.getLogger("toolbus")
 

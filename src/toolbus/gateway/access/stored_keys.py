@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from toolbus.config.trust import located
-from toolbus.core.errors import ToolbusError
+from toolbus.core.values.errors import ToolbusError
 from toolbus.state import files as state
 from toolbus.state.file_lock import try_lock, unlock
 

@@ -12,10 +12,10 @@ from typing import Any, cast
 
 import jwt
 
-from toolbus.config.serve_auth import TokenIssuer
+from toolbus.config.settings.serve_auth import TokenIssuer
 from toolbus.gateway.access.identity import Denied, Identity
 from toolbus.gateway.access.issuer import Issuer
-from toolbus.gateway.principal import client_user, subject_user
+from toolbus.gateway.protocol.principal import client_user, subject_user
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures that only the issuer can make."""

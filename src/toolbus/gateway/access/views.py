@@ -3,14 +3,14 @@
 from collections import OrderedDict
 from typing import Protocol, overload
 
-from toolbus.bus.policing import Rules, shared_rules
+from toolbus.bus.rules.enforcement import Rules, shared_rules
 from toolbus.bus.view import View
-from toolbus.config.policy import PolicyRule
-from toolbus.config.serve import DEFAULT_VIEW, Serve, ServeView
-from toolbus.core.interactions import Interactions
-from toolbus.core.operation import Caller
-from toolbus.core.records import Budget
-from toolbus.gateway.principal import Principal
+from toolbus.config.settings.policy import PolicyRule
+from toolbus.config.settings.serve import DEFAULT_VIEW, Serve, ServeView
+from toolbus.core.ask.interactions import Interactions
+from toolbus.core.operation.operation import Caller
+from toolbus.core.values.records import Budget
+from toolbus.gateway.protocol.principal import Principal
 
 FACE = "gateway"
 _MOST = 10_000

@@ -18,7 +18,7 @@ from math import ceil
 from typing import cast
 
 from toolbus.gateway.http.protocol import RESERVE, Connection, Hub
-from toolbus.gateway.workers import Workers
+from toolbus.gateway.http.workers import Workers
 
 logger = logging.getLogger("toolbus")
 

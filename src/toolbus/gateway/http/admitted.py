@@ -8,7 +8,7 @@ import asyncio
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.request import HttpRequest
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 ASK_EVERY = 5
 """Ticks after which the tokens of open requests are checked again, as those of new ones are."""

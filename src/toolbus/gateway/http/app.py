@@ -6,21 +6,19 @@ from collections.abc import Awaitable, Callable, Container
 from dataclasses import replace
 from functools import partial
 from random import shuffle
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
-from toolbus.config.serve import Serve
-from toolbus.connect.transports.messages import Unreadable, parsed_strictly
-from toolbus.core.errors import StoreError
-from toolbus.core.records import JSONObject
+from toolbus.config.settings.serve import Serve
+from toolbus.connect.transports.wire.messages import Unreadable, parsed_strictly
+from toolbus.core.values.errors import StoreError
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
-from toolbus.gateway.console.app import PATH as CONSOLE
-from toolbus.gateway.console.app import ConsoleApp
-from toolbus.gateway.elsewhere import Elsewhere
+from toolbus.gateway.calls.wrong_replica import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.health import readiness
 from toolbus.gateway.http.admitted import Admitted
@@ -30,6 +28,7 @@ from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.message import ONE_MESSAGE, has_envelope, kind_of
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
+    CONSOLE,
     Headers,
     HttpRequest,
     NoRoom,
@@ -40,12 +39,12 @@ from toolbus.gateway.http.request import (
     is_json,
 )
 from toolbus.gateway.http.worker_pages import WorkerPages
+from toolbus.gateway.http.workers import Workers
 from toolbus.gateway.metrics import OTHER, Metrics
-from toolbus.gateway.principal import Principal
-from toolbus.gateway.protocol import INTERNAL_ERROR
-from toolbus.gateway.protocol_error import BUSY
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import BUSY
+from toolbus.gateway.protocol.words import INTERNAL_ERROR
 from toolbus.gateway.replicas.relay import MISDIRECTED
-from toolbus.gateway.workers import Workers
 from toolbus.state.store.store import Allowance
 
 logger = logging.getLogger("toolbus")
@@ -64,6 +63,18 @@ _TRIES = 4
 """How often to look where a session or a call is, which may move meanwhile."""
 
 
+class ConsolePages(Protocol):
+    """The console that is served beside the gateway."""
+
+    async def serve(self, http: HttpRequest) -> None:
+        """Serve a request to `CONSOLE` or below."""
+        ...
+
+    def drain(self) -> None:
+        """End the streams."""
+        ...
+
+
 class App:
     """Answers the HTTP requests to a gateway; `serve_http` runs it."""
 
@@ -76,7 +87,7 @@ class App:
         limits: Limits | None = None,
         *,
         path: str = "/mcp",
-        console: ConsoleApp | None = None,
+        console: ConsolePages | None = None,
         workers: Workers | None = None,
     ) -> None:
         """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in.

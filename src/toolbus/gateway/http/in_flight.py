@@ -3,11 +3,11 @@
 import asyncio
 from typing import Any
 
-from toolbus.core.quota import Quota
+from toolbus.core.operation.quota import Quota
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.metrics import Metrics
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 
 LARGE_BODIES = 16
 """The bodies of the largest size for which there is room at a time."""

@@ -12,11 +12,10 @@ from typing import Any, Final, cast
 from mcp_types import INVALID_REQUEST
 from mcp_types.version import is_version_at_least
 
-from toolbus.core.errors import StoreError
-from toolbus.core.people import Stopwatch
-from toolbus.core.records import JSONObject
-from toolbus.gateway.elsewhere import Elsewhere
-from toolbus.gateway.exchange import Exchange
+from toolbus.core.ask.people import Stopwatch
+from toolbus.core.values.errors import StoreError
+from toolbus.core.values.records import JSONObject
+from toolbus.gateway.calls.wrong_replica import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.in_flight import InFlight
 from toolbus.gateway.http.limits import Limits
@@ -24,8 +23,9 @@ from toolbus.gateway.http.outcome import CANCELLED, TOO_MANY, Outcome, answered
 from toolbus.gateway.http.request import Headers, HttpRequest, accepted, encoded, failure, response
 from toolbus.gateway.http.streams import EventStream, KeptStreams, SessionStreams, woken
 from toolbus.gateway.metrics import Metrics, error_kind
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.sessions import Session
+from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.sessions import Session
 
 logger = logging.getLogger("toolbus")
 SESSION = "mcp-session-id"

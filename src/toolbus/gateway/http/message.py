@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from mcp_types import PROTOCOL_VERSION_META_KEY
 
-from toolbus.connect.transports.messages import MAX_ID, is_usable_id
+from toolbus.connect.transports.wire.messages import MAX_ID, is_usable_id
 
 ONE_MESSAGE = f"one JSON-RPC message, with an id of at most {MAX_ID:,} characters"
 

@@ -19,16 +19,16 @@ from mcp.shared.inbound import (
 )
 from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
-from toolbus.core.people import Stopwatch
-from toolbus.core.records import JSONObject, LogLevel
-from toolbus.gateway.elsewhere import Elsewhere
-from toolbus.gateway.exchange import Exchange
+from toolbus.core.ask.people import Stopwatch
+from toolbus.core.values.records import JSONObject, LogLevel
+from toolbus.gateway.calls.wrong_replica import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.outcome import CANCELLED, ENDED, TOO_MANY, Outcome, answered
 from toolbus.gateway.http.request import HttpRequest, encoded, event, failure
 from toolbus.gateway.http.streams import KEEPALIVE, woken
 from toolbus.gateway.metrics import Metrics
+from toolbus.gateway.protocol.exchange import Exchange
 
 LISTEN = "subscriptions/listen"
 _LEVELS = frozenset(get_args(LogLevel))

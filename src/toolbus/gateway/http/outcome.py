@@ -6,15 +6,15 @@ from typing import NamedTuple
 from mcp.shared.inbound import ERROR_CODE_HTTP_STATUS
 from mcp_types import INTERNAL_ERROR
 
-from toolbus.core.records import JSONObject
-from toolbus.gateway.call_queue import Busy
-from toolbus.gateway.elsewhere import Elsewhere
-from toolbus.gateway.exchange import Exchange
+from toolbus.core.values.records import JSONObject
+from toolbus.gateway.calls.queue import Busy
+from toolbus.gateway.calls.wrong_replica import Elsewhere
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.request import Headers, failure, response
 from toolbus.gateway.metrics import error_kind
-from toolbus.gateway.protocol_error import BUSY, ProtocolError
-from toolbus.gateway.sessions import RequestCancelled
+from toolbus.gateway.protocol.exchange import Exchange
+from toolbus.gateway.protocol.protocol_error import BUSY, ProtocolError
+from toolbus.gateway.protocol.sessions import RequestCancelled
 
 logger = logging.getLogger("toolbus")
 

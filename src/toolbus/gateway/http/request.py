@@ -11,15 +11,17 @@ from typing import Protocol, TypeAlias
 
 from pydantic_core import PydanticSerializationError, to_json
 
-from toolbus.core.records import JSON, JSONObject
+from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.access.admission import Access, Refusal, RequestFacts
-from toolbus.gateway.principal import LOCAL, Principal
+from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 logger = logging.getLogger("toolbus")
 
 RawHeaders: TypeAlias = list[tuple[bytes, bytes]]
 Headers: TypeAlias = Sequence[tuple[bytes, bytes]]
 
+CONSOLE = "/console"
+"""The path of the console."""
 JSON_TYPE = (b"content-type", b"application/json")
 _SSE_HEADERS = (
     (b"content-type", b"text/event-stream"),

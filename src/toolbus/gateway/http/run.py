@@ -13,15 +13,15 @@ from email.utils import formatdate
 from ipaddress import ip_network
 from typing import Protocol
 
-from toolbus.core.display import counted
-from toolbus.core.errors import ToolbusError
+from toolbus.core.text.display import counted
+from toolbus.core.values.errors import ToolbusError
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.accepting import Acceptor
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits, Refusals
 from toolbus.gateway.http.protocol import Hub
 from toolbus.gateway.http.request import HttpRequest
-from toolbus.gateway.workers import Workers
+from toolbus.gateway.http.workers import Workers
 
 logger = logging.getLogger("toolbus")
 

@@ -5,8 +5,8 @@ from collections import defaultdict, deque
 from collections.abc import Hashable
 from typing import Final
 
-from toolbus.core.quota import Quota
-from toolbus.core.records import JSONObject
+from toolbus.core.operation.quota import Quota
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event
 

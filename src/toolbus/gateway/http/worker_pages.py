@@ -2,12 +2,12 @@
 
 import asyncio
 
-from toolbus.core.errors import StoreError
+from toolbus.core.values.errors import StoreError
 from toolbus.gateway.http.request import Headers, HttpRequest
+from toolbus.gateway.http.worker_metrics import merged
+from toolbus.gateway.http.workers import FIRST, Workers
 from toolbus.gateway.replicas.peers import Peer
 from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.worker_metrics import merged
-from toolbus.gateway.workers import FIRST, Workers
 
 _SECONDS = 5.0
 """How long another worker may take for its metrics."""

@@ -4,15 +4,15 @@ import asyncio
 from contextlib import suppress
 from functools import cache
 
-from toolbus.core.errors import ToolbusError
-from toolbus.core.records import JSON, JSONObject
-from toolbus.core.skills import SKILLS
+from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import JSON, JSONObject
+from toolbus.core.values.skills import SKILLS
 from toolbus.core.version import version
 from toolbus.gateway.kernel import Kernel
-from toolbus.gateway.offering import Offering
-from toolbus.gateway.protocol import INVALID_PARAMS, LEVELS, MODERN_VERSIONS, TASKS
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.request import Request
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.request import Request
+from toolbus.gateway.protocol.view_listing import Offering
+from toolbus.gateway.protocol.words import INVALID_PARAMS, LEVELS, MODERN_VERSIONS, TASKS
 
 INSTRUCTIONS_WITHIN = 3.0
 """Seconds for servers to be connected, so that their instructions are known."""

@@ -2,13 +2,13 @@
 
 from collections.abc import Sequence
 
-from toolbus.core.freshness import Freshness, ListKind
-from toolbus.core.records import JSON, JSONObject
+from toolbus.core.values.freshness import Freshness, ListKind
+from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.kernel import Kernel
-from toolbus.gateway.offering import KINDS, Snapshot
-from toolbus.gateway.protocol import INVALID_PARAMS
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.request import Request
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.request import Request
+from toolbus.gateway.protocol.view_listing import KINDS, Snapshot
+from toolbus.gateway.protocol.words import INVALID_PARAMS
 
 
 async def current(kernel: Kernel, request: Request, kind: ListKind) -> Snapshot:

@@ -1,14 +1,14 @@
 """Prompts, and the completion of arguments."""
 
-from toolbus.core.errors import CallRefused, CallRejected
-from toolbus.core.operation import request_spec
-from toolbus.core.records import JSON, JSONObject
+from toolbus.core.operation.operation import request_spec
+from toolbus.core.values.errors import CallRefused, CallRejected
+from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.methods.pages import current, page
-from toolbus.gateway.naming import Located
-from toolbus.gateway.protocol import INVALID_PARAMS, METHOD_NOT_FOUND, object_in
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.request import Request, Target
+from toolbus.gateway.protocol.naming import Located
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.request import Request, Target
+from toolbus.gateway.protocol.words import INVALID_PARAMS, METHOD_NOT_FOUND, object_in
 
 _NOTHING: JSONObject = {"completion": {"values": [], "hasMore": False}}
 

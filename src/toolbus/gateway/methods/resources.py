@@ -1,14 +1,14 @@
 """Resources: lists, reads and subscriptions."""
 
-from toolbus.core.errors import CallRefused, CallRejected
-from toolbus.core.freshness import STALE, freshness_of
-from toolbus.core.operation import request_spec
-from toolbus.core.records import JSONObject
+from toolbus.core.operation.operation import request_spec
+from toolbus.core.values.errors import CallRefused, CallRejected
+from toolbus.core.values.freshness import STALE, freshness_of
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.methods.pages import current, page
-from toolbus.gateway.protocol import RESOURCE_NOT_FOUND
-from toolbus.gateway.request import Request, Target
-from toolbus.gateway.results import is_not_found, resource_not_found
+from toolbus.gateway.protocol.request import Request, Target
+from toolbus.gateway.protocol.results import is_not_found, resource_not_found
+from toolbus.gateway.protocol.words import RESOURCE_NOT_FOUND
 
 
 async def list_resources(kernel: Kernel, request: Request) -> JSONObject:

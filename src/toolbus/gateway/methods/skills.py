@@ -1,11 +1,11 @@
 """Skills: the entries of all servers; their files are resources."""
 
-from toolbus.core.records import JSONObject
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.methods.pages import current, list_hints, page
-from toolbus.gateway.protocol import INVALID_PARAMS
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.request import Request
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.request import Request
+from toolbus.gateway.protocol.words import INVALID_PARAMS
 
 
 async def list_skills(kernel: Kernel, request: Request) -> JSONObject:

@@ -1,14 +1,17 @@
 """Tasks: their state, answers to their questions, their end; and their results for legacy clients."""
 
-from toolbus.core.encoding import as_sent
-from toolbus.core.forwarding import ClientError, Forwarding
-from toolbus.core.operation import request_spec
-from toolbus.core.records import JSON, JSONObject
-from toolbus.gateway.calls import with_public_uris
-from toolbus.gateway.clients import PlainClient, SessionClient
+from toolbus.core.ask.forwarding import ClientError, Forwarding
+from toolbus.core.operation.operation import request_spec
+from toolbus.core.text.encoding import as_sent
+from toolbus.core.values.records import JSON, JSONObject
+from toolbus.gateway.calls.calls import with_public_uris
+from toolbus.gateway.calls.parked import ParkedCall
+from toolbus.gateway.calls.tasks import ServerTask, outcome
 from toolbus.gateway.kernel import Kernel
-from toolbus.gateway.parked import ParkedCall
-from toolbus.gateway.protocol import (
+from toolbus.gateway.protocol.clients import PlainClient, SessionClient
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.request import Request
+from toolbus.gateway.protocol.words import (
     INVALID_PARAMS,
     MISSING_CAPABILITY,
     RELATED_TASK,
@@ -17,9 +20,6 @@ from toolbus.gateway.protocol import (
     knows_tasks,
     object_in,
 )
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.request import Request
-from toolbus.gateway.tasks import ServerTask, outcome
 
 
 async def get(kernel: Kernel, request: Request) -> JSONObject:

@@ -1,20 +1,20 @@
 """Tools: the catalog of the view, and calls."""
 
-from toolbus.bus.exposure import CALL, RUN_CODE
-from toolbus.core.apps import knows_apps
-from toolbus.core.errors import ArgumentsError, CallRejected, ToolbusError, ToolNotFound
-from toolbus.core.records import JSON, JSONObject, ToolSpec
+from toolbus.bus.catalog.exposure import CALL, RUN_CODE
+from toolbus.core.values.apps import knows_apps
+from toolbus.core.values.errors import ArgumentsError, CallRejected, ToolbusError, ToolNotFound
+from toolbus.core.values.records import JSON, JSONObject, ToolSpec
 from toolbus.gateway.kernel import Kernel
 from toolbus.gateway.methods.pages import current, page
-from toolbus.gateway.protocol import (
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.request import Request, Target
+from toolbus.gateway.protocol.results import tool_failure
+from toolbus.gateway.protocol.words import (
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
     is_object,
     object_in,
 )
-from toolbus.gateway.protocol_error import ProtocolError
-from toolbus.gateway.request import Request, Target
-from toolbus.gateway.results import tool_failure
 
 
 async def list_tools(kernel: Kernel, request: Request) -> JSONObject:

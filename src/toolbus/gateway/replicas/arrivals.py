@@ -10,10 +10,10 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import count
 
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 from toolbus.gateway.access.admission import RequestFacts
 from toolbus.gateway.http.request import HttpRequest
-from toolbus.gateway.principal import Principal
+from toolbus.gateway.protocol.principal import Principal
 from toolbus.state.seal import Seal
 from toolbus.state.store.store import Allowance
 

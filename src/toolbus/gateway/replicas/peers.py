@@ -23,8 +23,8 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 
 from toolbus.connect.http.url import parse_url
-from toolbus.core.errors import StoreError
-from toolbus.gateway.workers import Workers
+from toolbus.core.values.errors import StoreError
+from toolbus.gateway.http.workers import Workers
 from toolbus.state.store.store import Store
 
 logger = logging.getLogger("toolbus")

@@ -15,9 +15,9 @@ from toolbus.connect.http.connection import Connection
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.response import HttpFailure, Response
 from toolbus.connect.http.url import parse_url
-from toolbus.core.records import JSONObject
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event, failure
-from toolbus.gateway.protocol import INTERNAL_ERROR
+from toolbus.gateway.protocol.words import INTERNAL_ERROR
 from toolbus.gateway.replicas.arrivals import Departures
 from toolbus.gateway.replicas.peers import Peer
 

@@ -6,16 +6,16 @@ import re
 from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
-from toolbus.core.errors import StoreError
-from toolbus.gateway.elsewhere import Elsewhere
+from toolbus.core.values.errors import StoreError
+from toolbus.gateway.calls.wrong_replica import Elsewhere
 from toolbus.gateway.http.request import HttpRequest
+from toolbus.gateway.http.workers import Workers
+from toolbus.gateway.protocol.sessions import Session, Sessions
 from toolbus.gateway.replicas.arrivals import Arrivals, Departures
 from toolbus.gateway.replicas.peers import Peer, Peers
 from toolbus.gateway.replicas.relay import NotThere, Relay
 from toolbus.gateway.replicas.sessions import SharedSessions
 from toolbus.gateway.replicas.tasks import SharedTasks
-from toolbus.gateway.sessions import Session, Sessions
-from toolbus.gateway.workers import Workers
 from toolbus.state.seal import Seal
 from toolbus.state.store.once import SharedSpent
 from toolbus.state.store.store import Store

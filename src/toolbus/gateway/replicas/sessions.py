@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass, replace
 from hashlib import sha256
 from weakref import WeakValueDictionary
 
-from toolbus.core.errors import StoreError
-from toolbus.core.records import JSONObject, LogLevel
-from toolbus.gateway.elsewhere import Elsewhere
-from toolbus.gateway.principal import Principal
+from toolbus.core.values.errors import StoreError
+from toolbus.core.values.records import JSONObject, LogLevel
+from toolbus.gateway.calls.wrong_replica import Elsewhere
+from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.sessions import Session
 from toolbus.gateway.replicas.peers import Peer, Peers
-from toolbus.gateway.sessions import Session
 from toolbus.state.store.store import Allowance, Store
 
 logger = logging.getLogger("toolbus")

@@ -10,9 +10,9 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from toolbus.core.records import JSONObject
-from toolbus.gateway.protocol import INTERNAL_ERROR
-from toolbus.gateway.protocol_error import ProtocolError
+from toolbus.core.values.records import JSONObject
+from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.words import INTERNAL_ERROR
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.state.store.store import Store
 

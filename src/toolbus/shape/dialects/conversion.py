@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 from toolbus.schema.keywords import ANNOTATIONS, CHECKS, WITHOUT_EFFECT, quoted
 from toolbus.schema.reader import Place, Reader
 from toolbus.schema.references import References

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 from toolbus.schema.normalize import LossKind
 
 Dialect: TypeAlias = Literal["openai", "openai-strict", "openai-responses", "anthropic", "google", "mcp"]

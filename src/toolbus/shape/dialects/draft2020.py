@@ -1,6 +1,6 @@
 """Convert schemas for providers that accept JSON Schema draft 2020-12: most of it stays as it is."""
 
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 from toolbus.schema.keywords import CHECKS, DEEPEST, IDENTITY, MANY, NAMED, ONE, REFERENCES, is_json
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node, is_object

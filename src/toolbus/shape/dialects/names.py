@@ -3,7 +3,7 @@
 from collections.abc import Set
 from hashlib import sha256
 
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 from toolbus.schema.values import is_array, is_object
 from toolbus.shape.dialects.rules import NameRule
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from toolbus.core.records import JSON, ToolSpec
+from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.schema.values import is_array, is_object
 from toolbus.shape.dialects.conversion import escaped
 from toolbus.shape.dialects.definition import Definition

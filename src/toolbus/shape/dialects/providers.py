@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 from typing import cast, get_args
 
-from toolbus.core.records import JSON, JSONObject, ToolSpec
+from toolbus.core.values.records import JSON, JSONObject, ToolSpec
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node, entries_of
 from toolbus.schema.work import TooMuchWork

@@ -1,6 +1,6 @@
 """The size limits of OpenAI's strict mode."""
 
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 from toolbus.schema.values import Node
 
 MOST_PROPERTIES = 5_000

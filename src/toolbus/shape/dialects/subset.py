@@ -3,7 +3,7 @@
 import json
 from collections.abc import Sequence
 
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 from toolbus.schema.keywords import ANNOTATIONS, CONSTRAINED_TYPE, quoted
 from toolbus.schema.merge import is_impossible, merged
 from toolbus.schema.reader import Place

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable
 from typing import TypeAlias
 
-from toolbus.core.records import JSON
+from toolbus.core.values.records import JSON
 from toolbus.schema.keywords import ANNOTATIONS, CONSTRAINED_TYPE
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node

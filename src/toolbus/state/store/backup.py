@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
-from toolbus.core.errors import StoreError
+from toolbus.core.values.errors import StoreError
 from toolbus.core.version import version
 from toolbus.state.store import sql
 from toolbus.state.store.tables import FileTables, Tables, opened_file, opened_tables, quoted

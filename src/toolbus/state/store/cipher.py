@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from toolbus.core.errors import StoreError, TokenStoreError
+from toolbus.core.values.errors import StoreError, TokenStoreError
 from toolbus.state.seal import KEY_BYTES, key_file
 from toolbus.state.store.url import StoreUrl
 from toolbus.state.tokens.keyring import KeyringStore

@@ -4,7 +4,7 @@ import os
 import secrets
 from dataclasses import dataclass
 
-from toolbus.core.errors import StoreError
+from toolbus.core.values.errors import StoreError
 from toolbus.state.seal import KEY_BYTES, Seal
 from toolbus.state.store.store import Store
 

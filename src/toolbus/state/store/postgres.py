@@ -8,7 +8,7 @@ from contextlib import suppress
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from toolbus.core.errors import ExtraMissing
+from toolbus.core.values.errors import ExtraMissing
 from toolbus.state.store.database import Done, NoTables, Unavailable, Unusable, Values
 from toolbus.state.store.sql import Dialect
 

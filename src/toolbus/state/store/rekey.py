@@ -4,8 +4,8 @@ import logging
 from collections import Counter
 from dataclasses import dataclass, field
 
-from toolbus.core.display import counted
-from toolbus.core.errors import StoreError
+from toolbus.core.text.display import counted
+from toolbus.core.values.errors import StoreError
 from toolbus.state.store.cipher import VARIABLE, Undecipherable
 from toolbus.state.store.store import Store
 

@@ -18,7 +18,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
-from toolbus.core.errors import StoreError
+from toolbus.core.values.errors import StoreError
 from toolbus.state.store import sql
 from toolbus.state.store.cipher import Cipher, Undecipherable, store_cipher
 from toolbus.state.store.database import Database, Done, NoTables, Unavailable, Unusable

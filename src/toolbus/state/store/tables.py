@@ -7,7 +7,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from toolbus.core.errors import ExtraMissing, StoreError
+from toolbus.core.values.errors import ExtraMissing, StoreError
 from toolbus.state.files import Exposed, PrivateFolder, make_private
 from toolbus.state.store.sql import Dialect
 from toolbus.state.store.url import StoreUrl

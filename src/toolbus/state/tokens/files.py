@@ -7,7 +7,7 @@ from hashlib import sha256
 from itertools import count
 from pathlib import Path
 
-from toolbus.core.errors import TokenProblem, TokenStoreError
+from toolbus.core.values.errors import TokenProblem, TokenStoreError
 from toolbus.state.files import Exposed, Foreign, PrivateFolder, state_folder
 
 ELSEWHERE = "choose another place: tokens: file:DIR"

@@ -6,7 +6,7 @@ from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from toolbus.core.errors import TokenStoreError
+from toolbus.core.values.errors import TokenStoreError
 from toolbus.state.tokens.files import FileStore
 
 if TYPE_CHECKING:

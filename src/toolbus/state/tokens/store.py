@@ -10,8 +10,8 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-from toolbus.core.errors import TokenProblem, TokenStoreError
-from toolbus.core.quantities import in_seconds
+from toolbus.core.text.quantities import in_seconds
+from toolbus.core.values.errors import TokenProblem, TokenStoreError
 from toolbus.state.tokens.thread import in_thread
 
 

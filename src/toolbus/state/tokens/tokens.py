@@ -14,7 +14,7 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
-from toolbus.core.errors import TokenStoreError
+from toolbus.core.values.errors import TokenStoreError
 from toolbus.state.tokens.files import ELSEWHERE, files_in, files_of_user
 from toolbus.state.tokens.keyring import AutoStore, KeyringStore
 from toolbus.state.tokens.lock import Locks, NamedLocks

@@ -23,7 +23,8 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from tests.durable.crash import note
 from tests.durable.crash.plans import CROWD, PLANS, kind_of
 from toolbus.agent import Agent
-from toolbus.agent.durable import Durable, lease
+from toolbus.agent.durable import Durable
+from toolbus.agent.durable.workers import lease
 
 FOLDER = Path(os.environ["CRASH_FOLDER"])
 URL = f"http://127.0.0.1:{(FOLDER / 'port').read_text()}"

@@ -1,0 +1,1 @@
+"""One execution of a durable run, with its journal."""

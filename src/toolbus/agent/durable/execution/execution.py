@@ -1,0 +1,282 @@
+"""One execution of a durable run: the agent's loop with a journal, from the beginning or replayed."""
+
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeAlias
+
+from pydantic import TypeAdapter
+from pydantic_ai import Agent as PydanticAgent
+from pydantic_ai.exceptions import AgentRunError, FallbackExceptionGroup, UsageLimitExceeded
+from pydantic_ai.messages import ModelResponse, UserContent
+from pydantic_ai.models import Model
+from pydantic_ai.toolsets import ToolsetTool
+
+from toolbus.adapters.approval import (
+    ApprovalRule,
+    Approver,
+    approval_request,
+    decided,
+    denial,
+    denial_text,
+    is_allowed,
+    request_of_call,
+    tool_digest,
+)
+from toolbus.adapters.pydantic_ai import BusTool
+from toolbus.agent.durable.execution.clock import Clock
+from toolbus.agent.durable.execution.functions import called, returned
+from toolbus.agent.durable.execution.held import TEXT, HeldTools, short
+from toolbus.agent.durable.execution.journal import Called, RunJournal, is_safe_to_repeat
+from toolbus.agent.durable.execution.model import JournaledModel, read_messages
+from toolbus.agent.durable.execution.output import Output
+from toolbus.agent.durable.execution.steps import Steps
+from toolbus.agent.durable.questions import LATE, answer_allows, approval_question
+from toolbus.agent.limits import LimitReached, Limits, limit_error, usage_limits
+from toolbus.agent.models import model_error
+from toolbus.agent.tool_search import tool_search
+from toolbus.agent.tools import RunTools, Toolbox, by_name_only
+from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.view import View
+from toolbus.core.ask.approval import Approval, ApprovalRequest
+from toolbus.core.values.elicitation import Pending
+from toolbus.core.values.errors import RunDiverged
+from toolbus.core.values.records import JSON, marks_read_only
+
+Elsewhere: TypeAlias = Callable[[Sequence[str]], Awaitable[Exception | None]]
+"""Why a run that calls these tools cannot go on here; None if no other worker is better suited."""
+PROMPT: TypeAdapter[str | list[UserContent] | None] = TypeAdapter(str | list[UserContent] | None)
+"""The message that a run begins with."""
+_CHECKERS = 5
+"""How many tools to check with are named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Performer:
+    """What executes the runs of an agent."""
+
+    model: Model
+    agent: PydanticAgent[Any, str]
+    toolbox: Toolbox
+    approve: ApprovalRule[Approver]
+    limits: Limits
+    start_servers: Callable[[], Awaitable[None]]
+    instructions: Callable[[], Awaitable[str]]
+
+
+class Execution:
+    """One execution of one run; the callbacks of its tools."""
+
+    def __init__(
+        self,
+        performer: Performer,
+        run: str,
+        steps: Steps,
+        elsewhere: Elsewhere,
+        answer_within: float | None = None,
+    ) -> None:
+        """`answer_within` seconds a person has to answer; None for any time."""
+        self.id = run
+        """The `run` of the caller of its calls."""
+        self._performer = performer
+        self._steps = steps
+        self._elsewhere = elsewhere
+        self._held = HeldTools()
+        self._clock = Clock()
+        self._journal = RunJournal(run, steps, self._held, self._clock, self._checkers, answer_within)
+        self._calls = 0
+        self._seconds: dict[str, float] = {}
+
+    async def perform(self, request: Mapping[str, Any]) -> dict[str, JSON]:
+        """Run to the end; the result as JSON."""
+        own, limits = self._performer, self._performer.limits
+        await own.start_servers()
+        await self._begin()
+        tools = own.toolbox.for_run(self)
+        output = Output.of(request)
+        check = partial(self._check, tools)
+        model = JournaledModel(own.model, self._journal, tools.servers, self._seconds, check)
+        try:
+            with own.agent.parallel_tool_call_execution_mode("parallel_ordered_events"):
+                async with self._clock.limit(limits.seconds):
+                    result = await own.agent.run(
+                        PROMPT.validate_python(request["prompt"]),
+                        output_type=output.type,
+                        message_history=read_messages(request["history"]),
+                        model=model,
+                        instructions=await own.instructions() or None,
+                        usage_limits=usage_limits(limits),
+                        toolsets=[tools],
+                        capabilities=tool_search(own.toolbox.buses, own.model),
+                        deps=self,
+                    )
+        except UsageLimitExceeded as error:
+            raise limit_error(str(error), limits) from error
+        except (AgentRunError, FallbackExceptionGroup) as error:
+            raise model_error(own.model, error) from error
+        usage = result.usage
+        return {
+            **output.stored(result.output),
+            "requests": usage.requests,
+            "calls": usage.tool_calls,
+            "tokens": usage.total_tokens,
+        }
+
+    async def _check(self, tools: RunTools, response: ModelResponse, known: Set[str]) -> None:
+        """Leave the run to another worker if that has the tools of a response, and this one lacks them."""
+        missing = tools.lacking(response.tool_calls, known)
+        if not missing:
+            return
+        problem = await self._elsewhere(missing)
+        if problem is None and self._journal.has_made(response.tool_calls):
+            problem = RunDiverged(self.id, missing)
+        if problem is not None:
+            raise self._steps.abort(problem)
+
+    async def _begin(self) -> None:
+        """Start with the tools that the run was offered, and with what earlier executions recorded."""
+        is_first = False
+
+        async def offered() -> dict[str, JSON]:
+            nonlocal is_first
+            is_first = True
+            return self._offered()
+
+        self._held.begin(await self._steps.run("offer", offered))
+        if not is_first:
+            await self._journal.replay()
+
+    def _offered(self) -> dict[str, JSON]:
+        """The definitions of all tools, to notice changes."""
+        found: dict[str, JSON] = {}
+        for view in self._performer.toolbox.all_buses:
+            for spec in view.catalog:
+                if (digest := view.definition_digest(spec)) is not None:
+                    found[str(spec.origin)] = short(digest)
+        return found
+
+    def _checkers(self, tool: str) -> Sequence[str]:
+        """Tools that only read, of the same server; for a function, those that may be repeated."""
+        server, is_mcp, _ = tool.partition("/")
+        toolbox = self._performer.toolbox
+        if not is_mcp:
+            return sorted(toolbox.repeatable - {tool})[:_CHECKERS]
+        found = (spec for view in toolbox.all_buses for spec in view.catalog if spec.origin.server == server)
+        return [spec.name for spec in found if marks_read_only(spec.annotations)][:_CHECKERS]
+
+    # Callbacks of the tools
+
+    async def approval(
+        self, call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
+    ) -> Approval | str | None:
+        """The approval of a call, or why it is denied; None if nobody has to be asked here.
+
+        A rule of the policy asks when the call is made, and suspends it.
+        """
+        self._calls += 1
+        allowed = self._performer.limits.tool_calls
+        if allowed is not None and self._calls > allowed:
+            raise LimitReached("tool_calls", allowed)
+        if self._performer.approve == "never":
+            return None
+
+        with self._journal.call(call):
+            return await self._approval(call, name, arguments, tool)
+
+    async def _approval(
+        self, call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
+    ) -> Approval | str | None:
+        is_recorded = self._steps.upcoming == "approval"
+        decision = (
+            {} if is_recorded or self._steps.upcoming else await self._decide(call, name, arguments, tool)
+        )
+        if not decision and not is_recorded:
+            return None  # which is not recorded: the record of the call is the next one
+
+        async def decided_before() -> dict[str, JSON]:
+            return {**decision, "about": name}
+
+        decision = await self._steps.run("approval", decided_before)
+        if "approved" in decision:
+            return Approval(call=decision["approved"], by="function", answer=decision["answer"])
+        if "ask" in decision:
+            answers = await self._journal.ask(Pending.from_json(decision["ask"]))
+            if answer_allows(answers):
+                return None
+            return denial_text("nobody answered in time" if LATE in answers.values() else False)
+        return decision.get("denied")
+
+    async def _decide(
+        self, call: str, name: str, arguments: Mapping[str, JSON], tool: Tool | None
+    ) -> dict[str, JSON]:
+        """Ask the function of the user, or decide whether a person has to be asked."""
+        rule = self._performer.approve
+        question = None if tool is None else approval_request(tool, arguments, run=self.id)
+        if question is not None:
+            if not callable(rule):
+                return {}  # the guard of the bus suspends the call
+            answer = await decided(rule, replace(question, id=call, name=name))
+            return {"approved": question.call, "answer": answer}
+        if rule == "writes" and tool is not None and is_allowed(tool, arguments):
+            return {}
+        request = request_of_call(call, name, arguments, tool)
+        asked: list[ApprovalRequest] = []
+
+        def note(request: ApprovalRequest) -> bool:
+            asked.append(request)
+            return True
+
+        denied = await denial(request, rule, note)
+        return {"ask": approval_question(request).to_json()} if asked else {"denied": denied}
+
+    async def make(
+        self,
+        call: str,
+        name: str,
+        arguments: Mapping[str, JSON],
+        tool: ToolsetTool[Any],
+        work: Callable[[], Awaitable[Any]],
+    ) -> Any:
+        """Make a call, or return what was recorded."""
+        began = time.monotonic()
+        try:
+            with self._journal.call(call):
+                if isinstance(tool, BusTool):
+                    view = tool.tool.runner
+                    assert isinstance(view, View), "an agent's tools are those of views"
+                    made = Called(id=call, name=name, server=tool.tool.server, origin=tool.tool.origin)
+                    with self._journal.calls(view.definition_digest, made):
+                        return await work()
+                is_repeatable = _is_repeatable(tool, self._performer.toolbox)
+                made = Called(id=call, name=name, server=None)
+                record = self._journal.run_function(made, arguments, is_repeatable, lambda: called(work))
+                return returned(await record)
+        finally:
+            self._seconds[call] = time.monotonic() - began
+
+    async def shown(self, tools: Mapping[str, ToolsetTool[Any]]) -> dict[str, ToolsetTool[Any]]:
+        """The tools with their changes held back, and calls one by one of those that may not be repeated."""
+        found: dict[str, ToolsetTool[Any]] = {}
+        for name, tool in tools.items():
+            if isinstance(tool, BusTool) and self._has_changed(tool.tool):
+                tool = by_name_only(tool, TEXT)
+            if not _is_repeatable(tool, self._performer.toolbox):
+                tool = replace(tool, tool_def=replace(tool.tool_def, sequential=True))
+            found[name] = tool
+        return found
+
+    def _has_changed(self, tool: Tool) -> bool:
+        return self._held.changed(str(tool.origin), tool_digest(tool)) is not None
+
+    def report_progress(
+        self, call: str, name: str, progress: float, total: float | None, message: str | None
+    ) -> None:
+        """Progress is not recorded: whoever joins later has no use for it."""
+
+
+def _is_repeatable(tool: ToolsetTool[Any], toolbox: Toolbox) -> bool:
+    """Whether a call may be made again: then it may also be made together with others."""
+    if isinstance(tool, BusTool):
+        return is_safe_to_repeat(tool.tool.spec)
+    return tool.tool_def.name in toolbox.repeatable

@@ -1,0 +1,1 @@
+"""Workers that execute durable runs: leases, versions and tools."""

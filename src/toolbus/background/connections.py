@@ -1,0 +1,259 @@
+"""The clients of the background bus: accepts them, runs their commands, and answers what they ask."""
+
+import array
+import asyncio
+import itertools
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from threading import Thread
+from typing import Any
+
+from toolbus.background.command_runner import RunLine, run_command
+from toolbus.background.passed_terminal import PassedTerminal
+from toolbus.background.protocol import Hostile, Messages, check_peer, send
+from toolbus.background.shared_bus import SharedBus
+
+logger = logging.getLogger("toolbus")
+MAX_CONNECTIONS = 128
+"""More clients wait until one is done; each takes a few descriptors."""
+MAX_RUNNING = 64
+"""Commands that run at the same time, each in a thread; others wait for one to end."""
+FIRST_WITHIN = 30.0
+"""Seconds that a client has to say what it wants."""
+STREAMS = 3
+_INT_BYTES = array.array("i").itemsize
+_names = itertools.count(1)
+
+
+class Connections:
+    """All clients; used in the loop of the bus."""
+
+    def __init__(
+        self,
+        bus: SharedBus,
+        run: RunLine,
+        version: str,
+        ask: Callable[[str], dict[str, Any]],
+        prepare: Callable[[], Awaitable[None]],
+    ) -> None:
+        """`run` runs the words of a command after `prepare`, `ask` answers what is not a command."""
+        self.bus = bus
+        self.run = run
+        self.version = version
+        self.ask = ask
+        self.prepare = prepare
+        self.slots = asyncio.Semaphore(MAX_RUNNING)
+        self.changed = asyncio.Event()
+        """Set when a client comes or goes."""
+        self._open: set[Connection] = set()
+        self._command_ended = time.monotonic()
+
+    async def accept(self, listening: socket.socket) -> None:
+        """Accept clients until cancelled."""
+        loop = asyncio.get_running_loop()
+        listening.setblocking(False)
+        while True:
+            while len(self._open) >= MAX_CONNECTIONS:
+                self.changed.clear()
+                await self.changed.wait()
+            try:
+                accepted, _ = await loop.sock_accept(listening)
+            except OSError:  # such as too many open files
+                logger.exception("a client of the background bus could not be accepted")
+                await asyncio.sleep(1)
+                continue
+            try:
+                check_peer(accepted)
+            except (Hostile, OSError) as error:
+                logger.warning("a client was refused: %s", error)
+                accepted.close()
+                continue
+            self._open.add(Connection(self, accepted))
+            self.changed.set()
+
+    def forget(self, connection: "Connection") -> None:
+        """The connection is closed."""
+        self._open.discard(connection)
+        self.changed.set()
+
+    @property
+    def commands(self) -> int:
+        """How many commands there are, running or waiting for their turn."""
+        return sum(one.is_command for one in self._open)
+
+    @property
+    def busy_at(self) -> float:
+        """When the last command ended; now if one runs."""
+        return time.monotonic() if self.commands else self._command_ended
+
+    def command_ended(self) -> None:
+        """A command has ended."""
+        self._command_ended = time.monotonic()
+
+    async def drain(self, within: float) -> None:
+        """Let commands end, then end them, then close all connections."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within):
+                await self._no_commands()
+        for one in self._open:
+            one.end_command()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(5):
+                await self._no_commands()
+        for one in tuple(self._open):
+            if one.is_command:
+                one.close()
+
+    async def _no_commands(self) -> None:
+        while self.commands:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+class Connection:
+    """One client."""
+
+    def __init__(self, clients: Connections, accepted: socket.socket) -> None:
+        self._clients = clients
+        self._socket = accepted
+        self._loop = asyncio.get_running_loop()
+        self._messages = Messages()
+        self._streams: list[int] = []
+        self._terminal: PassedTerminal | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._is_closed = False
+        accepted.setblocking(False)
+        self._loop.add_reader(accepted, self._read)
+        self._deadline = self._loop.call_later(FIRST_WITHIN, self.close)
+
+    @property
+    def is_command(self) -> bool:
+        """Whether it runs a command."""
+        return self._terminal is not None
+
+    def end_command(self) -> None:
+        """Cancel its command, if it runs one."""
+        if self._terminal is not None:
+            self._terminal.take_signal(signal.SIGTERM)
+
+    def send(self, message: dict[str, Any]) -> None:
+        """Send a message; from any thread."""
+        self._loop.call_soon_threadsafe(self._send, message)
+
+    def close(self) -> None:
+        """End the connection; a command that runs is cancelled."""
+        if self._is_closed:
+            return
+        self._is_closed = True
+        self._deadline.cancel()
+        self._loop.remove_reader(self._socket)
+        self._socket.close()
+        for stream in self._streams:
+            os.close(stream)
+        self._streams.clear()
+        if self._terminal is None:
+            self._clients.forget(self)
+        else:
+            self._terminal.hang_up()
+
+    def _send(self, message: dict[str, Any]) -> None:
+        if not self._is_closed:
+            try:
+                send(self._socket, message)
+            except OSError:  # it is gone, or does not read
+                self.close()
+
+    def _read(self) -> None:
+        try:
+            data, ancillary, _, _ = self._socket.recvmsg(65536, socket.CMSG_SPACE(STREAMS * _INT_BYTES))
+            self._take_streams(ancillary)
+            if not data:
+                self.close()
+                return
+            for message in self._messages.feed(data):
+                if self._terminal is not None:
+                    self._terminal.take(message)
+                else:
+                    self._begin(message)
+        except (BlockingIOError, InterruptedError):
+            return
+        except (Hostile, OSError) as error:
+            logger.warning("a client was disconnected: %s", error)
+            self.close()
+
+    def _take_streams(self, ancillary: list[tuple[int, int, bytes]]) -> None:
+        for level, kind, data in ancillary:
+            if level == socket.SOL_SOCKET and kind == socket.SCM_RIGHTS:
+                passed = array.array("i")
+                passed.frombytes(data[: len(data) - len(data) % _INT_BYTES])
+                self._streams += passed
+                for stream in passed:
+                    os.set_inheritable(stream, False)
+
+    def _begin(self, message: dict[str, Any]) -> None:
+        self._deadline.cancel()
+        match message:
+            case {"ask": str(what)}:
+                self._send(self._clients.ask(what))
+            case {"run": list(), "version": version} if version != self._clients.version:
+                own = self._clients.version
+                reason = (
+                    f"the background bus runs toolbus {own}, and this is {version}; restart it with "
+                    "'toolbus down' and 'toolbus up'"
+                )
+                self._send({"refused": reason})
+                self.close()
+            case {"run": list()} if self._has_left():
+                self.close()
+            case {"run": list()} if len(self._streams) == STREAMS:
+                words = [str(word) for word in message["run"]]
+                first, second, third = self._streams
+                self._streams.clear()  # they are the terminal's now
+                name = f"cli-{next(_names)}"
+                streams = (first, second, third)
+                self._terminal = PassedTerminal(self._clients.bus, name, message, streams, self.send)
+                self._send({"accepted": True})
+                self._task = asyncio.create_task(self._run(self._terminal, words))
+            case _:
+                raise Hostile("it asked for something unknown")
+
+    def _has_left(self) -> bool:
+        """Whether the client has ended before its turn came; what it asked for must not be done then."""
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return False
+
+    async def _run(self, terminal: PassedTerminal, words: list[str]) -> None:
+        """Run a command in a thread, when it is its turn, and report its end."""
+        async with self._clients.slots:
+            await self._clients.prepare()
+            code = await self._in_thread(terminal, words)
+        self._terminal = None
+        self._clients.command_ended()
+        self._send({"exit": code})
+        self.close()
+        self._clients.forget(self)
+
+    async def _in_thread(self, terminal: PassedTerminal, words: list[str]) -> int:
+        ended: asyncio.Future[int] = self._loop.create_future()
+
+        def run() -> None:
+            code = 1
+            try:
+                code = run_command(self._clients.run, terminal, words)
+            except BaseException:  # top of a thread
+                logger.exception("a command failed in the background bus")
+            finally:
+                terminal.close()
+                with suppress(RuntimeError):  # the bus has ended
+                    self._loop.call_soon_threadsafe(lambda: ended.done() or ended.set_result(code))
+
+        # Not of a pool: a command that waits for its terminal must not hold up others, nor the end.
+        Thread(target=run, name=f"toolbus-{terminal.session}", daemon=True).start()
+        return await ended

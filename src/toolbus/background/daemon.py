@@ -1,0 +1,68 @@
+"""The process of a background bus, which `toolbus up` starts: `python -m toolbus.background.daemon`.
+
+Its only argument is JSON: the `config` that was named, `idle`, `console`, and `ready`, a descriptor to which
+it reports once that it has started, or why not.
+"""
+
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from toolbus.background.place import Place
+from toolbus.background.process import Start, run_here
+from toolbus.cli.app import exit_code
+from toolbus.cli.errors import report
+from toolbus.cli.options import Settings
+from toolbus.cli.output.screen import Screen
+from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.session import load_trusted_config
+from toolbus.cli.suggested import repeat_config
+
+
+def main() -> int:
+    """Run it; returns the exit code."""
+    began = time.time_ns()
+    given: dict[str, Any] = json.loads(sys.argv[1])
+    settings = Settings(config=None if given["config"] is None else Path(given["config"]))
+    place = Place(Path(given["folder"]), Path(given["state"]), Path(given["file"]))
+    repeat_config(settings.config)
+    report_to = _ReportOnce(int(given["ready"]))
+    try:
+        config = load_trusted_config(settings)
+        start = Start(
+            place=place,
+            config=config,
+            idle=given["idle"],
+            run=exit_code,
+            has_console=given["console"],
+            began=began,
+        )
+        return run_here(start, ServeLog(Screen(settings)), lambda _: report_to({"ready": True}))
+    except Exception as error:  # top of the process: `up` reports it
+        code = report(error, as_json=False)
+        report_to({"error": str(error), "code": code})
+        return code
+
+
+class _ReportOnce:
+    """Reports to `up`, which waits for it, and may have gone."""
+
+    def __init__(self, ready: int) -> None:
+        os.set_inheritable(ready, False)
+        self._ready: int | None = ready
+
+    def __call__(self, message: dict[str, Any]) -> None:
+        if self._ready is None:
+            return
+        with suppress(OSError):
+            os.write(self._ready, json.dumps(message).encode())
+        os.close(self._ready)
+        self._ready = None
+
+
+if __name__ == "__main__":
+    sys.exit(main())

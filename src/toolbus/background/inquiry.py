@@ -1,0 +1,79 @@
+"""Ask the background bus about itself, or tell it to stop."""
+
+import socket
+from pathlib import Path
+from typing import Any
+
+from toolbus.background.client import running_bus
+from toolbus.background.place import Place
+from toolbus.background.protocol import Messages, process_of, send
+from toolbus.core.values.errors import ToolbusError
+
+ANSWER_WITHIN = 30.0
+"""Seconds for an answer; the bus may be busy."""
+
+
+class NoAnswer(ToolbusError):
+    """The background bus does not answer as it should."""
+
+    def __init__(self, place: Place, reason: str) -> None:
+        super().__init__(
+            f"the background bus for {place.config} {reason}; see its log {place.log}, or end its process"
+        )
+
+
+class Inquiry:
+    """A connection to a background bus, for one question."""
+
+    def __init__(self, place: Place, connection: socket.socket) -> None:
+        self.place = place
+        self._connection = connection
+
+    def __enter__(self) -> "Inquiry":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._connection.close()
+
+    def ask(self, what: str) -> dict[str, Any]:
+        """Its answer; raises `NoAnswer`."""
+        self._connection.settimeout(ANSWER_WITHIN)
+        messages = Messages()
+        try:
+            send(self._connection, {"ask": what})
+            while data := self._connection.recv(65536):
+                for message in messages.feed(data):
+                    return message
+        except TimeoutError:
+            who = process_of(self._connection).strip()
+            raise NoAnswer(self.place, f"{who} did not answer within {ANSWER_WITHIN:g} s".strip()) from None
+        except OSError as error:
+            raise NoAnswer(self.place, f"ended ({error.strerror})") from None
+        raise NoAnswer(self.place, "ended meanwhile")
+
+    def wait_for_end(self, seconds: float) -> bool:
+        """Wait until it closes the connection; False if it does not."""
+        self._connection.settimeout(seconds)
+        try:
+            while self._connection.recv(65536):
+                pass
+        except TimeoutError:
+            return False
+        except OSError:
+            pass
+        return True
+
+
+def open_inquiry(file: Path) -> Inquiry | None:
+    """An inquiry to the background bus of a config; None if none runs."""
+    found = running_bus(file)
+    return None if found is None else Inquiry(*found)
+
+
+def facts_of(file: Path) -> dict[str, Any] | None:
+    """The status of the background bus of a config; None if none runs."""
+    inquiry = open_inquiry(file)
+    if inquiry is None:
+        return None
+    with inquiry:
+        return inquiry.ask("status")["status"]

@@ -1,0 +1,1 @@
+"""The catalog of a bus: shaped, searched, and offered as tools."""

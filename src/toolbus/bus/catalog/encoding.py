@@ -1,0 +1,94 @@
+"""The encoder of a bus: from its config, or a function of the program."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol
+
+from toolbus.config import BusConfig, GetSecret, Secrets
+from toolbus.config.secrets.lookup import Missing
+from toolbus.config.secrets.reference import Reference, parsed
+from toolbus.config.settings.search import Embeddings, Search
+from toolbus.search.encoders.encoder import Encoder, EncodingFailed
+from toolbus.search.encoders.function import EncodingFunction, FunctionEncoder
+from toolbus.search.encoders.installed import best_encoder, check_numpy, minilm_encoder, static_encoder
+from toolbus.search.encoders.service import EmbeddingsService
+from toolbus.search.encoding import Encoding
+
+_INSTALLED: dict[object, Callable[[], Encoder]] = {
+    "auto": best_encoder,
+    "minilm": minilm_encoder,
+    "static": static_encoder,
+}
+
+
+class Extensions(Protocol):
+    """What a program brings for it."""
+
+    @property
+    def encoder(self) -> EncodingFunction | None:
+        """Its own encoder."""
+        ...
+
+    @property
+    def get_secret(self) -> GetSecret | None:
+        """Where its secrets are."""
+        ...
+
+
+class BusEncoding:
+    """The encoding that all users of a bus share; another one after its config has changed."""
+
+    def __init__(self, config: BusConfig, extensions: Extensions) -> None:
+        self._function, self._get_secret = extensions.encoder, extensions.get_secret
+        self._search: Search | None = None
+        self.now: Encoding | None = None
+        """None if tools are searched by words alone."""
+        self.use(config)
+
+    def use(self, config: BusConfig) -> None:
+        """Use the encoder of a config; the function of the program goes before it."""
+        if config.search == self._search:
+            return
+        self.close()
+        self._search = config.search
+        self.now = self._made(config)
+
+    def close(self) -> None:
+        """Stop encoding."""
+        if self.now is not None:
+            self.now.close()
+
+    def _made(self, config: BusConfig) -> Encoding | None:
+        function, wanted = self._function, config.search.encoder
+        if function is not None:
+            return Encoding(lambda: _of_function(function))
+        if wanted == "none":
+            return None
+        if isinstance(wanted, Embeddings):
+            secrets = Secrets(self._get_secret, config.folder, config.reviewed, "")
+            return Encoding(lambda: _service(wanted, secrets))
+        return Encoding(_INSTALLED[wanted], quiet=wanted == "auto")
+
+
+def _of_function(function: EncodingFunction) -> Encoder:
+    check_numpy()
+    return FunctionEncoder(function)
+
+
+def _service(wanted: Embeddings, secrets: Secrets) -> Encoder:
+    check_numpy()
+    key = None if wanted.key is None else asyncio.run(_filled(wanted.key, secrets))
+    return EmbeddingsService(wanted.url, wanted.model, key)
+
+
+async def _filled(text: str, secrets: Secrets) -> str:
+    """The text with its references filled in; `EncodingFailed` names a secret that is not there."""
+    value = ""
+    for part in parsed(text, key="search.encoder.key"):
+        if isinstance(part, Reference):
+            found = await secrets.find(part)
+            if isinstance(found, Missing):
+                raise EncodingFailed(f"search.encoder.key: secret {part.label!r} {found.reason}")
+            part = found.value
+        value += part
+    return value

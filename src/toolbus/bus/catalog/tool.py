@@ -1,0 +1,155 @@
+"""A tool for an agent: its name, its parameters, and a way to run it."""
+
+import logging
+from collections.abc import Container, Coroutine, Mapping
+from contextlib import suppress
+from copy import deepcopy
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from toolbus.bus.catalog.exposure import OWN_ROUTES
+from toolbus.core.ask.approval import Approval
+from toolbus.core.operation.events import Reason
+from toolbus.core.text.display import signature
+from toolbus.core.text.text import cleaned
+from toolbus.core.values.errors import BusClosed, ToolbusError
+from toolbus.core.values.records import JSON, Origin, Progress, ToolResult, ToolSpec
+from toolbus.shape import declared
+from toolbus.shape.budget import fitted
+
+if TYPE_CHECKING:  # only some programs ask for definitions
+    from toolbus.shape import Dialect
+
+logger = logging.getLogger("toolbus")
+
+_MOST_LOSSES = 10
+MAX_ERROR = 10_000
+"""Characters of an error for a model."""
+
+
+class Runner(Protocol):
+    """Runs tools: a bus."""
+
+    @property
+    def catalog(self) -> Container[str]: ...
+
+    async def run(
+        self,
+        spec: ToolSpec,
+        arguments: Mapping[str, JSON],
+        on_progress: Progress | None = None,
+        *,
+        keep: bool = True,
+        approval: Approval | None = None,
+        face: str = "",
+        run: str = "",
+    ) -> ToolResult: ...
+
+    def warn(self, server: str, tool: str | None, message: str) -> None: ...
+
+    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None: ...
+
+    def wait(self, work: Coroutine[Any, Any, ToolResult]) -> ToolResult: ...
+
+
+class Tool:
+    """A `ToolSpec` bound to the bus. It keeps working after its server reconnects."""
+
+    __slots__ = ("can_read_more", "description", "name", "parameters", "runner", "spec")
+
+    def __init__(self, spec: ToolSpec, runner: Runner, *, can_read_more: bool = True) -> None:
+        self.spec = spec
+        self.can_read_more = can_read_more
+        """Whether a cut result names the rest for `read_result`, which the model then must have."""
+        self.runner = runner
+        # Plain attributes, because protocols of frameworks require them.
+        self.name: str = spec.name
+        """The public name."""
+        self.description: str = spec.description
+        """What the tool does, for the model."""
+        self.parameters: dict[str, JSON] = cast(dict[str, JSON], spec.input_schema)
+        """The arguments, as JSON Schema; do not change it."""
+
+    @property
+    def origin(self) -> Origin:
+        """The server, and its own name of the tool."""
+        return self.spec.origin
+
+    @property
+    def server(self) -> str:
+        """The alias of the server."""
+        return self.spec.origin.server
+
+    def definition(self, dialect: "Dialect") -> dict[str, JSON]:
+        """A copy of the tool in a provider's format; a warning event lists lost constraints."""
+        from toolbus.shape import converted
+
+        found = converted(self.spec, dialect)
+        if found.grade == "permissive":
+            lost = [f"{loss.path}: {loss.what}" for loss in found.losses if loss.kind == "permissive"]
+            more = f"; and {len(lost) - _MOST_LOSSES:,} more" if len(lost) > _MOST_LOSSES else ""
+            message = f"{dialect} cannot express all of its schema: {'; '.join(lost[:_MOST_LOSSES])}{more}"
+            self.runner.warn(self.server, self.origin.tool, message)
+        return deepcopy(found.value)
+
+    def report_unsent(self, reason: Reason, error: str) -> None:
+        """Emit the events of a call that was abandoned before it was made."""
+        with suppress(BusClosed):  # there are no listeners any more
+            self.runner.report_unsent(self.name, reason, error, self.origin)
+
+    @property
+    def offered(self) -> bool:
+        """Whether the catalog still has it."""
+        # Of those of the bus itself, only some are in the catalog; they do not leave.
+        return self.spec.route in OWN_ROUTES or str(self.origin) in self.runner.catalog
+
+    # Positional-only, so that a tool may have an argument called "self".
+    async def execute(self, /, **arguments: JSON) -> ToolResult:
+        """Run the tool. Never raises: a failure is a result with `is_error`, for the model to read."""
+        return await self.run(arguments)
+
+    async def run(
+        self,
+        arguments: Mapping[str, JSON],
+        *,
+        on_progress: Progress | None = None,
+        approval: Approval | None = None,
+        face: str = "",
+        run: str = "",
+    ) -> ToolResult:
+        """As `execute`, with the arguments as one mapping; `on_progress` receives progress.
+
+        `approval` is a person's approval of exactly this call; `face` and `run` tell who calls.
+        """
+        made: dict[str, Any] = {"approval": approval, "face": face, "run": run}
+        try:
+            return await self.runner.run(self.spec, arguments, on_progress, keep=self.can_read_more, **made)
+        except ToolbusError as error:
+            return self._failure(str(error))
+        except Exception as error:  # from a user's hook: `execute` never raises
+            logger.exception("calling %r raised", self.name)
+            return self._failure(f"{type(error).__name__}: {error}")
+
+    def execute_sync(self, /, **arguments: JSON) -> ToolResult:
+        """As `execute`, from a thread without a loop; RuntimeError if it would never return."""
+        return self.run_sync(arguments)
+
+    def run_sync(self, arguments: Mapping[str, JSON], *, approval: Approval | None = None) -> ToolResult:
+        """As `run`, from a thread without a loop; RuntimeError if it would never return."""
+        try:
+            return self.runner.wait(self.run(arguments, approval=approval))
+        except ToolbusError as error:
+            return self._failure(str(error))
+
+    def _failure(self, message: str) -> ToolResult:
+        return ToolResult.failure(failure_text(message), self.name)
+
+    def __deepcopy__(self, memo: object) -> "Tool":
+        return self  # bound to a live bus, which has no copy; frameworks copy their tools
+
+    def __repr__(self) -> str:
+        return f"<Tool {signature(self.name, *declared(self.spec.input_schema))}>"
+
+
+def failure_text(message: str) -> str:
+    """The message of an error for a model; it may quote the server."""
+    return fitted(cleaned(message), MAX_ERROR, None)

@@ -1,0 +1,1 @@
+"""The engines behind a bus: of itself, of its users and of their sessions."""

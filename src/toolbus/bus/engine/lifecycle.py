@@ -1,0 +1,264 @@
+"""The lifecycle of a bus: start, stop, and changes of its servers, one at a time."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+from toolbus.bus.catalog.live_catalog import LiveCatalog
+from toolbus.bus.engine.servers import Servers
+from toolbus.bus.engine.shared_state import SharedState
+from toolbus.bus.rules.enforcement import Policing
+from toolbus.bus.rules.lock import Approvals, BusLock
+from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
+from toolbus.connect.auth.identity import Identity
+from toolbus.core.flag import Flag
+from toolbus.core.loop import OwnerLoop
+from toolbus.core.operation.events import Hub
+from toolbus.core.values.errors import FORKED, BusClosed
+from toolbus.state.tokens.tokens import Tokens
+
+if TYPE_CHECKING:  # it comes with the first server
+    from toolbus.connect.transports.process.start import Helpers
+
+T = TypeVar("T")
+logger = logging.getLogger("toolbus")
+
+LINGER = 0.1
+"""Seconds before the servers of a locked bus are started: programs that only list tools end before that."""
+
+
+class Followers(Protocol):
+    """Those who use the servers of a bus as well: its users."""
+
+    async def follow(self) -> None:
+        """The bus has other servers or another config now; never raises."""
+        ...
+
+    async def close(self) -> None:
+        """The bus ends."""
+        ...
+
+
+class Lifecycle:
+    """Owns the current config, the loop of the bus, and the mutex for every change."""
+
+    def __init__(
+        self,
+        config: BusConfig,
+        servers: Servers,
+        catalog: LiveCatalog,
+        lock: BusLock,
+        policing: Policing,
+        hub: Hub,
+        get_secret: GetSecret | None,
+        followers: Followers,
+    ) -> None:
+        self.config = config
+        self._followers = followers
+        self._servers = servers
+        self._catalog = catalog
+        self._policing = policing
+        self._hub = hub
+        self._get_secret = get_secret
+        self._shared = SharedState(get_secret)
+        self._tokens: tuple[object, Tokens] | None = None
+        """The setting in the config, and the tokens."""
+        self._loop: OwnerLoop | None = None
+        self.closed = False
+        self._mutex = asyncio.Lock()
+        self._lock = lock
+        self._connecting: asyncio.Task[None] | None = None
+        """Connects to the servers of a locked bus, whose catalog is known before."""
+        self._needed = Flag()
+        """Set when the servers are needed, so that connecting does not linger."""
+        self._installed = Flag()
+        self.installed = False
+        """Whether the links exist, so that requests have a way."""
+        self._helpers: Helpers | None = None
+        """The processes beside the servers, once they may be needed."""
+
+    async def start(self) -> None:
+        """Connect to all servers concurrently; a second start does nothing."""
+        self.check_process()  # first: in a fork, nobody would release the lock
+        async with self._mutex:
+            if self.closed:
+                raise BusClosed()
+            if self._loop is not None:
+                return
+            self._loop = OwnerLoop()
+            try:
+                await self._shared.open(self.config, self._policing)
+                await self._begin(self.identity(self.config))
+                if self._catalog.failed is not None:
+                    raise self._catalog.failed
+            except BaseException:
+                await self.stop()
+                raise
+
+    async def _begin(self, identity: Identity) -> None:
+        """Connect to the servers, or, if the catalog is known from the lock, only to the required ones."""
+        at_once = self._lock.approvals.file is not None
+        if at_once and not any(server.required for server in self.config.servers.values()):
+            self._connecting = asyncio.create_task(self._connect_later(identity), name="toolbus start")
+        else:
+            await self._connect(identity, only_required=at_once)
+
+    async def _connect_later(self, identity: Identity) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(LINGER):
+                await self._needed.wait()
+        try:
+            await self._connect(identity, only_required=True)
+        except Exception:  # a task's edge: whoever needs the servers gets it as well
+            logger.exception("the servers could not be started")
+            self._installed.set()
+            raise
+
+    async def _connect(self, identity: Identity, *, only_required: bool) -> None:
+        from toolbus.connect.transports.process.start import helpers
+
+        config = self.usable_config
+        self._lock.report_launches()
+        helpers.use(self)
+        self._helpers = helpers
+        try:
+            await self._servers.start_early(config, identity)
+            self._servers.install(self._servers.build(config, identity), config)
+            if self.closed:  # in the meantime, when there were no links to close
+                await self._servers.close()
+                return
+            self._servers.begin()
+            await asyncio.sleep(0)  # the links' tasks take their first step, so that none looks idle
+            await self._followers.follow()
+            self.installed = True
+            self._installed.set()
+            await self._servers.open(only_required=only_required)
+        finally:
+            await self._servers.close_early()
+
+    async def wait_installed(self) -> None:
+        """Wait until the links exist; raises if they could not be made."""
+        if not self.installed and self._connecting is not None:
+            self._needed.set()
+            await self._installed.wait()
+            if self.closed:
+                raise BusClosed(started=True)
+            if not self.installed:
+                await asyncio.shield(self._connecting)
+
+    async def stop(self) -> None:
+        """Disconnect from all servers; any number of times, from anywhere."""
+        self.closed = True
+        if self._loop is not None and self._loop.is_running:
+            await self._loop.run(self._stop())
+
+    async def _stop(self) -> None:
+        self._catalog.registrations.sync(())
+        if self._connecting is not None:
+            self._connecting.cancel()
+            self._installed.set()  # nobody waits any longer
+            await asyncio.gather(self._connecting, return_exceptions=True)
+        await asyncio.gather(self._servers.close(), self._followers.close())
+        await self._shared.close()
+        self._policing.close()
+        self._hub.end()
+        if self._helpers is not None:
+            await self._helpers.release(self)
+
+    async def apply(
+        self,
+        change: Callable[[dict[str, ServerConfig]], dict[str, ServerConfig]],
+        config: BusConfig | None = None,
+    ) -> None:
+        """Change the servers: connect to new ones, disconnect from removed ones, leave the rest alone.
+
+        If a required server cannot be connected, it raises and nothing changes.
+        """
+        async with self._mutex:
+            servers = change(self.config.servers)
+            new = (config or self.config).model_copy(update={"servers": servers})
+            approvals = Approvals(new)
+            enforced = self._policing.prepare(new)
+            usable = approvals.servers_to_use(new)
+            fresh = await self._servers.open_new(usable, self.identity(new))
+            if self.closed:  # in the meantime, so they are closed here
+                await self._servers.close_servers(fresh)
+                raise BusClosed()
+            self.config = new
+            self._policing.use(new, enforced)
+            self._lock.use(approvals)
+            self._lock.report_launches()
+            gone = self._servers.install(fresh, usable)
+            self._catalog.use(new)
+            self._catalog.rebuild()
+            await self._followers.follow()
+            await self._servers.close_servers(gone)
+            await self._servers.notify_roots_changed()
+
+    def identity(self, config: BusConfig, user: str = "") -> Identity:
+        """The secrets and tokens of a user, or of the bus itself."""
+        setting, tokens = self._tokens or (None, None)
+        if tokens is None or setting != config.tokens:
+            tokens = self._shared.tokens(config)
+            self._tokens = config.tokens, tokens
+        secrets = Secrets(self._get_secret, config.folder, config.reviewed, user)
+        return Identity(secrets=secrets, tokens=tokens, user=user)
+
+    @property
+    def usable_config(self) -> BusConfig:
+        """The config with a mistake for each server that the lock holds."""
+        return self._lock.approvals.servers_to_use(self.config)
+
+    @property
+    def running(self) -> bool:
+        """Whether calls can be made."""
+        return self._loop is not None and not self.closed and self._loop.is_running
+
+    @property
+    def loop(self) -> OwnerLoop:
+        """The loop of the bus; `BusClosed` if the bus is not running."""
+        if self._loop is None or self.closed:
+            raise BusClosed(started=self.closed)
+        if not self._loop.is_running:
+            self.check_process()
+            raise BusClosed(reason="its event loop has ended")
+        return self._loop
+
+    def check_process(self) -> None:
+        """Raise `BusClosed` if the bus was started before this process was forked."""
+        if self._loop is not None and self._loop.is_elsewhere:
+            raise BusClosed(reason=FORKED)
+
+    def check_running(self) -> None:
+        """Raise `BusClosed` if the bus is not running."""
+        _ = self.loop
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop of the bus, from any task, thread or loop."""
+        return await self.loop_for(work).run(self._routed(work))
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
+        return self.loop_for(work).wait(self._routed(work))
+
+    def _routed(self, work: Coroutine[Any, Any, T]) -> Coroutine[Any, Any, T]:
+        """The work, once the links exist."""
+        return work if self.installed else self._after_install(work)
+
+    async def _after_install(self, work: Coroutine[Any, Any, T]) -> T:
+        try:
+            await self.wait_installed()
+        except BaseException:
+            work.close()
+            raise
+        return await work
+
+    def loop_for(self, work: Coroutine[Any, Any, Any]) -> OwnerLoop:
+        """The loop of the bus; if there is none, the work is closed and `BusClosed` is raised."""
+        try:
+            return self.loop
+        except BusClosed:
+            work.close()
+            raise

@@ -1,0 +1,431 @@
+"""The servers of a bus: a link to each, and what each offers."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from toolbus.bus.engine.links import close_links, is_down, open_links, probe, status_of
+from toolbus.bus.engine.startup import import_stages
+from toolbus.bus.rules.lock import BusLock
+from toolbus.call import ServerRequests
+from toolbus.config import BusConfig
+from toolbus.connect.auth.identity import Identity
+from toolbus.core.ask.interactions import Interactions, with_roots
+from toolbus.core.operation.events import Emit, StateChanged
+from toolbus.core.operation.operation import Admit, Operation, Route
+from toolbus.core.values.errors import LoginRequired, ServerNotFound, ToolbusError, problem_of
+from toolbus.core.values.freshness import ListKind
+from toolbus.core.values.records import Health, Inventory, ServerStatus, ToolResult
+from toolbus.telemetry.observer import BusTelemetry
+
+if TYPE_CHECKING:  # a bus can show its servers without these, which come with the first link
+    from toolbus.connect.link import Link
+    from toolbus.connect.opening.early import EarlyStart
+    from toolbus.connect.requests import LinkRequests
+    from toolbus.discover import Discovery
+
+logger = logging.getLogger("toolbus")
+_NOTHING = Inventory()
+
+SPAWN_FIRST = 0.05
+"""Seconds in which processes may start undisturbed, before the import of the SDK takes the CPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server: its link, its inventory and its requests."""
+
+    link: "Link"
+    discovery: "Discovery"
+    requests: "LinkRequests"
+
+
+class Servers:
+    """The servers by alias, in the order of the config. They are built when the bus starts.
+
+    Those of a user may be `borrowed` from the bus, which connects and closes them.
+    """
+
+    def __init__(
+        self,
+        config: BusConfig,
+        changed: Callable[[], None],
+        emit: Emit,
+        interactions: Interactions,
+        admit: Admit,
+        lock: BusLock,
+        telemetry: BusTelemetry,
+    ) -> None:
+        self._changed = changed
+        self._emit = emit
+        self._admit = admit
+        self._lock = lock
+        self._telemetry = telemetry
+        self._own_interactions = interactions
+        self._interactions = with_roots(interactions, config.root_folders)
+        """With the roots of the current config."""
+        self._aliases = list(config.servers)
+        self._since = time.time()
+        self.by_alias: dict[str, Server] = {}
+        self.borrowed: frozenset[str] = frozenset()
+        self.on_demand: frozenset[str] = frozenset()
+        """The servers that are not lazy, but nobody connects to when they are installed."""
+        self.links: dict[str, Link] = {}
+        self.requests: dict[str, ServerRequests] = Requests(self)
+        self.repairing: set[str] = set()
+        """The servers whose arguments are checked and repaired."""
+        self._early: dict[str, EarlyStart] = {}
+        """Servers that were started before their links were built."""
+        self._opening: set[Link] = set()
+        """Links that are not installed yet."""
+        self._outdated_roots: list[Server] = []
+        """Servers that have yet to be notified of the new roots."""
+        self.assumed: dict[str, Inventory] = {}
+        """What servers offered in an earlier process; counts until the first attempt to connect ends."""
+        self.unbuilt: frozenset[str] = frozenset()
+        """The servers whose links are built when they are first needed."""
+        self.build_one: Callable[[str], object] = self.check
+        """Builds and installs an unbuilt one."""
+        self.base: Servers | None = None
+        """Whose inventories count as long as an own link has listed nothing else."""
+        self._compared: dict[str, tuple[Inventory, Inventory, bool]] = {}
+        """What an own link and that of the base listed last, and whether it is the same."""
+
+    def __getitem__(self, alias: str) -> "Link":
+        """The link of that alias; `ServerNotFound` suggests similar ones."""
+        self._need(self.check(alias))
+        return self.links[alias]
+
+    def _need(self, alias: str) -> None:
+        if alias in self.unbuilt:
+            self.build_one(alias)
+
+    def check(self, alias: str, allowed: Collection[str] | None = None) -> str:
+        """The alias; `ServerNotFound` suggests similar ones if no allowed server has it."""
+        known = [name for name in self._aliases if allowed is None or name in allowed]
+        if alias not in known:
+            raise ServerNotFound(alias, known)
+        return alias
+
+    def login_required(self, alias: str) -> LoginRequired | None:
+        """Why somebody has to sign in to that server; None if that is not what it waits for."""
+        links = (link for link in (*self.links.values(), *self._opening) if link.config.alias == alias)
+        errors = (link.error for link in links)
+        return next((error for error in errors if isinstance(error, LoginRequired)), None)
+
+    @property
+    def routes(self) -> dict[str, Route]:
+        """The routes that need more than a link."""
+        return {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
+
+    async def _subscribe(self, operation: Operation) -> ToolResult:
+        return await self._change_subscription(operation, "add")
+
+    async def _unsubscribe(self, operation: Operation) -> ToolResult:
+        return await self._change_subscription(operation, "remove")
+
+    async def _change_subscription(
+        self, operation: Operation, change: Literal["add", "remove"]
+    ) -> ToolResult:
+        link, uri = self[operation.server], operation.spec.name
+        subscriptions = self.by_alias[operation.server].discovery.subscriptions
+        work = subscriptions.add if change == "add" else subscriptions.remove
+        await link.request(
+            lambda session, timeout: work(session, uri, timeout, self._emit),
+            link.config.timeouts.call,
+            repeatable=True,
+        )
+        return ToolResult()
+
+    async def connect(self, alias: str) -> None:
+        """Connect to a server now."""
+        self._need(self.check(alias))
+        await self.by_alias[alias].requests.connect()
+
+    async def restart(self, alias: str) -> None:
+        """Disconnect from a server, and connect to it again."""
+        link = self[alias]
+        await link.restart()
+        _ = link.session  # raises if there is none
+
+    @property
+    def inventories(self) -> dict[str, Inventory]:
+        """What each server offers; for a disconnected one, what it offered last."""
+        return {alias: self._inventory(alias) for alias in self._aliases}
+
+    def _inventory(self, alias: str) -> Inventory:
+        server = self.by_alias.get(alias)
+        listed = _NOTHING if server is None else server.discovery.inventory
+        if alias in self.assumed and listed == _NOTHING:
+            listed = self.assumed[alias]
+        if self.base is None or alias in self.borrowed:
+            return listed
+        shared = self.base._inventory(alias)
+        if listed == _NOTHING:
+            return shared
+        known = self._compared.get(alias)
+        if known is None or known[0] is not listed or known[1] is not shared:
+            # The same object if it is the same, so that nothing is made of it twice.
+            known = self._compared[alias] = listed, shared, listed == shared
+        return shared if known[2] else listed
+
+    def is_starting(self, alias: str) -> bool:
+        """Whether a server is being connected for the first time, or will be when the bus has started."""
+        link = self.links.get(alias)
+        is_to_begin = link is None or (link.state == "idle" and link.era is None)
+        return self.base is None if is_to_begin else link is not None and link.state == "connecting"
+
+    def is_assumed(self, alias: str) -> bool:
+        """Whether what a server offers is known from an earlier process only."""
+        return alias in self.assumed or (self.base is not None and self.base.is_assumed(alias))
+
+    def is_known(self, alias: str) -> bool:
+        """Whether it is known what a server offers, before it is connected."""
+        return self.is_assumed(alias) or self._lock.approvals.covers(alias)
+
+    def assume(self, inventories: Mapping[str, Inventory]) -> None:
+        """Let servers that may be started offer what they offered before; the lock goes first."""
+        covers = self._lock.approvals.covers
+        self.assumed = {alias: one for alias, one in inventories.items() if not covers(alias)}
+
+    def note_state(self, event: StateChanged) -> None:
+        """Drop the assumed inventory of a server once its first attempt to connect has ended."""
+        is_over = event.state not in ("idle", "connecting")
+        if is_over and self.assumed.pop(event.server, None) and self._inventory(event.server) == _NOTHING:
+            self._changed()  # else what it offers was published
+
+    # Lists that expire
+
+    def _discovery(self, alias: str) -> "Discovery | None":
+        """The discovery of a server: of the own link, or of the base if its inventory is used."""
+        server = self.by_alias.get(alias)
+        if self.base is None or alias in self.borrowed:
+            return None if server is None else server.discovery
+        is_own = server is not None and server.discovery.inventory != _NOTHING
+        return server.discovery if server is not None and is_own else self.base._discovery(alias)
+
+    def due(self, kinds: Iterable[ListKind], aliases: Iterable[str]) -> "dict[Discovery, list[ListKind]]":
+        """The lists of these servers that have expired; may be called in any thread."""
+        found = {each: each.due(kinds) for alias in aliases if (each := self._discovery(alias)) is not None}
+        return {discovery: due for discovery, due in found.items() if due}
+
+    def due_for_name(self, aliases: Iterable[str], *, are_up: bool) -> "dict[str, Discovery]":
+        """The servers whose tools are listed again because a name is unknown."""
+        every = {alias: each for alias in aliases if (each := self._discovery(alias)) is not None}
+        return {alias: each for alias, each in every.items() if each.is_due_for_name(is_up=are_up)}
+
+    def seconds_left(self, kind: ListKind, aliases: Iterable[str]) -> float | None:
+        """For how much longer a list of these is fresh, as the stalest of its parts; None if nobody says."""
+        every = (self._discovery(alias) for alias in aliases)
+        parts = [None if each is None else each.seconds_left(kind) for each in every]
+        return min((part for part in parts if part is not None), default=None)
+
+    @property
+    def down(self) -> list[str]:
+        """The servers that are not ready."""
+        links = self.links
+        return [alias for alias in self._aliases if alias in self.unbuilt or is_down(links.get(alias))]
+
+    def why_down(self, likely: Sequence[str]) -> str | None:
+        """Why the first of the likely servers is not ready; a single server is always likely."""
+        down = {alias: self.links[alias] for alias in self.down if alias in self.links}
+        known = self._lock.approvals.reviewers
+        alone = [alias for alias in down if len(self.links) == 1 and alias not in known]
+        alias = next((alias for alias in likely or alone if alias in down), None)
+        if alias is None:
+            return None
+        error = down[alias].error
+        # The message already names the server.
+        reason = f": {problem_of(error)}" if error else ""
+        return f"server {alias!r} is not connected ({down[alias].state}){reason}"
+
+    def status(self, tools: Mapping[str, int]) -> dict[str, ServerStatus]:
+        """The current state of each server; `tools` has the number of its tools in the catalog."""
+        return {
+            alias: status_of(self.links[alias], tools.get(alias, 0))
+            if alias in self.links
+            else ServerStatus(state="idle", since=self._since)
+            for alias in self._aliases
+        }
+
+    async def start_early(self, config: BusConfig, identity: Identity) -> None:
+        """Start the processes of servers that will be connected, and meanwhile import the SDK."""
+        from toolbus.connect.opening.early import EarlyStart
+
+        self._early = {
+            alias: EarlyStart(server, identity.secrets)
+            for alias, server in config.servers.items()
+            if server.transport == "stdio" and not server.lazy
+        }
+        with suppress(TimeoutError):
+            async with asyncio.timeout(SPAWN_FIRST):
+                await asyncio.gather(*(early.wait_spawned() for early in self._early.values()))
+        await import_stages()
+
+    async def close_early(self) -> None:
+        """End what was started early and no link has taken."""
+        await asyncio.gather(*(early.close() for early in self._early.values() if not early.taken))
+        self._early = {}
+
+    def build(self, config: BusConfig, identity: Identity) -> dict[str, Server]:
+        """Build the servers of a config that are new or changed, not installed or connected yet."""
+        from toolbus.connect.link import Link
+        from toolbus.connect.requests import LinkRequests
+        from toolbus.discover import Discovery
+
+        interactions = with_roots(self._own_interactions, config.root_folders)
+        # Whether there are roots is declared when connecting, so all have to reconnect.
+        redeclared = (interactions.roots is None) is not (self._interactions.roots is None)
+        servers: dict[str, Server] = {}
+        for alias, server in config.servers.items():
+            known = None if alias in self.borrowed else self.links.get(alias)
+            if redeclared or known is None or known.config != server:
+                tracing = self._telemetry.tracing(alias)
+                discovery = Discovery(alias, self._changed, self._emit, tracing)
+                emit, early = tracing.following(self._emit), self._early.get(alias)
+                link = Link(server, identity, discovery, emit, interactions, self._admit, early)
+                servers[alias] = Server(link, discovery, LinkRequests(link))
+        return servers
+
+    def install(
+        self,
+        fresh: Mapping[str, Server],
+        config: BusConfig,
+        *,
+        borrowed: frozenset[str] = frozenset(),
+        without: Collection[str] = (),
+    ) -> dict[str, Server]:
+        """Install servers, and keep only those of the config; returns the removed ones, but for borrowed."""
+        usable = config.servers.keys() - set(without)
+        kept = {alias: server for alias, server in self.by_alias.items() if alias in usable}
+        gone = {a: server for a, server in self.by_alias.items() if a not in kept or a in fresh}
+        now = kept | dict(fresh)
+        for alias in self.borrowed & gone.keys():
+            if gone[alias] is not now.get(alias):
+                gone[alias].discovery.subscriptions.forget(self._emit)
+        gone = {alias: server for alias, server in gone.items() if alias not in self.borrowed}
+        self._aliases, self.borrowed = list(config.servers), borrowed
+        self.by_alias = {alias: now[alias] for alias in config.servers if alias in now}
+        own = {alias: server for alias, server in self.by_alias.items() if alias not in borrowed}
+        # Changed in place: the routes hold this dict.
+        self.requests.clear()
+        self.requests.update({alias: server.requests for alias, server in self.by_alias.items()})
+        for alias, server in own.items():
+            server.requests.check = self._lock.check if alias in self._lock.approvals.reviewers else None
+        self.repairing.clear()
+        self.repairing.update(alias for alias, server in config.servers.items() if server.repair)
+        self.links = {alias: server.link for alias, server in self.by_alias.items()}
+        before = self._interactions.roots
+        self._interactions = with_roots(self._own_interactions, config.root_folders)
+        if self._interactions.roots != before:
+            self._outdated_roots = [server for alias, server in own.items() if alias not in fresh]
+            for server in self._outdated_roots:
+                server.link.handler.change_roots(self._interactions.roots)
+        return gone
+
+    async def notify_roots_changed(self) -> None:
+        """Notify the servers that stayed, if the roots changed."""
+        outdated, self._outdated_roots = self._outdated_roots, []
+        # Others request the roots once they are connected.
+        ready = [
+            server.requests.notify_roots_changed() for server in outdated if server.link.state == "ready"
+        ]
+        for outcome in await asyncio.gather(*ready, return_exceptions=True):
+            if isinstance(outcome, ToolbusError):  # the server requests them again after a reconnect
+                logger.debug("%s", outcome)
+
+    def begin(self) -> None:
+        """Start to connect to all servers that are not lazy; does not wait."""
+        for link in self.links.values():
+            if not link.config.lazy:
+                link.begin()
+
+    async def open(self, *, only_required: bool = False) -> None:
+        """Connect to all servers, or wait only for the required ones."""
+        links = self.links.values()
+        await open_links(link for link in links if link.config.required or not only_required)
+
+    async def open_new(self, config: BusConfig, identity: Identity) -> dict[str, Server]:
+        """As `build`, and connect; none is left open if that fails."""
+        fresh = self.build(config, identity)
+        links = [server.link for server in fresh.values()]
+        self._opening.update(links)
+        try:
+            await open_links(links)
+        except BaseException:
+            await close_links(links)
+            raise
+        finally:
+            self._opening.difference_update(links)
+        return fresh
+
+    async def close_servers(self, servers: Mapping[str, Server]) -> None:
+        """Disconnect from servers that are not installed."""
+        await close_links([server.link for server in servers.values()])
+
+    async def close(self) -> None:
+        """Disconnect from all servers that are not borrowed, including those that are being connected."""
+        own = [link for alias, link in self.links.items() if alias not in self.borrowed]
+        await asyncio.gather(self.close_early(), close_links([*own, *self._opening]))
+
+    @property
+    def has_subscriptions(self) -> bool:
+        """Whether there are subscriptions to resources, not counting those of others to shared servers."""
+        return any(server.discovery.subscriptions.has(self._emit) for server in self.by_alias.values())
+
+    async def unsubscribe(self) -> None:
+        """Drop the subscriptions to borrowed servers; at the server, too, if it can be reached."""
+        shared = [self.by_alias[alias] for alias in self.borrowed]
+        await asyncio.gather(*map(self._drop_subscriptions, shared))
+
+    async def _drop_subscriptions(self, server: Server) -> None:
+        subscriptions, link = server.discovery.subscriptions, server.link
+        if subscriptions.has(self._emit):
+            try:
+                await subscriptions.drop(link.session, link.config.timeouts.close, self._emit)
+            except ToolbusError as error:  # it has ended for us all the same
+                logger.debug("%s", error)
+            subscriptions.forget(self._emit)
+
+    async def health(self, aliases: Collection[str] | None) -> dict[str, Health]:
+        """Probe the links of all servers, or of some."""
+        links = {alias: link for alias, link in self.links.items() if aliases is None or alias in aliases}
+        answers = await asyncio.gather(*map(probe, links.values()))
+        found = dict(zip(links, answers, strict=True))
+        idle = Health(ok=True)  # it is not needed, and nothing is wrong
+        return {
+            alias: found.get(alias, idle)
+            for alias in self._aliases
+            if alias in found or (alias in self.unbuilt and (aliases is None or alias in aliases))
+        }
+
+    async def wait_ready(self, aliases: Collection[str] | None, timeout: float) -> None:
+        """Wait until these are ready or have failed, at most that long; by default all that are not idle."""
+        for alias in self.unbuilt & set(aliases or ()):
+            self.build_one(alias)
+        links = [
+            link
+            for alias, link in self.links.items()
+            if (link.state != "idle" or alias in self.on_demand if aliases is None else alias in aliases)
+        ]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(link.wait_ready() for link in links))
+
+
+class Requests(dict[str, ServerRequests]):
+    """The requests to each server; an unbuilt one is built when it is looked up."""
+
+    def __init__(self, servers: Servers) -> None:
+        super().__init__()
+        self._servers = servers
+
+    def __missing__(self, alias: str) -> ServerRequests:
+        if alias not in self._servers.unbuilt:
+            raise KeyError(alias)
+        self._servers.build_one(alias)
+        return self[alias]

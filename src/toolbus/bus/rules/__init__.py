@@ -1,0 +1,1 @@
+"""Scope, lock, policy and audit of a bus."""

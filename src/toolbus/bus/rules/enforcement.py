@@ -1,0 +1,120 @@
+"""The policy, the audit trail and the telemetry of a bus, which its users and views share."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeAlias
+
+from toolbus.config import BusConfig
+from toolbus.config.location import Location
+from toolbus.config.settings.audit import Audit
+from toolbus.config.settings.policy import PolicyRule, read_policy
+from toolbus.core.operation.operation import Observer
+from toolbus.core.values.records import JSON
+from toolbus.policy.answers import Answers
+from toolbus.policy.guard import AuditLog, Enforced
+from toolbus.policy.layers import Layer
+from toolbus.state.store.once import SharedOnce
+from toolbus.telemetry.observer import BusTelemetry
+
+
+class Policing:
+    """What the guards of a bus enforce; a reload replaces it in one step."""
+
+    def __init__(self, config: BusConfig) -> None:
+        self.warn: Callable[[str], None] = lambda message: None
+        """Reports a problem to the user, once."""
+        self.changed: Callable[[], None] = lambda: None
+        """Called when something else is enforced."""
+        self.answers = Answers(lambda message: self.warn(message))
+        self.shared: SharedOnce | None = None
+        """What seals suspended scripts, if other replicas are to resume them."""
+        self.telemetry = BusTelemetry(config)
+        self._audit: Audit | None = None
+        self._trails: list[AuditLog] = []
+        """The trail, and those that calls in flight may still use."""
+        self._followers: tuple[Observer, ...] = ()
+        """The observers that were added to the running bus."""
+        self._views = False
+        """Whether there are views with policies."""
+        self.disabled: tuple[str, ...] = ()
+        """The aliases of disabled servers; a rule about one waits for it."""
+        self.now = Enforced(layer=Layer(()))
+        self._use(config, self.prepare(config))
+
+    @property
+    def observers(self) -> tuple[Observer, ...]:
+        """The audit trail, if there is one, and those that were added follow every operation."""
+        return self._followers if self.now.trail is None else (self.now.trail, *self._followers)
+
+    def observe(self, observer: Observer) -> Callable[[], None]:
+        """Let an observer follow every operation from now on; returns a function that ends it."""
+        self._followers = (*self._followers, observer)
+        self.changed()
+
+        def end() -> None:
+            self._followers = tuple(one for one in self._followers if one is not observer)
+            self.changed()
+
+        return end
+
+    @property
+    def needed(self) -> bool:
+        """Whether there is anything to enforce or to record."""
+        return self._views or bool(self.now.layer.policy.rules) or self.now.trail is not None
+
+    def of_view(self, rules: Sequence[PolicyRule] | Layer) -> Layer:
+        """The policy of a view, to be enforced from now on."""
+        if not self._views:
+            self._views = True
+            self.changed()
+        return rules if isinstance(rules, Layer) else shared_rules(rules)
+
+    def prepare(self, config: BusConfig) -> Enforced:
+        """What a config wants to be enforced; what did not change stays as it is, with its counts."""
+        layer = self.now.layer
+        if layer.policy.rules != config.policy:
+            layer = Layer(config.policy)
+        if config.audit == self._audit:
+            return Enforced(layer=layer, trail=self.now.trail)
+        if config.audit is None:
+            return Enforced(layer=layer)
+        from toolbus.audit.trail import open_trail  # only some programs have one
+
+        return Enforced(layer=layer, trail=open_trail(config))
+
+    def use(self, config: BusConfig, enforced: Enforced) -> None:
+        """Enforce what was prepared for a config."""
+        self._use(config, enforced)
+        self.changed()
+
+    def _use(self, config: BusConfig, enforced: Enforced) -> None:
+        self.answers.use(config.file)
+        self._audit = config.audit
+        self.telemetry.use(config)
+        self.disabled = config.disabled
+        before, self.now = self.now.trail, enforced
+        if enforced.trail is not before:
+            if before is not None:
+                before.close()
+            if enforced.trail is not None:
+                self._trails.append(enforced.trail)
+
+    def close(self) -> None:
+        """Release the files of the audit trail; calls that end later open them again."""
+        for trail in self._trails:
+            trail.close()
+
+
+Rules: TypeAlias = Sequence[PolicyRule | Mapping[str, JSON]] | Layer | None
+"""The rules of a view, as in a config; or those of several views, which count their calls together."""
+
+
+def shared_rules(rules: Sequence[PolicyRule]) -> Layer:
+    """Rules for several views: a rate counts the calls of one caller through all of them."""
+    return Layer(rules, "view.")
+
+
+def rules_of(rules: Sequence[PolicyRule | Mapping[str, JSON]] | Layer) -> tuple[PolicyRule, ...] | Layer:
+    """The rules; `ConfigError` names the first that is invalid."""
+    if isinstance(rules, Layer):
+        return rules
+    return read_policy(list(rules) if isinstance(rules, list | tuple) else rules, Location())

@@ -1,0 +1,256 @@
+"""The lock of a bus: what was approved of its servers, and what they offer beyond that.
+
+With a lockfile, the catalog exists before any server is connected. Once a server has listed its tools, they
+are compared with the file, and those that differ are held: not in the catalog, and refused if called. A
+server whose launch line differs, or that is not in the file, is not started.
+"""
+
+import logging
+from collections.abc import Callable, Mapping
+
+from toolbus.bus.rules.administrator import administrator_of
+from toolbus.config import BusConfig, LockMode, ServerConfig
+from toolbus.config.permitted import early_refusal, permitted_config
+from toolbus.core.operation.events import Emit, ToolHeld, warn
+from toolbus.core.operation.operation import Operation
+from toolbus.core.operation.tracing import add_event
+from toolbus.core.text.canonical import NotCanonical
+from toolbus.core.values.errors import CallRefused, ConfigError, LockError
+from toolbus.core.values.records import Inventory, ToolSpec
+from toolbus.lock.drift import NOT_AS_LOCKED, Held, Review, Reviewer, held_reason, label_of
+from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
+from toolbus.lock.launch import is_approved, launch_of
+from toolbus.shape import prompt_name
+
+logger = logging.getLogger("toolbus")
+_NOTHING = Inventory()
+
+
+class Approvals:
+    """What the lockfile of a config approves of its servers."""
+
+    def __init__(self, config: BusConfig) -> None:
+        """Read the lockfile and the administrator's rules; ConfigError if a file is broken or forbids it."""
+        file = _lockfile(config)
+        self.administrator = administrator_of(config, has_lock=file is not None)
+        servers: Mapping[str, LockedServer] = {} if file is None else file.servers
+        self._modes: dict[str, LockMode] = {
+            alias: "off" if file is None else _mode(config, server)
+            for alias, server in config.servers.items()
+        }
+        watched = [alias for alias, mode in self._modes.items() if mode != "off"]
+        self.file = file if watched else None
+        """None if nothing is compared with it."""
+        self.reviewers = {
+            alias: Reviewer(alias, servers[alias], config.servers[alias].limits)
+            for alias in watched
+            if alias in servers
+            and early_refusal(config.servers[alias], self.administrator, config.folder) is None
+        }
+        self.launches: dict[str, Held] = {}
+        """The servers whose launch differs from the lock, in the modes `warn` and `block`."""
+        for alias in watched:
+            reason = _launch_reason(config.servers[alias], config, servers.get(alias))
+            if reason is not None:
+                self.launches[alias] = Held(server=alias, kind="launch", name="", reason=reason)
+
+    def mode(self, alias: str) -> LockMode:
+        """What happens to what differs."""
+        return self._modes.get(alias, "off")
+
+    @property
+    def held_launches(self) -> dict[str, Held]:
+        """The servers that must not be started."""
+        return {alias: one for alias, one in self.launches.items() if self._modes[alias] == "block"}
+
+    def covers(self, alias: str) -> bool:
+        """Whether the tools of a server are known before it is connected: approved, or held as a whole."""
+        return alias in self.reviewers or alias in self.held_launches
+
+    def servers_to_use(self, config: BusConfig) -> BusConfig:
+        """The config with a mistake for each server that must not be started."""
+        held, config = self.held_launches, permitted_config(config, self.administrator)
+        if not held:
+            return config
+        servers = {
+            alias: _refused(server, held[alias].reason)
+            if alias in held and server.mistake is None
+            else server
+            for alias, server in config.servers.items()
+        }
+        return config.model_copy(update={"servers": servers})
+
+
+class BusLock:
+    """Holds back what differs from the lockfile."""
+
+    def __init__(
+        self,
+        approvals: Approvals,
+        listed: Callable[[], Mapping[str, Inventory]],
+        emit: Emit,
+        reports: Callable[[str], bool],
+        base: "BusLock | None" = None,
+    ) -> None:
+        """`reports` tells whether what is held of a server is reported here.
+
+        `base` is the lock of whose servers these are, or most of them: what it has reviewed is not again.
+        """
+        self._base = base
+        self._reports = reports
+        self._listed = listed
+        self._emit = emit
+        self._reviews: dict[str, tuple[Inventory, Review]] = {}
+        """The last inventory of each server, and its review."""
+        self._reported: dict[str, tuple[Held, ...]] = {}
+        """What was held at the last review of each server."""
+        self.approvals = approvals
+
+    def use(self, approvals: Approvals) -> None:
+        """Use another lockfile from now on."""
+        self.approvals = approvals
+        self._reviews = {}
+
+    def outdate(self) -> None:
+        """A server offers something else now."""
+        self._reviews = {}
+
+    def report_launches(self) -> None:
+        """Emit which servers are not started; for a bus that starts or has a new config."""
+        for alias, one in self.approvals.launches.items():
+            self._report(f"{alias}: launch", (one,))
+
+    @property
+    def inventories(self) -> dict[str, Inventory]:
+        """What each server offers and the lock allows; before it is listed, what was approved."""
+        return {alias: self._approved(alias, listed) for alias, listed in self._listed().items()}
+
+    @property
+    def unreviewed(self) -> dict[str, Inventory]:
+        """What each server offers, approved or not; before it is listed, what was approved."""
+        reviewers = self.approvals.reviewers
+        return {
+            alias: reviewers[alias].known if listed == _NOTHING and alias in reviewers else listed
+            for alias, listed in self._listed().items()
+        }
+
+    def held_as(self, tool: ToolSpec) -> Held | None:
+        """Why a tool, or its whole server, is held."""
+        held, server = self.held, tool.origin.server
+        return held.get(str(tool.origin)) or held.get(label_of(server, "launch"))
+
+    @property
+    def held(self) -> dict[str, Held]:
+        """What is held, by `server/tool`."""
+        approvals, found = self.approvals, list[Held]()
+        for alias, inventory in self._listed().items():
+            if approvals.mode(alias) != "block":
+                continue
+            if (launch := approvals.launches.get(alias)) is not None:
+                found.append(launch)
+            elif inventory != _NOTHING and alias in approvals.reviewers:
+                found += self._review(alias, inventory).held
+        return {one.key: one for one in found}
+
+    def check(self, operation: Operation) -> None:
+        """Raise `CallRefused` if the tool or prompt of an operation is not approved.
+
+        For a server that is connected: others have a catalog that nothing was compared with yet.
+        """
+        server, spec = operation.server, operation.spec
+        if self.approvals.mode(server) != "block" or server not in self.approvals.reviewers:
+            return
+        match operation.route:
+            case "tools/call":
+                kind, name = "tool", spec.origin.tool
+            case "prompts/get":
+                kind, name = "prompt", prompt_name(spec)
+            case "toolbus/read_skill":
+                kind, name = "skill", str(operation.arguments["uri"])
+            case _:
+                return
+        _, review = self._reviews.get(server) or (None, self._review(server, self._listed()[server]))
+        if (reason := review.why_held(kind, name)) is not None:
+            add_event("toolbus.held", reason=reason)
+            raise CallRefused(f"{kind} {spec.name!r}", reason)
+
+    def _approved(self, alias: str, listed: Inventory) -> Inventory:
+        mode = self.approvals.mode(alias)
+        if mode == "block" and alias in self.approvals.launches:
+            return _NOTHING
+        reviewer = self.approvals.reviewers.get(alias)
+        if reviewer is None:
+            return listed
+        if listed == _NOTHING:
+            return reviewer.known
+        review = self._review(alias, listed)
+        return review.approved if mode == "block" else listed
+
+    def _review(self, alias: str, listed: Inventory) -> Review:
+        known, review = self._reviews.get(alias, (None, None))
+        if review is None or known is not listed:
+            review = self._review_of_base(alias, listed) or self.approvals.reviewers[alias].review(listed)
+            self._reviews[alias] = listed, review
+            self._report(alias, review.held)
+        return review
+
+    def _review_of_base(self, alias: str, listed: Inventory) -> Review | None:
+        base = self._base
+        if base is None or base.approvals is not self.approvals:
+            return None
+        known, review = base._reviews.get(alias, (None, None))
+        return review if known is listed else None
+
+    def _report(self, key: str, held: tuple[Held, ...]) -> None:
+        """Emit what was not held before; in mode `warn`, only warn of it."""
+        before, self._reported[key] = self._reported.get(key, ()), held
+        for one in held:
+            if one in before or not self._reports(one.server):
+                continue
+            if self.approvals.mode(one.server) == "warn":
+                tool = one.name if one.kind == "tool" else None
+                what = "" if tool or one.kind == "launch" else f"{one.kind} {one.name}".strip() + ": "
+                warn(self._emit, one.server, f"{what}{NOT_AS_LOCKED}: {one.reason}", tool)
+            else:
+                logger.warning("held: %s", one)
+                self._emit(ToolHeld(server=one.server, kind=one.kind, tool=one.name, reason=one.reason))
+
+
+def _lockfile(config: BusConfig) -> Lockfile | None:
+    wanted = {config.lock, *(server.lock or config.lock for server in config.servers.values())}
+    if config.file is None:
+        if "block" in wanted:
+            raise ConfigError("a lock needs a config file; its lockfile is next to it", key="lock")
+        return None
+    if all((server.lock or config.lock) == "off" for server in config.servers.values()):
+        return None
+    path = lock_path(config.file)
+    file = read_lock(path)
+    if file is None and "block" in wanted:
+        raise LockError(path, "does not exist, and the config says 'lock: block'; create it: toolbus lock")
+    return file
+
+
+def _mode(config: BusConfig, server: ServerConfig) -> LockMode:
+    return server.lock or config.lock or "block"
+
+
+def _launch_reason(server: ServerConfig, config: BusConfig, locked: LockedServer | None) -> str | None:
+    """Why the launch of a server is held; None if it is as in the lock, or if its entry is invalid."""
+    if server.mistake is not None:
+        return None
+    if locked is None:  # it may be new, or it could not be started when the file was written
+        return held_reason(server.alias, f"it is not in {NAME}")
+    try:
+        if is_approved(launch_of(server, config.folder), locked.launch):
+            return None
+        change = "its launch line changed" if server.url is None else "its URL or headers changed"
+    except NotCanonical as error:
+        change = f"its launch line {error}"
+    return held_reason(server.alias, f"{change} since {NAME} was written")
+
+
+def _refused(server: ServerConfig, reason: str) -> ServerConfig:
+    return server.model_copy(
+        update={"mistake": ConfigError(f"held: {reason}", server=server.alias, key="launch")}
+    )

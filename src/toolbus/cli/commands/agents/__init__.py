@@ -1,0 +1,1 @@
+"""Commands about durable runs and their workers."""

@@ -1,0 +1,125 @@
+"""`toolbus config`: the config as toolbus reads it, without secrets."""
+
+import asyncio
+import json
+import re
+from collections.abc import Callable
+
+from toolbus.cli.options import Settings
+from toolbus.cli.output.screen import Screen, visible
+from toolbus.cli.session import load_trusted_config, load_untrusted_config
+from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, resolved
+from toolbus.config.location import is_list, is_mapping
+from toolbus.config.secrets.literals import literal_secrets
+from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
+from toolbus.config.secrets.reference import MASK
+from toolbus.config.settings.auth import SECRET_KEYS
+from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import JSON
+
+_DEFAULT = re.compile(r"(\$\{[^}]*?:-)[^}]*\}")
+
+
+def run(settings: Settings, *, expanded: bool) -> int:
+    """Print the config; `expanded` resolves every reference."""
+    screen = Screen(settings)
+    # Without expansion nothing in it is used, so it can be shown before it is trusted.
+    config = load_trusted_config(settings) if expanded else load_untrusted_config(settings)
+    shown = asyncio.run(_config_json(config, expanded))
+    if screen.as_json:
+        screen.json(shown)
+        return 0
+    import yaml
+
+    text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100)
+    if visible(text) != text:
+        text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=False, width=100)
+    print(text, end="")
+    return 0
+
+
+def print_schema() -> int:
+    """Print the JSON Schema of a config; needs no config."""
+    from toolbus.config.schema import config_schema
+
+    print(json.dumps(config_schema(), indent=2))
+    return 0
+
+
+async def _config_json(config: BusConfig, expanded: bool) -> JSON:
+    secrets = Secrets(None, config.folder, config.reviewed)
+    servers = {
+        alias: await _expanded(server, secrets) if expanded else _as_written(server)
+        for alias, server in config.servers.items()
+    }
+    others = config.model_dump(
+        mode="json", exclude_defaults=True, exclude={"file", "folder", "naming", "servers"}
+    )
+    return {"file": config.file, "naming": config.naming, **others, "servers": servers}
+
+
+def _as_written(server: ServerConfig) -> JSON:
+    """The values as written in the file, with literal credentials masked."""
+    if server.mistake is not None:
+        return {"problem": str(server.mistake)}
+    values = _non_default_values(server)
+    if server.auth is not None:
+        values["auth"] = server.auth.as_written()
+    for name in ("env", "headers", "auth"):
+        if name in values:
+            values[name] = {
+                key: _without_default(key, text) if isinstance(text, str) else text
+                for key, text in values[name].items()
+            }
+    hidden = spellings(secret.value for secret in literal_secrets(server))
+    return _map_strings(values, lambda text: redacted(text, hidden))
+
+
+async def _expanded(server: ServerConfig, secrets: Secrets) -> JSON:
+    """The values with references resolved and secrets masked, or the problem."""
+    try:
+        real = await resolved(server, secrets)
+    except ToolbusError as error:
+        return {**_as_written(server), "problem": str(error)}
+    values = _non_default_values(server)
+    for name in ("command", "url", "cwd"):
+        if (text := getattr(real, name)) is not None:
+            values[name] = real.redacted(shown_url(text) if name == "url" else text)
+    if real.args:
+        values["args"] = [real.redacted(text) for text in real.args]
+    for name, mapping in (("env", real.env), ("headers", real.headers)):
+        if mapping:
+            values[name] = {
+                key: MASK if names_credential(key) else real.redacted(text) for key, text in mapping.items()
+            }
+    if server.auth is not None and server.auth.type != "bearer":
+        values["auth"] = _expanded_auth(server.auth, real)
+    return values
+
+
+def _expanded_auth(auth: Auth, real: Resolved) -> dict[str, JSON]:
+    """The keys of `auth` that are set, with references resolved and secrets masked."""
+    texts = {key: real.redacted(text) for key, text in real.auth.items()}
+    shown = {key: texts.get(key, value) for key, value in auth.as_written().items()}
+    return {key: MASK if key in SECRET_KEYS else value for key, value in shown.items()}
+
+
+def _without_default(key: str, text: str) -> str:
+    """Mask the default of a reference under a credential's name: it may be a credential."""
+    is_secret = names_credential(key) or key in SECRET_KEYS
+    return _DEFAULT.sub(rf"\g<1>{MASK}}}", text) if is_secret else text
+
+
+def _non_default_values(server: ServerConfig) -> dict[str, JSON]:
+    """The settings that differ from the defaults."""
+    own = server.model_dump(exclude_defaults=True, exclude={"alias", "transport", "server", "auth"})
+    plain = {name: list(value) if is_list(value) else value for name, value in own.items()}
+    return {"transport": server.transport, **plain}
+
+
+def _map_strings(value: JSON, change: Callable[[str], str]) -> JSON:
+    if is_mapping(value):
+        return {key: _map_strings(inner, change) for key, inner in value.items()}
+    if is_list(value):
+        return [_map_strings(inner, change) for inner in value]
+    return change(value) if isinstance(value, str) else value

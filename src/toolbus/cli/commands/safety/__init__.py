@@ -1,0 +1,1 @@
+"""Commands about trust, lock, policy and audit."""

@@ -1,0 +1,1 @@
+"""Commands that keep servers running and sign in to them."""

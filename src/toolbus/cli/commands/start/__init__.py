@@ -1,0 +1,1 @@
+"""Commands for the first minutes: demo, init, import, install, check."""

@@ -1,0 +1,74 @@
+"""The part of `toolbus check` about tools: names that were changed, and schemas that providers reject."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from toolbus.cli.output.screen import quoted
+from toolbus.config import BusConfig, ServerConfig
+from toolbus.core.values.records import ToolSpec
+from toolbus.shape import DIALECTS, Definition, converted, template_name
+
+LOSSY = ("widened", "permissive")
+Severity = Literal["error", "warning", "info"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Problem:
+    """One problem; the user must fix an error."""
+
+    severity: Severity
+    message: str
+    fix: str = ""
+    stderr: tuple[str, ...] = ()
+    """The last lines of the server's stderr."""
+
+    @property
+    def tail(self) -> str:
+        """The stderr lines, to append to the message."""
+        return f"; on stderr: {' | '.join(self.stderr)}" if self.stderr else ""
+
+
+def name_problems(tools: Sequence[ToolSpec], config: BusConfig, server: ServerConfig) -> Iterator[Problem]:
+    """Tools whose name differs from the naming template: invalid, too long, or taken."""
+    label = server.alias if server.prefix is None else server.prefix
+    for spec in tools:
+        if spec.name != template_name(config.naming, label, spec.origin.tool):
+            yield Problem(
+                severity="info",
+                message=f"tool {quoted(spec.origin.tool)} is exposed as {spec.name!r}",
+                fix="nothing to do: models accept unique names of up to 64 characters, A-Z a-z 0-9 _ -",
+            )
+
+
+def dialect_problems(tools: Sequence[ToolSpec], asked: str | None) -> Iterator[Problem]:
+    """Tools that a provider cannot be offered; for the dialect that is asked for, also what changes in it."""
+    for dialect in DIALECTS:
+        found: dict[str, Definition] = {}
+        for spec in tools:
+            try:
+                found[spec.name] = converted(spec, dialect)
+            except Exception as error:  # finding such a tool is the purpose of this command
+                yield Problem(
+                    severity="warning",
+                    message=f"{dialect}: {spec.name} cannot be converted: {type(error).__name__}: {error}",
+                    fix="exclude the tool, or replace its schema with override",
+                )
+        if dialect != asked:
+            continue
+        for name, definition in found.items():
+            losses = [loss for loss in definition.losses if loss.kind in LOSSY]
+            if losses:
+                reasons = "; ".join(dict.fromkeys(f"{loss.path or '/'}: {loss.what}" for loss in losses))
+                yield Problem(
+                    severity="info",
+                    message=f"{dialect}: the schema of {name} is simplified: {reasons}",
+                    fix="nothing to do: the provider gets a schema it accepts",
+                )
+        reworded = [name for name, definition in found.items() if definition.grade == "lossless"]
+        if reworded:
+            yield Problem(
+                severity="info",
+                message=f"{dialect}: rewritten for this provider: {', '.join(reworded)}",
+                fix="nothing to do: the meaning is the same",
+            )

@@ -1,0 +1,226 @@
+"""`toolbus import`: import servers from another program's config."""
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain, count
+from pathlib import Path
+
+from rich.text import Text
+
+from toolbus.cli.commands.safety.trust import is_trusted, trust_written
+from toolbus.cli.errors import Usage
+from toolbus.cli.options import Settings
+from toolbus.cli.output.screen import Screen, visible
+from toolbus.config.editing.edit import servers_in, with_servers
+from toolbus.config.editing.save import save_in_project
+from toolbus.config.editing.yaml_json import NotEditable
+from toolbus.config.editing.yaml_text import as_yaml
+from toolbus.config.hosts.convert import Imported, imported
+from toolbus.config.hosts.editors import EDITORS, ImportFile, found_files
+from toolbus.config.location import is_mapping
+from toolbus.config.project import DOTENV
+from toolbus.config.secrets.env_file import add_secrets, env_values
+from toolbus.config.secrets.literals import Secret, referenced_names
+from toolbus.core.text.display import counted
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
+
+
+@dataclass(slots=True, kw_only=True)
+class ImportPlan:
+    """The servers to add, the secrets found in them, and notes for the user."""
+
+    target: Path
+    sources: list[ImportFile] = field(default_factory=list[ImportFile])
+    servers: dict[str, Mapping[str, JSON]] = field(default_factory=dict[str, Mapping[str, JSON]])
+    secrets: list[Secret] = field(default_factory=list[Secret])
+    notes: list[str] = field(default_factory=list[str])
+    claimed: dict[str, tuple[str, Mapping[str, JSON]]] = field(
+        default_factory=dict[str, tuple[str, Mapping[str, JSON]]]
+    )
+    """All imported servers by alias, each with its editor."""
+    trusted: bool = False
+
+
+def run(settings: Settings, source: str | None, *, write: bool, with_secrets: bool) -> int:
+    """Show the servers that would be imported; with `write`, import them."""
+    screen = Screen(settings)
+    target = settings.config or Path("toolbus.yaml")
+    if target.suffix not in (".yaml", ".yml"):
+        raise Usage(f"{str(target)!r}: not a YAML file; pass a .yaml file with --config")
+    if with_secrets and not write:
+        raise Usage("--with-secrets needs --write; add it")
+    plan = _plan_import(_sources(source), target)
+    written = write and bool(plan.servers or (with_secrets and plan.secrets))
+    if written:
+        is_own = _is_own(plan)
+        after = _write(plan, with_secrets)
+        plan.trusted = is_own and trust_written(screen, target, after)
+    if screen.as_json:
+        screen.json(_json(plan, written))
+    else:
+        _show(screen, plan, written, with_secrets)
+    return 0
+
+
+def _sources(source: str | None) -> list[ImportFile]:
+    folder = Path.cwd()
+    if source is not None and source not in EDITORS:
+        path = Path(os.path.expanduser(source))
+        if not path.is_file():
+            raise Usage(f"{source!r} is neither a file nor one of {', '.join(EDITORS)}")
+        return [ImportFile(path=path, folder=folder)]
+    home = Path(os.path.expanduser("~"))
+    if not home.is_absolute():
+        home = Path(os.devnull)  # there is no home, and nothing below this
+    found = found_files(source, home=home, folder=folder, platform=sys.platform)
+    if not found:
+        whose = "any of " + ", ".join(EDITORS) if source is None else EDITORS[source].title
+        raise Usage(f"no config of {whose} found in this folder or your home; pass the path of the file")
+    return found
+
+
+def _plan_import(sources: Sequence[ImportFile], target: Path) -> ImportPlan:
+    """Collect the servers that the target lacks; a name conflict is resolved by renaming the second."""
+    plan = ImportPlan(target=target)
+    existing_servers: Mapping[str, JSON] = servers_in(_read_text(target), target) if target.is_file() else {}
+    env = env_values(target.parent)
+    taken = dict(env)
+    for source in sources:
+        if target.is_file() and source.path.samefile(target):
+            raise Usage(
+                f"{str(target)!r} is the file to import into; pass another one with --config, or run "
+                "'toolbus config' to show it"
+            )
+        try:
+            found = imported(source, taken=taken)
+        except ConfigError as error:
+            if len(sources) == 1:
+                raise
+            plan.notes.append(f"skipped: {error}")
+            continue
+        plan.sources.append(source)
+        _add(plan, found, existing_servers, env)
+        taken |= {secret.name: secret.value for secret in plan.secrets}
+    return plan
+
+
+def _read_text(path: Path) -> str:
+    # Keeps line endings, because the text is written back.
+    with path.open(encoding="utf-8", newline="") as file:
+        return file.read()
+
+
+def _add(
+    plan: ImportPlan, found: Imported, existing_servers: Mapping[str, JSON], env: Mapping[str, str]
+) -> None:
+    plan.notes += found.notes
+    for alias, entry in found.servers.items():
+        name = _free_alias(plan, alias, entry, found.source)
+        if name is None:
+            continue
+        plan.claimed[name] = (found.source.editor, entry)
+        secrets = [replace(secret, server=name) for secret in found.secrets if secret.server == alias]
+        if name not in existing_servers:
+            plan.servers[name] = entry
+            plan.secrets += secrets
+            continue
+        if existing_servers[name] != entry:
+            plan.notes.append(f"{name}: {plan.target} already has a server of that name; kept it")
+        plan.secrets += _unset_secrets(
+            secrets, existing_servers[name], {*env, *(secret.name for secret in plan.secrets)}
+        )
+
+
+def _free_alias(plan: ImportPlan, alias: str, entry: Mapping[str, JSON], source: ImportFile) -> str | None:
+    """The alias for the server; None if it is a duplicate, or if its editor would ignore it."""
+    for name in chain(
+        (alias, f"{alias}-{source.editor}"), (f"{alias}-{source.editor}-{n}" for n in count(2))
+    ):
+        if name not in plan.claimed:
+            if name != alias:
+                plan.notes.append(
+                    f"{alias}: {source.path} has a different server of that name; imported as {name}"
+                )
+            return name
+        editor, known = plan.claimed[name]
+        if {**known, "enabled": True} == {**entry, "enabled": True}:
+            return None
+        if editor == source.editor:  # in an editor, the project's entry wins over the user's
+            plan.notes.append(f"{alias}: {source.path} has a different server of that name; skipped")
+            return None
+    raise AssertionError("numbers do not end")
+
+
+def _unset_secrets(secrets: Sequence[Secret], entry: JSON, known: set[str]) -> list[Secret]:
+    """The secrets that an existing entry refers to and that have no value yet."""
+    referred = referenced_names(entry) if is_mapping(entry) else frozenset[str]()
+    return [secret for secret in secrets if secret.name in referred - known]
+
+
+def _is_own(plan: ImportPlan) -> bool:
+    """Whether everything in the target will be the user's own, so that it can be trusted.
+
+    Existing content must be trusted; an editor's file in the project may come from anyone.
+    """
+    if any(source.is_of_project for source in plan.sources):
+        return False
+    existing = plan.target.exists() or (plan.target.parent / DOTENV).exists()
+    return not existing or is_trusted(plan.target)
+
+
+def _write(plan: ImportPlan, with_secrets: bool) -> bytes:
+    """Write servers and secrets; return the content of the config."""
+    before = _read_text(plan.target) if plan.target.is_file() else None
+    try:
+        after = as_yaml(plan.servers) if before is None else with_servers(before, plan.target, plan.servers)
+    except NotEditable as error:
+        raise Usage(f"{plan.target} {error.problem}") from None
+    if with_secrets:
+        add_secrets(plan.target.parent, plan.secrets)
+    if plan.servers:
+        save_in_project(plan.target, after.encode())
+    return after.encode()
+
+
+def _json(plan: ImportPlan, written: bool) -> JSON:
+    return {
+        "target": str(plan.target),
+        "written": written,
+        "trusted": plan.trusted,
+        "sources": [{"editor": source.editor, "path": str(source.path)} for source in plan.sources],
+        "servers": plan.servers,
+        "secrets": [{"server": s.server, "key": s.key, "name": s.name} for s in plan.secrets],
+        "notes": plan.notes,
+    }
+
+
+def _show(screen: Screen, plan: ImportPlan, written: bool, with_secrets: bool) -> None:
+    for source in plan.sources:
+        title = EDITORS[source.editor].title if source.editor in EDITORS else "file"
+        screen.print(Text(f"# {title}: {source.path}", style="dim"))
+    if plan.servers:
+        screen.print(Text(visible(as_yaml(plan.servers))))
+    for note in plan.notes:
+        screen.note(note)
+    for secret in plan.secrets:
+        where = "now in .env" if written and with_secrets else "set it in the environment or in .env"
+        screen.note(f"{secret.server}: {secret.key} is a secret, replaced by ${{{secret.name}}}: {where}")
+    if written and with_secrets and plan.secrets and (plan.target.parent / ".git").exists():
+        screen.note("add .env to .gitignore to keep it out of version control")
+    screen.note(_summary(plan, written))
+
+
+def _summary(plan: ImportPlan, written: bool) -> str:
+    """What was or would be done, and the next step."""
+    what = counted(len(plan.servers), "server") if plan.servers else counted(len(plan.secrets), "secret")
+    where = str(plan.target) if plan.servers else DOTENV
+    if written:
+        return f"wrote {what} to {where}; next: toolbus {'check' if plan.trusted else 'trust'}"
+    if plan.servers:
+        return f"would add {what} to {where}; run with --write to do it"
+    if plan.secrets:
+        return f"no new servers; run with --write --with-secrets to add {what} to {where}"
+    return "nothing to import"

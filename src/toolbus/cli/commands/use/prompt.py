@@ -1,0 +1,134 @@
+"""`toolbus prompt`: fill in one prompt."""
+
+from collections.abc import Mapping, Sequence
+from difflib import get_close_matches
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.text import Text
+
+from toolbus.cli.commands.use.call import check_out_folder
+from toolbus.cli.errors import Usage
+from toolbus.cli.input.arguments import texts
+from toolbus.cli.input.elicitation import terminal_interactions
+from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
+from toolbus.cli.options import Settings
+from toolbus.cli.output import results
+from toolbus.cli.output.screen import Screen
+from toolbus.cli.session import (
+    async_command,
+    command_line,
+    load_trusted_config,
+    open_bus,
+    selected_servers,
+    start_idle_servers,
+)
+from toolbus.core.values.records import Prompt, PromptResult, ToolResult
+
+if TYPE_CHECKING:
+    from toolbus.bus.toolbus import Toolbus
+
+
+def run(settings: Settings, name: str, words: Sequence[str], out: Path | None) -> int:
+    """Fill in the prompt and print its messages."""
+    check_out_folder(out)
+    return _fill_in(settings, name, texts(words), out)
+
+
+@async_command
+async def _fill_in(
+    settings: Settings, name: str, given: Mapping[str, Sequence[str]], out: Path | None
+) -> int:
+    screen, config = Screen(settings), load_trusted_config(settings)
+    # If the name includes a server, start only that one.
+    named = [alias for alias in selected_servers(config, ()) if name.startswith(f"{alias}/")]
+    async with open_bus(
+        screen, config, named or list(config.servers), interactions=terminal_interactions(screen)
+    ) as bus:
+        for alias in named:
+            raise_if_down(bus, alias)
+        if named and not _matches(bus, name):
+            await start_idle_servers(screen, bus, config)
+        caller = bus.view(caller=command_line())
+        if (denied := _denied(bus, name)) is not None:
+            await caller.get_prompt(denied.server, denied.name)  # the error names the rule
+        prompt = _find_prompt(bus, name)
+        arguments = validated_arguments(prompt, given)
+        with screen.spinner(f"filling in {prompt.name}"):
+            result = await caller.get_prompt(prompt.server, prompt.name, arguments)
+    _print(screen, prompt, result, out)
+    return 0
+
+
+def _matches(bus: "Toolbus", name: str) -> list[Prompt]:
+    """The prompts that match `server/name`, or else the name alone."""
+    prompts = bus.prompts()
+    full = [prompt for prompt in prompts if name == _qualified_name(prompt)]
+    return full or [prompt for prompt in prompts if name == prompt.name]
+
+
+def _denied(bus: "Toolbus", name: str) -> Prompt | None:
+    """The prompt of that name that is not listed because the policy denies it."""
+    if _matches(bus, name):
+        return None
+    offered = [prompt for stock in bus.inventories.values() for prompt in stock.prompts]
+    return next((prompt for prompt in offered if name in (_qualified_name(prompt), prompt.name)), None)
+
+
+def _qualified_name(prompt: Prompt) -> str:
+    return f"{prompt.server}/{prompt.name}"
+
+
+def _find_prompt(bus: "Toolbus", name: str) -> Prompt:
+    found = _matches(bus, name)
+    if not found:
+        raise NotListed(
+            "prompt", name, [_qualified_name(prompt) for prompt in bus.prompts()], servers_down(bus)
+        )
+    if len(found) > 1:
+        raise Usage(
+            f"{len(found)} prompts are named {name!r}; use {' or '.join(map(_qualified_name, found))}"
+        )
+    return found[0]
+
+
+def validated_arguments(prompt: Prompt, given: Mapping[str, Sequence[str]]) -> dict[str, str]:
+    """The arguments as sent; raises `Usage` if one is unknown, repeated or missing."""
+    known = [argument.name for argument in prompt.arguments]
+    for key, values in given.items():
+        if key not in known:
+            close = get_close_matches(key, known, n=1)
+            there = f"it takes {', '.join(known) or 'none'}"
+            raise Usage(f"{key}: no such argument; {f'did you mean {close[0]!r}?' if close else there}")
+        if len(values) > 1:
+            raise Usage(f"{key} is given twice; keep one")
+    missing = [
+        argument.name for argument in prompt.arguments if argument.required and argument.name not in given
+    ]
+    if missing:
+        width = max(map(len, known))
+        lines = tuple(
+            f"  {argument.name:{width}}  {'required' if argument.required else 'optional'}"
+            + (f": {' '.join(argument.description.split())}" if argument.description else "")
+            for argument in prompt.arguments
+        )
+        raise Usage(f"{_qualified_name(prompt)} needs {' '.join(f'{name}=...' for name in missing)}", lines)
+    return {key: values[0] for key, values in given.items()}
+
+
+def _print(screen: Screen, prompt: Prompt, result: PromptResult, out: Path | None) -> None:
+    content = ToolResult(content=tuple(message.content for message in result.messages))
+    files: results.SavedFiles = {} if out is None else results.save_blobs(content, out, prompt.name)
+    if screen.as_json:
+        blocks = results.content_json(content, files)
+        messages = [
+            {"role": message.role, "content": block}
+            for message, block in zip(result.messages, blocks, strict=True)
+        ]
+        facts = {"server": prompt.server, "name": prompt.name, "description": result.description}
+        screen.json({**facts, "messages": messages})
+        return
+    for index, message in enumerate(result.messages):
+        screen.print(Text(f"{message.role}:", style="bold"))
+        own = {0: files[index]} if index in files else {}
+        results.print_result(screen, ToolResult(content=(message.content,)), own)

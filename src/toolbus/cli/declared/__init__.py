@@ -1,0 +1,1 @@
+"""The arguments and options of the commands, as typer needs them."""

@@ -1,0 +1,1 @@
+"""Config files of other hosts: found, read, translated and written."""

@@ -1,1 +1,0 @@
-"""Find the servers that other hosts have configured, and convert them."""

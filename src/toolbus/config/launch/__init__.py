@@ -1,0 +1,1 @@
+"""The command lines of servers, and the rules of an administrator about them."""

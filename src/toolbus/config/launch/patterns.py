@@ -1,0 +1,305 @@
+"""Match what a config starts or connects to with patterns of an administrator.
+
+In doubt a pattern that allows does not match, and one that denies does. So in `allow` a `*` inside a word
+matches neither `/` nor `:`, and the whole command line has to match; in `deny` it matches anything, and
+further arguments do not matter.
+"""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from urllib.parse import unquote, urlsplit
+
+from toolbus.config.launch.launchers import Registry, is_launcher, only_package
+from toolbus.core.text.hosts import ascii_host
+
+_PORTS = {"http": 80, "https": 443}
+_URL = re.compile(
+    r"(?P<scheme>[\w*+.-]+)://(?P<host>\[[\w:.*]+\]|[^/:@?#\[\]\s]+)(?::(?P<port>\d+|\*))?(?P<path>/[^?#\s]*)?"
+)
+_PACKAGE = re.compile(r"(?P<registry>npm|pypi):(?P<name>@[\w.*-]+/[\w.*-]+|[\w.*-]+)")
+_ODD = re.compile(r"[\x00-\x20\x7f\\]")
+_PIECE = re.compile(r"[^\s;&|'\"()]+")
+_SEPARATOR = re.compile(r"[/=:,]")
+_NAMES = re.compile(r"@[\w.-]+/[\w.-]+|[\w.-]+")
+_HIJACKING = re.compile(
+    r"PATH|LD_.*|DYLD_.*|GCONV_PATH|NODE_(?:OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)"
+    r"|PYTHON(?:PATH|HOME|STARTUP|EXECUTABLE|USERBASE|PYCACHEPREFIX|PLATLIBDIR|WARNINGS|BREAKPOINT)"
+    r"|(?:BASH_)?ENV|SHELL|PERL5.*|RUBY(?:OPT|LIB)|CLASSPATH|_?JAVA_(?:TOOL_)?OPTIONS|JDK_JAVA_OPTIONS"
+    r"|DOTNET_STARTUP_HOOKS|CORECLR_.*"
+    r"|GIT_(?:EXEC_PATH|SSH.*|CONFIG.*|DIR|COMMON_DIR|TEMPLATE_DIR|ASKPASS|PROXY_COMMAND|EXTERNAL_DIFF)"
+    r"|(?:GIT_)?(?:PAGER|EDITOR|SEQUENCE_EDITOR)|SSH_ASKPASS|OPENSSL_(?:CONF|ENGINES|MODULES)"
+    # Where launchers find their settings, caches and the certificates of a registry.
+    r"|HOME|USERPROFILE|XDG_.*|SSL_CERT_.*|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE"
+    r"|NPM_CONFIG_.*|COREPACK_.*|YARN_.*|BUN_.*|PNPM_.*|PIP_.*|PIPX_.*|UV_.*|VIRTUAL_ENV",
+    re.IGNORECASE,
+)
+"""Variables that decide which program or package runs, or which code it loads."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """How a server is started or reached, with every reference filled in."""
+
+    command: str | None = None
+    args: tuple[str, ...] = ()
+    variables: frozenset[str] = frozenset()
+    """The names that its `env` sets."""
+    cwd: str | None = None
+    inherits: bool = True
+    """Whether it gets our PATH."""
+    works_in: str | None = None
+    """The folder that it runs in; None if that is not known yet."""
+    is_moved: bool = False
+    """Whether its config chose that folder, and not whoever started us or found the config."""
+    url: str | None = None
+    reads: tuple[str, ...] = ()
+    """The paths that its sandbox opens."""
+    writes: tuple[str, ...] = ()
+
+    @property
+    def hijacking(self) -> str | None:
+        """A variable of its `env` that decides what runs."""
+        return min((name for name in self.variables if _HIJACKING.fullmatch(name)), default=None)
+
+    @property
+    def path(self) -> str | None:
+        """The absolute path of its program; None if it is not found."""
+        command = os.path.expanduser(self.command or "")
+        if os.path.dirname(command):
+            return os.path.abspath(os.path.join(self.cwd or "", command))
+        # As it is looked up to be started: also next to our own interpreter.
+        ours = os.environ.get("PATH", os.defpath) if self.inherits else os.defpath
+        places = ours, os.path.dirname(sys.executable)
+        found = shutil.which(command, path=os.pathsep.join(places))
+        return found and os.path.abspath(found)
+
+
+def argv_allowed(pattern: Sequence[str], launch: Launch) -> bool:
+    """Whether the whole command line matches."""
+    first, *rest = pattern
+    command = launch.command or ""
+    if "/" in first:
+        if launch.path is None or not _word_allowed(first, launch.path):
+            return False
+    elif "/" in command or not _word_allowed(first, command):
+        return False
+    if rest[-1:] == ["**"]:
+        rest = rest[:-1]
+    elif len(rest) != len(launch.args):
+        return False
+    return len(rest) <= len(launch.args) and all(map(_word_allowed, rest, launch.args))
+
+
+def local_word(pattern: Sequence[str], launch: Launch) -> str | None:
+    """An argument by which a pattern means a program, and that is in the folder where the server runs."""
+    if launch.works_in is None:
+        return None
+    before = ("", *launch.args)
+    for wanted, word, option in zip(pattern[1:], launch.args, before, strict=False):
+        if wanted in ("*", "**") or word.startswith("/"):
+            continue
+        module = word.partition(".")[0]
+        names = {word, word.partition("=")[2], *((module, f"{module}.py") if option == "-m" else ())}
+        if any(name and os.path.exists(os.path.join(launch.works_in, name)) for name in names):
+            return word
+    return None
+
+
+def _word_allowed(pattern: str, word: str) -> bool:
+    # A `*` behind a folder must not lead out of it.
+    leads_out = pattern not in ("*", "**") and ".." in _SEPARATOR.split(word)
+    return bool(_glob(pattern, strict=True).fullmatch(word)) and (not leads_out or pattern == word)
+
+
+def argv_denied(pattern: Sequence[str], launch: Launch) -> bool:
+    """Whether the command line begins as the pattern; the program also by its path or its base name."""
+    first, *rest = pattern
+    if rest[-1:] == ["**"]:
+        rest = rest[:-1]
+    paths = {
+        path for path in (launch.command, launch.path, launch.path and os.path.realpath(launch.path)) if path
+    }
+    names = {name.casefold() for path in paths for name in (path, os.path.basename(path))}
+    program = _glob(first.casefold(), strict=False)
+    return (
+        any(program.fullmatch(name) for name in names)
+        and len(rest) <= len(launch.args)
+        and all(
+            _glob(word, strict=False).fullmatch(arg) for word, arg in zip(rest, launch.args, strict=False)
+        )
+    )
+
+
+def package_allowed(pattern: str, launch: Launch) -> bool:
+    """Whether it runs a package of that name from that registry, and certainly nothing else."""
+    package = only_package(launch.command or "", launch.args)
+    if package is None or package.name is None:
+        return False
+    registry, _, name = pattern.partition(":")
+    found = _normalized(package.name, package.registry)
+    return registry == package.registry and bool(
+        _glob(_normalized(name, package.registry), strict=True).fullmatch(found)
+    )
+
+
+def package_denied(pattern: str, launch: Launch) -> bool:
+    """Whether it runs, or may run, a package of that name from that registry."""
+    registry, _, name = pattern.partition(":")
+    known: Registry = "npm" if registry == "npm" else "pypi"
+    wanted = _glob(_normalized(name, known).casefold(), strict=False)
+    package = only_package(launch.command or "", launch.args)
+    if package is not None and package.name is not None:
+        return package.registry == known and bool(
+            wanted.fullmatch(_normalized(package.name, known).casefold())
+        )
+    # Also inside of a word: `sh -c "npx NAME"`.
+    line = [piece for word in (launch.command or "", *launch.args) for piece in _PIECE.findall(word)]
+    at = next((index for index, word in enumerate(line) if is_launcher(word)), len(line))
+    found = (name for word in line[at + 1 :] for name in _NAMES.findall(word))
+    return any(wanted.fullmatch(_normalized(name, known).casefold()) for name in found)
+
+
+def url_allowed(pattern: str, url: str) -> bool:
+    """Whether scheme, host, port and path match; without a port in the pattern, it is that of the scheme."""
+    found, wanted = _parsed(url), _URL.fullmatch(pattern)
+    if found is None or wanted is None or _ODD.search(url):
+        return False
+    port = wanted["port"] or str(_PORTS.get(found.scheme, 0))
+    path = wanted["path"]
+    return (
+        fnmatchcase(found.scheme, wanted["scheme"].lower())
+        and _host_matches(wanted["host"], found, strict=True)
+        and port in ("*", str(found.port))
+        and (
+            path in (None, "/*") or (found.is_plain and bool(_anything(unquote(path)).fullmatch(found.path)))
+        )
+    )
+
+
+def url_denied(pattern: str, url: str) -> bool:
+    """Whether scheme, host and path match; the port counts only if the pattern has one."""
+    found, wanted = _parsed(url), _URL.fullmatch(pattern)
+    if found is None or wanted is None:
+        return True  # nothing can be reached there
+    path = _anything(unquote(wanted["path"] or "/*"))
+    return (
+        fnmatchcase(found.scheme, wanted["scheme"].lower())
+        and _host_matches(wanted["host"], found, strict=False)
+        and (wanted["port"] or "*") in ("*", str(found.port))
+        and any(path.fullmatch(one) for one in (found.path, os.path.normpath(found.path)))
+    )
+
+
+def path_allowed(pattern: str, path: str) -> bool:
+    """Whether what is at the path, or a folder that contains it, matches; links are followed before."""
+    if pattern.startswith("~"):
+        pattern = os.path.realpath(os.path.expanduser("~")) + pattern[1:]
+    real = os.path.realpath(path)
+    wanted = _glob(pattern.rstrip("/"), strict=True)
+    while real != os.sep:
+        if wanted.fullmatch(real):
+            return True
+        real = os.path.dirname(real)
+    return False
+
+
+def path_problem(pattern: str) -> str | None:
+    """Why a pattern for paths cannot be used."""
+    if re.match(r"(~?/[^/\0]|~$)", pattern) and not {".", ".."} & set(pattern.split("/")):
+        return None
+    return "expected a whole path, such as /srv/* or ~/projects, without . and .."
+
+
+def argv_problem(pattern: Sequence[str]) -> str | None:
+    """Why a pattern for command lines cannot be used."""
+    return None if pattern and pattern[0] else "is empty; write a program and its arguments"
+
+
+def url_problem(pattern: str) -> str | None:
+    """Why a pattern for URLs cannot be used."""
+    if wanted := _URL.fullmatch(pattern):
+        try:
+            _ascii_pattern(wanted["host"] if wanted["scheme"] != "http+unix" else "")
+        except ValueError as error:
+            return str(error)
+        return None
+    return "expected SCHEME://HOST[:PORT][/PATH], with * for any part, and no user, query or fragment"
+
+
+def package_problem(pattern: str) -> str | None:
+    """Why a pattern for packages cannot be used."""
+    if _PACKAGE.fullmatch(pattern):
+        return None
+    return "expected npm:NAME or pypi:NAME, with * for any part, and no version"
+
+
+@dataclass(frozen=True, slots=True)
+class _Address:
+    scheme: str
+    host: str
+    port: int
+    path: str
+    """Decoded."""
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether no server can take the path for another one."""
+        return not _ODD.search(self.path) and not {".", ".."} & set(self.path.split("/"))
+
+
+def _parsed(url: str) -> _Address | None:
+    """The parts of a URL, as the connection takes them; None if it is not one."""
+    try:
+        parts = urlsplit(url)
+        netloc = parts.netloc.rpartition("@")[2]
+        host, port = parts.hostname or "", parts.port or _PORTS.get(parts.scheme, 0)
+        if parts.scheme == "http+unix":
+            host, port = os.path.normpath(unquote(netloc)) if netloc else "", 0
+        else:
+            host = ascii_host(host)
+    except ValueError:
+        return None
+    path = parts.path or "/"
+    while (decoded := unquote(path)) != path:
+        path = decoded
+    return _Address(parts.scheme, host, port, path) if host else None
+
+
+def _host_matches(pattern: str, found: _Address, *, strict: bool) -> bool:
+    if found.scheme == "http+unix":
+        return bool(_glob(unquote(pattern), strict=strict).fullmatch(found.host))
+    try:
+        pattern = _ascii_pattern(pattern)
+    except ValueError:
+        return not strict
+    return fnmatchcase(found.host if strict else found.host.rstrip("."), pattern)
+
+
+def _ascii_pattern(host: str) -> str:
+    """A pattern for hosts as they are compared with it; ValueError if a part of it has no such form."""
+    # Part by part: `*.faß.de` is not a name itself.
+    return ".".join(map(ascii_host, host.strip("[]").split(".")))
+
+
+def _normalized(name: str, registry: Registry) -> str:
+    """PyPI does not tell case, `-`, `_` and `.` apart."""
+    return re.sub(r"[-_.]+", "-", name).lower() if registry == "pypi" else name
+
+
+def _anything(pattern: str) -> re.Pattern[str]:
+    return _glob(pattern, strict=False)
+
+
+@lru_cache(maxsize=1024)
+def _glob(pattern: str, *, strict: bool) -> re.Pattern[str]:
+    """Only `*` and `?` have a meaning; `**`, and a `*` that is the whole word, match anything."""
+    character = "[^/:]" if strict and pattern != "*" else "."
+    pieces = {"**": ".*", "*": f"{character}*", "?": character}
+    words = re.split(r"(\*\*|\*|\?)", pattern)
+    return re.compile("".join(pieces.get(word) or re.escape(word) for word in words), re.DOTALL)

@@ -1,0 +1,109 @@
+"""The `policy` of a bus: ordered rules, of which the first that matches decides about a call."""
+
+from collections.abc import Collection
+from typing import Annotated, Literal, TypeAlias
+
+from pydantic import BeforeValidator, Field, Strict
+
+from toolbus.config.base import ConfigModel
+from toolbus.config.location import Location, is_list
+from toolbus.config.settings.conditions import check_condition
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
+
+Action: TypeAlias = Literal["allow", "ask", "deny"]
+Hint: TypeAlias = Literal["destructive", "read-only", "writes", "idempotent", "open-world"]
+SELECTORS = ("tools", "resources", "prompts", "requests")
+"""The keys that name what a rule is about."""
+REQUESTS = ("elicitation", "sampling", "roots")
+"""What a server may ask of its client."""
+
+_Patterns = Annotated[
+    tuple[Annotated[str, Field(min_length=1)], ...],
+    Strict(False),
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+]
+_Count = Annotated[int, Field(ge=1)]
+
+
+class PolicyRule(ConfigModel):
+    """One rule: which operations it is about, and what happens to them; all conditions must hold."""
+
+    tools: _Patterns = ()
+    """Globs on `server/tool`, with the server's own names; one or a list."""
+    resources: _Patterns = ()
+    """Globs on `server/uri`."""
+    prompts: _Patterns = ()
+    """Globs on `server/prompt`."""
+    requests: _Patterns = ()
+    """Globs on what a server asks of you: `server/elicitation`, `server/sampling`, `server/roots`."""
+    hint: Hint | None = None
+    """Tools that their server marks so; without `trust: true`, a mark can only make the policy stricter."""
+    arguments: dict[str, object] | None = None
+    """A JSON Schema that the arguments match, as they are sent."""
+    do: Action
+    """Allow it, ask a person, or deny it."""
+    reason: str | None = None
+    """Why, for the model and the person who is asked."""
+    per_minute: _Count | None = None
+    """The most calls per minute that the rule lets through."""
+    per_run: _Count | None = None
+    """The most calls that it lets through in one run of an agent; elsewhere, until the bus closes."""
+
+    @property
+    def selects(self) -> bool:
+        """Whether it names what it is about; otherwise it is about all tools, resources and prompts."""
+        return any(getattr(self, key) for key in SELECTORS)
+
+    def _check(self) -> None:
+        self._check_patterns(Location())
+        self._check_conditions(Location())
+
+    def _check_patterns(self, location: Location) -> None:
+        for key in SELECTORS:
+            if key in self.model_fields_set and not getattr(self, key):
+                raise location.error("is empty; name a pattern, or leave it out", key)
+            for pattern in getattr(self, key):
+                if "/" not in pattern and pattern != "*":
+                    example = "server/tool" if key == "tools" else f"server/{key.removesuffix('s')}"
+                    raise location.error(f"{pattern!r} names no server; write {example}, or */{pattern}", key)
+        for pattern in self.requests:
+            what = pattern.rpartition("/")[2]
+            if what not in REQUESTS and not any(sign in what for sign in "*?["):
+                raise location.error(f"a server asks for {', '.join(REQUESTS)}, not {what!r}", "requests")
+
+    def _check_conditions(self, location: Location) -> None:
+        if self.hint is not None and (self.resources or self.prompts or self.requests):
+            raise location.error("is about tools; remove the other patterns", "hint")
+        if self.do == "deny" and (self.per_minute or self.per_run):
+            raise location.error(
+                "a rule that denies has no rate", "per_minute" if self.per_minute else "per_run"
+            )
+        if self.arguments is not None:
+            check_condition(self.arguments, location, "arguments")
+
+
+def read_policy(value: JSON, location: Location) -> tuple[PolicyRule, ...]:
+    """The rules; ConfigError names the first that is invalid."""
+    if not is_list(value):
+        raise location.error("expected a list of rules such as {tools: 'files/*', do: ask}", "policy")
+    return tuple(_rule(rule, location, f"policy[{index}]") for index, rule in enumerate(value))
+
+
+def _rule(value: JSON, location: Location, key: str) -> PolicyRule:
+    if isinstance(value, PolicyRule):
+        return value
+    fields = location.mapping(value, key)
+    try:
+        return PolicyRule(**{str(name): field for name, field in fields.items()})
+    except ConfigError as error:
+        raise location.relocated(error, lambda own: f"{key}.{own}" if own else key) from None
+
+
+def check_aliases(aliases: Collection[str], location: Location) -> None:
+    """ConfigError for aliases like `a` and `a/b`: a rule on `a/b/x` would be about tools of both."""
+    for alias in aliases:
+        for other in aliases:
+            if alias.startswith(f"{other}/"):
+                problem = f"patterns on {alias!r} would also match tools of {other!r}; rename one of the two"
+                raise location.error(problem, "policy")

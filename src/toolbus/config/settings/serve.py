@@ -1,0 +1,341 @@
+"""The `serve` of a bus: how `toolbus serve` listens, whom it lets in, and what each of them gets.
+
+It never listens beyond this machine without authentication.
+"""
+
+import os.path
+import re
+from collections.abc import Callable, Iterator, Sequence
+from ipaddress import ip_network
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, Field, Strict
+
+from toolbus.config.location import Location, Mistakes, is_mapping, joined, near_miss
+from toolbus.config.settings.auth import is_loopback, web_url
+from toolbus.config.settings.expose import ExposeMode
+from toolbus.config.settings.override import budget
+from toolbus.config.settings.policy import PolicyRule, read_policy
+from toolbus.config.settings.serve_auth import (
+    Names,
+    ServeAuth,
+    ServeModel,
+    Text,
+    Tls,
+    built,
+    read_auth,
+    set_fields,
+)
+from toolbus.core.text.hosts import ascii_authority, ascii_url
+from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON, Budget
+
+_Count = Annotated[int, Field(ge=1)]
+_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+DEFAULT_VIEW = "default"
+_CALLS = ("max_in_flight", "max_per_user", "max_per_server", "max_waiting", "max_wait")
+_LIMITS = (
+    "max_sessions",
+    "max_tasks",
+    "max_subscriptions",
+    *_CALLS,
+    "max_body",
+    "max_values",
+    "max_header",
+    "session_idle",
+    "list_within",
+    "drain",
+)
+AT_START = ("http", "path", "tls", "trusted_proxies", "console", "workers", *_LIMITS)
+"""The keys that count from the next start on; the others are followed while the gateway runs."""
+_OPEN = "would be open to others without authentication"
+_HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
+_PATH = re.compile(r"(?:/[A-Za-z0-9._~-]+)+")
+_VIEW = re.compile(r"[A-Za-z0-9._~-]+")
+
+
+def _in_ascii(text: str) -> str:
+    """A host or a URL as clients send it; what cannot be sent is a mistake that the checks report."""
+    try:
+        return ascii_url(text) if "://" in text else ascii_authority(text)
+    except ValueError:
+        return text
+
+
+_Ascii = Annotated[str, AfterValidator(_in_ascii)]
+_AsciiNames = Annotated[tuple[Annotated[Text, AfterValidator(_in_ascii)], ...], Strict(False)]
+
+
+class ServeView(ServeModel):
+    """What a client gets: which servers and tools, and under which rules."""
+
+    servers: Names | None = None
+    """The aliases of its servers, with their resources and prompts; by default all."""
+    include: Names = ()
+    """Globs on public tool names, or on `server/tool`; empty means all."""
+    exclude: Names = ()
+    """Which of the included tools to exclude, in the same format."""
+    policy: tuple[PolicyRule, ...] = ()
+    """More rules: they decide in addition to those of the bus, and the stricter decision counts."""
+    budget: Budget | None = None
+    """The maximum length of a result; by default results are passed on as they are."""
+    expose: ExposeMode | None = None
+    """How clients get to the tools of the view; by default as the bus says."""
+    always: Names | None = None
+    """Globs on tools that are shown in every mode; by default as the bus says."""
+    user: Text | None = None
+    """The user whose logins and secrets are used for clients that have no user of their own."""
+
+
+class Serve(ServeModel):
+    """How `toolbus serve` listens, whom it lets in, and what they get."""
+
+    http: str = "127.0.0.1:7400"
+    """The address to listen at, as `HOST:PORT`; beyond this machine it needs `auth` and `hosts`."""
+    path: str = "/mcp"
+    """The path of the MCP endpoint; a view has its own below it, such as `/mcp/research`."""
+    hosts: _AsciiNames = ()
+    """The names under which clients reach the gateway, besides those of this machine."""
+    origins: _AsciiNames = ()
+    """The origins of web pages that may use the gateway, such as `https://app.example.com`."""
+    public_url: _Ascii | None = None
+    """The URL under which clients reach the gateway, without `path`: `https://tools.example.com`."""
+    tls: Tls | None = None
+    """The certificate of the gateway, for HTTPS; by default it speaks HTTP."""
+    trusted_proxies: Names = ()
+    """The addresses or networks of proxies whose `X-Forwarded-*` headers are believed."""
+    auth: ServeAuth = Field(default_factory=ServeAuth)
+    """How clients prove who they are; by default all clients on this machine are let in."""
+    views: dict[str, ServeView] = {}
+    """What clients get, by name; by default there is one view, of everything."""
+    default_view: str = DEFAULT_VIEW
+    """The view of clients that have no other."""
+    console: bool | None = None
+    """Whether the page at `/console` is there; by default if only this machine reaches one worker alone."""
+    workers: Annotated[int, Field(ge=1, le=1000)] = 1
+    """Processes that serve, each with its own connections to the servers."""
+    max_sessions: _Count = 10_000
+    """Sessions of legacy clients; one more ends the idlest one of the user who has the most."""
+    max_tasks: _Count = 1_000
+    """Calls that run as tasks, or wait for the answer of a client. One user gets at most half."""
+    max_subscriptions: _Count = 10_000
+    """Resources that clients subscribe to. One user gets at most half."""
+    max_in_flight: _Count = 1_000
+    """Requests that are being answered at the same time; others are refused. One user gets at most half."""
+    max_per_user: _Count = 256
+    """Calls of one user that are made at the same time; others wait for their turn."""
+    max_per_server: _Count = 128
+    """Calls that one server gets at the same time, fewer if its `max_concurrency` is lower; others wait."""
+    max_waiting: _Count = 512
+    """Calls that wait for their turn; others are refused."""
+    max_wait: _Seconds = 10
+    """Seconds that a call waits for its turn; then it is refused."""
+    max_body: _Count = 16 * 1024 * 1024
+    """Bytes of the body of a request."""
+    max_values: _Count = 100_000
+    """JSON values in a request; they are counted before it is parsed."""
+    max_header: _Count = 32 * 1024
+    """Bytes of the head of a request."""
+    session_idle: _Seconds = 3600
+    """Seconds without a request after which the session of a legacy client ends."""
+    list_within: _Seconds = 8
+    """Seconds that the first lists wait for servers that start and never listed anything before."""
+    drain: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30
+    """Seconds that calls in flight have to end, when the gateway is to stop."""
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """The host and port to listen at; an IPv6 address without brackets."""
+        found = _HOST.fullmatch(self.http)
+        assert found is not None, "checked"
+        return found[1].strip("[]"), int(found[2])
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine reaches it."""
+        return is_loopback(self.address[0])
+
+    @property
+    def is_public(self) -> bool:
+        """Whether the public URL is one of other machines."""
+        public = None if self.public_url is None else web_url(self.public_url)
+        return public is not None and not is_loopback(public.hostname or "")
+
+    @property
+    def has_console(self) -> bool:
+        """Whether the page for the person who runs it is served."""
+        is_alone = self.is_local and not self.is_public and self.workers == 1
+        return is_alone if self.console is None else self.console
+
+    @property
+    def resource(self) -> str | None:
+        """The URL of the MCP endpoint, if the public URL is known."""
+        return None if self.public_url is None else f"{self.public_url.rstrip('/')}{self.path}"
+
+    @property
+    def warnings(self) -> Iterator[str]:
+        """What is valid, but may not be intended."""
+        is_encrypted = self.tls is not None or (self.public_url or "").lower().startswith("https:")
+        if not self.is_local and not is_encrypted:
+            yield "keys and tokens are sent unencrypted; set serve.tls, or put a proxy with HTTPS in front"
+
+    def listening_at(self, http: str) -> "Serve":
+        """The same at another address; ConfigError if it may not listen there."""
+        values: dict[str, JSON] = {name: getattr(self, name) for name in self.model_fields_set}
+        values["http"] = http
+        return Serve(**values)
+
+    def staying_as(self, started: "Serve") -> "Serve":
+        """The same, but `AT_START` as it was at the start; ConfigError if that may not be."""
+        fixed = {name: getattr(started, name) for name in started.model_fields_set.intersection(AT_START)}
+        own = {name: getattr(self, name) for name in self.model_fields_set.difference(AT_START)}
+        return Serve(**own, **fixed)
+
+    def view(self, name: str) -> ServeView | None:
+        """The view of that name; without any in the config, the default one shows everything."""
+        return ServeView() if not self.views and name == self.default_view else self.views.get(name)
+
+    def texts(self) -> Iterator[tuple[str, str]]:
+        """Every text that may contain references, with the name of its key."""
+        if self.auth.oauth is not None and (asking := self.auth.oauth.introspection) is not None:
+            yield "auth.oauth.introspection.client_secret", asking.client_secret
+
+    def _check(self) -> None:
+        problems = [*self._address_problems(), *self._name_problems(), *self._view_problems()]
+        # Only then is it known who can reach it.
+        problems = problems or [*self._reach_problems()]
+        if problems:
+            raise joined([Location().error(problem, key) for key, problem in problems])
+
+    def _address_problems(self) -> Iterator[tuple[str, str]]:
+        found = _HOST.fullmatch(self.http)
+        if found is None or found[2] is None or int(found[2]) > 65535:
+            yield "http", "expected HOST:PORT, such as 127.0.0.1:7400"
+        if not _PATH.fullmatch(self.path):
+            yield "path", "expected a path such as /mcp"
+        if f"{self.path}/".startswith("/console/"):
+            yield "path", "/console is the path of the page for people; choose another, such as /mcp"
+        if self.public_url is not None:
+            parts = web_url(self.public_url)
+            if parts is None or parts.query or parts.fragment:
+                yield "public_url", "expected a URL such as https://tools.example.com, without a query"
+            elif parts.path.rstrip("/").endswith(self.path):
+                yield "public_url", f"leave {self.path} out; it is added (serve.path)"
+
+    def _name_problems(self) -> Iterator[tuple[str, str]]:
+        for number, host in enumerate(self.hosts):
+            if not _HOST.fullmatch(host):
+                yield f"hosts[{number}]", "expected a host alone, such as tools.example.com"
+        for number, origin in enumerate(self.origins):
+            parts = web_url(origin)
+            if parts is None or parts.path or parts.query or parts.fragment:
+                yield f"origins[{number}]", "expected an origin such as https://app.example.com"
+        for number, proxy in enumerate(self.trusted_proxies):
+            try:
+                ip_network(proxy, strict=False)
+            except ValueError:
+                expected = "expected an address or a network, such as 10.0.0.5 or 10.0.0.0/8"
+                yield f"trusted_proxies[{number}]", expected
+
+    def _view_problems(self) -> Iterator[tuple[str, str]]:
+        known = list(self.views) or [self.default_view]
+        for name in self.views:
+            if not _VIEW.fullmatch(name):
+                yield f"views.{name}", "expected a name of letters, digits and ._~-: it is part of a URL"
+        if self.default_view not in known:
+            if self.default_view == DEFAULT_VIEW:
+                yield "default_view", "is missing; name the view of clients that have no other"
+            else:
+                yield "default_view", _no_view(self.default_view, known)
+        if self.auth.oauth is not None:
+            for scope, view in self.auth.oauth.scopes.items():
+                if view not in known:
+                    yield f"auth.oauth.scopes.{scope}", _no_view(view, known)
+            if not self.auth.oauth.audience and self.public_url is None:
+                yield "auth.oauth.audience", "is missing; set it, or serve.public_url"
+
+    def _reach_problems(self) -> Iterator[tuple[str, str]]:
+        """Whoever can be reached by others must know who they are, and by which name they come."""
+        if not self.auth.is_needed:
+            if not self.is_local:
+                yield "http", f"{_OPEN}; set serve.auth: {{keys: true}}, or listen at 127.0.0.1"
+            elif self.is_public:
+                yield "public_url", f"{_OPEN}; set serve.auth: {{keys: true}}, or leave it out"
+        elif not self.is_local and not self.hosts and not self.is_public:
+            yield "hosts", "is missing; list the names under which clients reach the gateway"
+
+
+_ADDRESS_KEYS = frozenset(("port", "host", "listen", "address", "addr", "bind", "hostname"))
+"""What other programs call the address at which they listen."""
+_ADDRESS_HINT = "the address is 'http', as HOST:PORT: serve: {http: \"127.0.0.1:7400\"}"
+
+
+def read_serve(
+    value: JSON, location: Location, folder: Path | None = None, aliases: Sequence[str] | None = None
+) -> Serve:
+    """The setting, with whole paths of its files; ConfigError lists its mistakes.
+
+    With `aliases`, views name only these servers.
+    """
+    if isinstance(value, Serve):
+        return value
+    fields = set_fields(value, location, "serve")
+    mistakes = Mistakes()
+    for name in [name for name in fields if name.lower() in _ADDRESS_KEYS]:
+        del fields[name]
+        mistakes.append(location.error(f"unknown key; {_ADDRESS_HINT}", f"serve.{name}"))
+    parts: dict[str, Callable[[JSON, str], object]] = {
+        "tls": lambda given, key: _tls(given, location, key, folder),
+        "auth": lambda given, key: read_auth(given, location, key),
+        "views": lambda given, key: _views(given, location, key, aliases),
+    }
+    for name, read in parts.items():
+        if name in fields:
+            given = fields.pop(name)
+            with mistakes.collected():
+                fields[name] = read(given, f"serve.{name}")
+    if mistakes:  # what is left out now would only cause more
+        raise joined(mistakes)
+    return built(Serve, fields, location, "serve")
+
+
+def is_serve(value: object) -> bool:
+    """Whether the value is our `serve`: other hosts may use that key for something else."""
+    return isinstance(value, Serve) or (is_mapping(value) and any(key in Serve.model_fields for key in value))
+
+
+def _tls(value: JSON, location: Location, key: str, folder: Path | None) -> Tls:
+    tls = built(Tls, set_fields(value, location, key), location, key)
+    paths = {name: os.path.expanduser(getattr(tls, name)) for name in ("cert", "key")}
+    return Tls(**{name: os.path.abspath(os.path.join(folder or "", path)) for name, path in paths.items()})
+
+
+def _views(value: JSON, location: Location, key: str, aliases: Sequence[str] | None) -> dict[str, ServeView]:
+    views = location.mapping(value, key)
+    return {str(name): _view(view, location, f"{key}.{name}", aliases) for name, view in views.items()}
+
+
+def _view(value: JSON, location: Location, key: str, aliases: Sequence[str] | None) -> ServeView:
+    fields = set_fields({} if value is None else value, location, key)
+    if "policy" in fields:
+        try:
+            fields["policy"] = read_policy(fields["policy"], location)
+        except ConfigError as error:
+            raise location.relocated(error, lambda own: f"{key}.{own}") from None
+    if "budget" in fields:
+        fields["budget"] = budget(fields["budget"], location, f"{key}.budget")
+    for name in ("servers", "include", "exclude", "always"):
+        if name in fields:
+            fields[name] = location.names(fields[name], f"{key}.{name}")
+    view = built(ServeView, fields, location, key)
+    for alias in view.servers or ():
+        if aliases is not None and alias not in aliases:
+            problem = f"no server has the alias {alias!r}{near_miss(alias, aliases)}"
+            raise location.error(problem, f"{key}.servers")
+    return view
+
+
+def _no_view(name: str, known: Sequence[str]) -> str:
+    return f"no view is named {name!r}{near_miss(name, known) or '; views: ' + ', '.join(known)}"

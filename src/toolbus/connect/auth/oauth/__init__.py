@@ -1,0 +1,1 @@
+"""OAuth: discovery, sign-in and tokens."""

@@ -1,0 +1,103 @@
+"""The token that requests carry: a value in memory, with the time until which it is good."""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+
+from toolbus.connect.auth.oauth.dpop import DpopKey
+from toolbus.state.tokens.login import Login
+
+RENEW_AT = 0.8
+"""The part of a token's life after which it is renewed, if it is in use."""
+EXPIRY_MARGIN = 0.05
+"""The last part of a token's life, in which it may expire on the way; at most `MAX_MARGIN` seconds."""
+MAX_MARGIN = 30.0
+
+
+class TokenInUse:
+    """The current login, or none."""
+
+    def __init__(self, renew_early: Callable[[], None]) -> None:
+        """`renew_early` is called some time before a token expires, if it was used."""
+        self.login: Login | None = None
+        self.key: DpopKey | None = None
+        self._renew_early = renew_early
+        self._static: Mapping[str, str] = {}
+        self._headers: Mapping[str, str] = {}
+        self._valid_until = 0.0
+        self._is_used = False
+        """Whether it was used since it was issued."""
+        self._timer: asyncio.TimerHandle | None = None
+
+    def add_headers(self, static: Mapping[str, str]) -> None:
+        """Add these to every request."""
+        self._static = static
+        self._set_headers()
+
+    def set(self, login: Login, *, renews: bool) -> None:
+        """Use another login."""
+        self.login, self._is_used, self._valid_until = login, False, usable_until(login)
+        if login.jwk is None:
+            self.key = None
+        elif self.key is None or self.key.jwk != login.jwk:
+            self.key = DpopKey(login.jwk)
+        self._set_headers()
+        self._schedule(login, renews)
+
+    def clear(self) -> None:
+        """Use none."""
+        self.login = None
+        self._set_headers()
+        self.close()
+
+    def close(self) -> None:
+        """Do not renew it any more."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether there is one that has not expired."""
+        return self.login is not None and time.time() < self._valid_until
+
+    def headers(self, method: str, url: str) -> Mapping[str, str] | None:
+        """The headers of a request, also without a login; None if it has expired."""
+        login = self.login
+        if login is None:
+            return self._headers
+        if time.time() >= self._valid_until:
+            return None
+        self._is_used = True
+        if self.key is None:
+            return self._headers
+        return {**self._headers, "dpop": self.key.proof(method, url, login.access)}
+
+    def is_in(self, sent: Mapping[str, str]) -> bool:
+        """Whether a request carried this one."""
+        return sent.get("authorization") == self._headers.get("authorization")
+
+    def _set_headers(self) -> None:
+        login = self.login
+        token = {} if login is None else {"authorization": f"{login.type} {login.access}"}
+        self._headers = {**self._static, **token}
+
+    def _schedule(self, login: Login, renews: bool) -> None:
+        self.close()
+        if login.expires_at is not None and renews:
+            lifetime = login.expires_at - login.renewed_at
+            delay = login.renewed_at + RENEW_AT * lifetime - time.time()
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, delay), self._time_to_renew)
+
+    def _time_to_renew(self) -> None:
+        self._timer = None
+        if self._is_used:
+            self._renew_early()
+
+
+def usable_until(login: Login) -> float:
+    """The time until which a token is sent; a request takes a moment to arrive."""
+    if login.expires_at is None:
+        return float("inf")
+    lifetime = max(0.0, login.expires_at - login.renewed_at)
+    return login.expires_at - min(MAX_MARGIN, EXPIRY_MARGIN * lifetime)

@@ -1,0 +1,1 @@
+"""Connect to a server: each attempt, its backoff and its diagnosis."""

@@ -1,0 +1,139 @@
+"""What a transport knows about its server, for error messages.
+
+The SDK reports most failures as "connection closed". The diagnostics add the rest: the phase, the exit
+code, the last lines on stderr, why the connection ended, and when the server was last active.
+"""
+
+import os
+import time
+from collections import deque
+from collections.abc import Collection
+from dataclasses import dataclass, field
+
+from toolbus.core.flag import Flag
+from toolbus.core.text.stderr import error_lines
+from toolbus.core.values.errors import Phase
+
+STDERR_LINES = 100
+STDERR_WIDTH = 500
+STDERR_KEPT = 64 * 1024
+"""How many bytes of a line are kept until it ends: the secrets in them are hidden before it is cut."""
+STDERR_RECENT = 40
+"""How many of the last lines may explain why the process ended; older ones are about something else."""
+STDERR_SHOWN = 10
+
+
+@dataclass(slots=True)
+class HttpActivity:
+    """Where an HTTP server listens, and when it was last used."""
+
+    host: str
+    port: int
+    check_interval: float | None
+    """Seconds of inactivity after which it is checked; None if a check would only reach a proxy."""
+    socket_path: str | None = None
+    """The Unix socket of a server that has no port."""
+    open_requests: int = 0
+    """How many requests and streams are open."""
+    last_used: float = field(default_factory=time.monotonic)
+    """When the last one ended."""
+
+
+@dataclass(slots=True)
+class Diagnostics:
+    """The diagnostics of one connection, filled by its transport."""
+
+    phase: Phase = "connect"
+    pid: int | None = None
+    queued: bool = False
+    """Whether the process waits for its turn to start."""
+    exit_code: int | None = None
+    """The exit code of a process that ended by itself; None if we ended it."""
+    stderr: deque[str] = field(default_factory=lambda: deque[str](maxlen=STDERR_LINES))
+    stderr_count: int = 0
+    """How many lines there were on stderr, including those that are no longer kept."""
+    withheld: Collection[str] = ()
+    """The variables of our environment that were not passed to the process."""
+    skipped: int = 0
+    """How many lines of its standard output were not messages."""
+    lost: str | None = None
+    """Why the connection ended."""
+    flood: str | None = None
+    """Why we ended the connection ourselves, if the server sent too much."""
+    lost_by_server: bool = False
+    """Whether the server has already ended the session."""
+    gone: Flag = field(default_factory=Flag)
+    """Set when the connection has ended, for whatever reason."""
+    activity: HttpActivity | None = None
+    """Set for an HTTP server."""
+    _last_active: float = field(default_factory=time.monotonic)
+    _cpu_time: float = 0.0
+
+    @property
+    def exit_status(self) -> str:
+        """How the process ended: its exit code, or the signal that killed it."""
+        assert self.exit_code is not None
+        return f"exit code {self.exit_code}" if self.exit_code >= 0 else f"signal {-self.exit_code}"
+
+    @property
+    def inactive(self) -> float:
+        """Seconds since the server last sent output or, as a process, used or wanted the CPU."""
+        if self.queued:
+            return 0.0
+        if self.pid is not None:
+            cpu_time, is_runnable = _work(self.pid)
+            if is_runnable or cpu_time != self._cpu_time:
+                self._cpu_time = cpu_time
+                self.mark_active()
+        return time.monotonic() - self._last_active
+
+    def mark_active(self) -> None:
+        """Record that the server is active."""
+        self._last_active = time.monotonic()
+
+    def mark_lost(self, reason: str) -> None:
+        """Record that the connection has ended; the first reason counts."""
+        if self.lost is None:
+            self.lost = reason
+        self.gone.set()
+
+    def add_stderr(self, line: str) -> None:
+        """Keep a line that the process wrote to stderr."""
+        self.stderr.append(line)
+        self.stderr_count += 1
+
+    def stderr_tail(self, since: int = 0) -> tuple[str, ...]:
+        """The last lines on stderr after the first `since`; the reason first if it is older."""
+        lines = list(self.stderr)[-(self.stderr_count - since) :] if self.stderr_count > since else []
+        lines = [line for line in lines if line.strip()][-STDERR_RECENT:]
+        last, reason = lines[-STDERR_SHOWN:], error_lines(lines)
+        return (*(reason if error_lines(last) != reason else ()), *last)
+
+
+def _work(pid: int) -> tuple[float, bool]:
+    """The CPU time of a process and its descendants, and whether one of them waits for the CPU or the disk.
+
+    The time is always growing where the system does not report it.
+    """
+    ticks, pids = 0.0, [str(pid)]
+    try:
+        for one in pids:  # which grows
+            # After the command in parentheses.
+            fields = _read(f"/proc/{one}/stat").rpartition(b")")[2].split()
+            if fields[0] in b"RD":
+                return time.monotonic(), True
+            # User and system time of the process and of its reaped children.
+            ticks += sum(map(int, fields[11:15]))
+            pids += _read(f"/proc/{one}/task/{one}/children").decode().split()
+    except OSError:
+        return time.monotonic(), False
+    return ticks, False
+
+
+def _read(path: str) -> bytes:
+    # Often, and for many processes: `open` takes several times as long.
+    file = os.open(path, os.O_RDONLY)
+    try:
+        return os.read(file, 4096)
+    finally:
+        os.close(file)

@@ -1,0 +1,1 @@
+"""Server processes: started, guarded and ended."""

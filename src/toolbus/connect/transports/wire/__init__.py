@@ -1,0 +1,1 @@
+"""JSON-RPC messages: written, read and matched with their requests."""

@@ -1,0 +1,1 @@
+"""The web console of a bus: servers, tools, calls and questions."""

@@ -1,0 +1,238 @@
+"""The console over HTTP: who is let in, pages, actions, static files, and streams.
+
+It is mounted at `/console`, beside an MCP endpoint or alone. Keys and tokens of MCP clients do not open it.
+Pages are at `/console/SECRET/PAGE`, where SECRET is the session's own; each request needs the cookie of the
+session as well. Links are relative, so that the secret is in no markup; no log or error contains a path.
+"""
+
+import logging
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from toolbus.config.settings.serve import Serve
+from toolbus.console.entry import Entry, Session
+from toolbus.console.html.elements import Child, element
+from toolbus.console.html.layout import document, refusal
+from toolbus.console.page import Fields, Notice, Page, PageRequest
+from toolbus.console.pages import BY_PATH, PAGES
+from toolbus.console.state.console import Console
+from toolbus.console.stream import Streams
+from toolbus.core.values.errors import ToolbusError
+from toolbus.gateway.access.hosts import Hosts, Misdirected, Peer
+from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.request import CONSOLE, Headers, HttpRequest
+
+logger = logging.getLogger("toolbus")
+
+_COOKIE = "toolbus_console"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+_SECURE: Headers = (
+    (b"content-security-policy", _POLICY.encode()),
+    # Other origins, such as another port, must not see the secret in the path. Not no-referrer: with it,
+    # browsers send `Origin: null` with every form, and we need the origin.
+    (b"referrer-policy", b"same-origin"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+_NOT_STORED = (b"cache-control", b"no-store")
+_HTML = (b"content-type", b"text/html; charset=utf-8")
+_FORM = "application/x-www-form-urlencoded"
+_TYPES = {
+    ".js": b"text/javascript; charset=utf-8",
+    ".css": b"text/css; charset=utf-8",
+    ".svg": b"image/svg+xml",
+}
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
+
+
+class ConsoleApp:
+    """Serves the pages of a console below `/console`."""
+
+    def __init__(
+        self, console: Console, serve: Serve, entry: Entry | None = None, limits: Limits | None = None
+    ) -> None:
+        """`serve` says by which names it is reached; `serve.console: true` lets other machines in."""
+        self.console = console
+        self.entry = entry or Entry()
+        self._serve = serve
+        self._hosts = Hosts(serve)
+        self._streams = Streams(console, (limits or Limits()).keepalive_seconds)
+        public = urlsplit(serve.public_url or "")
+        self._public_origin = f"{public.scheme}://{public.netloc}".lower() if serve.public_url else None
+        self._public_path = f"{public.path.rstrip('/')}{CONSOLE}"
+        folder = Path(__file__).parent / "static"
+        self._static = {
+            file.name: (_TYPES[file.suffix], file.read_bytes())
+            for file in folder.iterdir()
+            if file.suffix in _TYPES
+        }
+
+    def drain(self) -> None:
+        """End the streams; pages are served until the connections are closed."""
+        self._streams.drain()
+
+    async def serve(self, http: HttpRequest) -> None:
+        """Serve a request to `/console` or below."""
+        facts = http.facts
+        peer = self._hosts.peer(facts)
+        try:
+            self._hosts.check(peer)
+        except Misdirected as misdirected:
+            return await self._refuse(http, misdirected.status, "Not here", misdirected.reason)
+        if not self._serve.console and self._hosts.comes_from_elsewhere(facts):
+            reason = "The console is for this machine alone; set serve.console: true to open it to others."
+            return await self._refuse(http, 403, "Not from there", reason)
+        if facts.method in ("GET", "HEAD"):
+            return await self._get(http, peer)
+        if facts.method != "POST":
+            return await self._refuse(http, 405, "Not like that", "Pages are read, and forms are posted.")
+        if _asked(http) == ("token", ""):
+            return await self._new_token(http)
+        return await self._post(http, peer)
+
+    # Who is let in
+
+    async def _enter(self, http: HttpRequest, peer: Peer) -> None:
+        """Exchange the token in the URL for the secrets of a session, and go to its first page."""
+        query = self._fields(http.query)
+        if query is None or "token" not in query:
+            return await self._stay_out(http)
+        given = self.entry.enter(query.get("token"))
+        if given is None:
+            reason = "That link was used before, is older than 10 minutes, or is for another gateway."
+            return await self._stay_out(http, reason)
+        # Browsers ignore the port of a cookie, but not its path: nobody else can name this one.
+        secure = "; Secure" if peer.scheme == "https" else ""
+        where = f"Path={self._public_path}/{given.path}"
+        value = f"{_COOKIE}={given.cookie}; {where}; HttpOnly; SameSite=Strict{secure}"
+        first = f"{_way_back(http)}{given.path}/{PAGES[0].path}"
+        return await self._redirect(http, first, ((b"set-cookie", value.encode()),))
+
+    async def _new_token(self, http: HttpRequest) -> None:
+        """Give a token to the user's own command, which is not a web page."""
+        scheme, _, secret = http.headers.get("authorization", "").partition(" ")
+        token = self.entry.new_token(secret.strip()) if scheme.lower() == "bearer" else None
+        if token is None or "origin" in http.headers:
+            return await http.respond_json(403, {"error": "forbidden"}, (*_SECURE, _NOT_STORED))
+        return await http.respond_json(200, {"token": token}, (*_SECURE, _NOT_STORED))
+
+    def _session(self, http: HttpRequest) -> Session | None:
+        """The session of a request that has both of its secrets."""
+        pairs = (pair.strip().partition("=") for pair in http.headers.get("cookie", "").split(";"))
+        cookies = (value for name, _, value in pairs if name == _COOKIE)
+        return self.entry.session(_asked(http)[0], cookies)
+
+    def _is_own_page(self, http: HttpRequest, peer: Peer) -> bool:
+        """Whether a request comes from one of our pages: another port of this machine is not one."""
+        usual = _USUAL_PORTS[peer.scheme]
+        own = f"{peer.scheme}://{peer.authority.removesuffix(usual)}"
+        origin = (peer.origin or "").removesuffix(usual)
+        is_same = http.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        return is_same and origin in (own, self._public_origin)
+
+    async def _stay_out(self, http: HttpRequest, reason: str = "") -> None:
+        # A browser withholds the cookie if a page of others led here; then it is asked to come by itself.
+        is_led = not reason and http.headers.get("sec-fetch-site") == "cross-site"
+        command = element("code", "toolbus console")
+        lines = (
+            reason or "A page opens only by its full address, in the browser that was let in, for 12 hours.",
+            ["Run ", command, " to open the console."],
+        )
+        page = refusal("Not signed in", *lines, assets=_way_back(http), reloads=is_led)
+        await self._send_html(http, 401, page)
+
+    # Pages
+
+    async def _get(self, http: HttpRequest, peer: Peer) -> None:
+        first, where = _asked(http)
+        if not first:
+            return await self._enter(http, peer)
+        if first == "static" and where in self._static:
+            kind, content = self._static[where]
+            return await http.respond(200, content, (*_SECURE, _NOT_STORED, (b"content-type", kind)))
+        session = self._session(http)
+        if session is None:
+            return await self._stay_out(http)
+        self.console.presence.note_request()
+        folder, _, name = where.partition("/")
+        is_stream = folder == "events" and http.facts.method == "GET"
+        page, query = BY_PATH.get(name if is_stream else where), self._fields(http.query)
+        if page is None or query is None or not page.is_there(self.console):
+            return await self._refuse(http, 404, "Nothing here", "There is no such page.")
+        request = PageRequest(session=session.name, query=query)
+        if is_stream:
+            return await self._stream(http, page, request)
+        content = await page.render(self.console, request)
+        stream = f"events/{page.path}?{http.query.decode('ascii')}"
+        shown = document(page, self.console, content, session.take_notices(), stream)
+        return await self._send_html(http, 200, shown)
+
+    async def _stream(self, http: HttpRequest, page: Page, request: PageRequest) -> None:
+        if self._streams.is_full:
+            return await http.respond(503, headers=(*_SECURE, (b"retry-after", b"5")))
+
+        def is_admitted() -> bool:
+            return self._session(http) is not None
+
+        with self.console.presence.following():
+            return await self._streams.serve(http, page, request, is_admitted, _SECURE)
+
+    async def _post(self, http: HttpRequest, peer: Peer) -> None:
+        """Do what a form wants, and go to the page that shows it."""
+        if not self._is_own_page(http, peer):
+            return await self._refuse(http, 403, "Not from there", "That form is not of this page.")
+        session = self._session(http)
+        if session is None:
+            return await self._stay_out(http)
+        self.console.presence.note_request()
+        path, _, name = _asked(http)[1].partition("/")
+        page = BY_PATH.get(path)
+        action = None if page is None else page.actions.get(name)
+        if page is None or action is None or not page.is_there(self.console):
+            return await self._refuse(http, 404, "Nothing here", "There is no such action.")
+        if http.headers.get("content-type", "").split(";")[0].strip().lower() != _FORM:
+            return await self._refuse(http, 415, "Not like that", "An action takes a form.")
+        form, query = self._fields(await http.body()), self._fields(http.query)
+        if form is None or query is None:
+            return await self._refuse(http, 400, "Not like that", "That form cannot be read.")
+        request = PageRequest(session=session.name, query=query, form=form)
+        try:
+            goes_to = await action(self.console, request)
+        except ToolbusError as error:
+            goes_to, request.notice = page.path, Notice(text=str(error), kind="failed")
+        session.say(request.notice)
+        return await self._redirect(http, f"../{goes_to}")
+
+    def _fields(self, encoded: bytes) -> Fields | None:
+        try:
+            return Fields(encoded)
+        except ValueError:
+            return None
+
+    # Responses
+
+    async def _send_html(self, http: HttpRequest, status: int, page: str) -> None:
+        await http.respond(status, page.encode(errors="replace"), (*_SECURE, _NOT_STORED, _HTML))
+
+    async def _refuse(self, http: HttpRequest, status: int, title: str, *lines: Child) -> None:
+        await self._send_html(http, status, refusal(title, *lines, assets=_way_back(http)))
+
+    async def _redirect(self, http: HttpRequest, where: str, headers: Headers = ()) -> None:
+        location = (b"location", where.encode("ascii"))
+        await http.respond(303, headers=(*_SECURE, _NOT_STORED, location, *headers))
+
+
+def _asked(http: HttpRequest) -> tuple[str, str]:
+    """What a path has below `/console`: the secret of a session, and what is asked of that session."""
+    first, _, rest = http.facts.path.removeprefix(CONSOLE).lstrip("/").partition("/")
+    return first, rest
+
+
+def _way_back(http: HttpRequest) -> str:
+    """The way from a requested path to `/console/`."""
+    steps = http.facts.path.removeprefix(CONSOLE).count("/")
+    return "../" * (steps - 1) if steps else f"{CONSOLE[1:]}/"

@@ -1,0 +1,1 @@
+"""HTML of the console: elements, forms, charts and layout."""

@@ -1,0 +1,99 @@
+"""What a page of the console is: a value in the table of pages (`pages/__init__.py`).
+
+    PAGE = Page(path="servers", title="Servers", render=render, actions={"restart": restart})
+
+It is at `/console/SECRET/servers`, and its action at `/console/SECRET/servers/restart`, with the secret of
+the session. All links between pages are relative (`href="catalog?search=x"`): no page knows that secret, and
+a proxy may put a prefix in front.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Set
+from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
+from urllib.parse import parse_qs
+
+from toolbus.console.html.elements import Element
+from toolbus.console.state.console import Console, Topic
+
+MOST_FIELDS = 1000
+"""The fields of a query or a form."""
+
+
+class Fields:
+    """The fields of a query or a form."""
+
+    def __init__(self, encoded: bytes = b"") -> None:
+        """ValueError if there are too many, or if it is not text."""
+        text = encoded.decode("ascii")
+        self._values = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._values
+
+    def get(self, name: str, default: str = "") -> str:
+        """The value, or the first one of several."""
+        return self._values.get(name, [default])[0]
+
+    def all(self, name: str) -> list[str]:
+        """All values of that name."""
+        return self._values.get(name, [])
+
+    @property
+    def lists(self) -> Mapping[str, list[str]]:
+        """Every name with all its values."""
+        return self._values
+
+    def items(self) -> list[tuple[str, str]]:
+        """Every name with its first value."""
+        return [(name, values[0]) for name, values in self._values.items()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """What the next page says once, about the action before it."""
+
+    text: str
+    kind: Literal["done", "failed"] = "done"
+
+
+@dataclass(slots=True, kw_only=True)
+class PageRequest:
+    """A request for a page, or for one of its actions."""
+
+    session: str
+    """The session of the browser: an opaque name, the same for all its requests."""
+    query: Fields = field(default_factory=Fields)
+    form: Fields = field(default_factory=Fields)
+    """Of an action."""
+    notice: Notice | None = None
+    """Set by an action: what the next page says."""
+
+
+Render: TypeAlias = Callable[[Console, PageRequest], Awaitable[Element]]
+"""The content of the page. What is `live` in it is rendered again when one of the topics changes."""
+Action: TypeAlias = Callable[[Console, PageRequest], Awaitable[str]]
+"""Does something, and returns the page to go to, relative to the others: `servers#files`.
+
+A `ToolbusError` is shown as a notice on the page that the action belongs to. What takes long is left to
+`Console.begin`: the browser waits for an action.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Page:
+    """One page of the console."""
+
+    path: str
+    title: str
+    render: Render
+    topics: Set[Topic] = frozenset()
+    """What it shows; it is rendered again when one of them changes."""
+    every: float | None = None
+    """Seconds after which it is rendered again in any case, for what changes without an event."""
+    actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
+    under: str = ""
+    """The page in the navigation that it belongs to; empty if it is there itself."""
+    count: Callable[[Console], int] | None = None
+    """A number beside its title in the navigation, if it is not 0: what waits for a person there."""
+    is_there: Callable[[Console], bool] = lambda console: True
+    """Whether this console has the page."""

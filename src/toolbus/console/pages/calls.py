@@ -1,0 +1,168 @@
+"""The calls of all callers: those in flight, the last ones with their outcome, and charts of 15 minutes."""
+
+from collections.abc import Iterable, Sequence
+
+from toolbus.console.html.charts import chart
+from toolbus.console.html.elements import Child, Element, element, live
+from toolbus.console.html.widgets import Tone, badge, choice, moment, short_session, table
+from toolbus.console.page import Page, PageRequest
+from toolbus.console.state.calls import MINUTES, MOST_CALLS, STEP, CallLog, CallRecord
+from toolbus.console.state.console import Console
+from toolbus.core.operation.operation import Caller
+from toolbus.core.text.display import counted
+
+MOST_IN_FLIGHT = 100
+"""How many calls in flight are listed."""
+_TONES: dict[str, Tone] = {"ok": "good", "pending": "busy", "cancelled": "quiet"}
+
+
+async def render(console: Console, request: PageRequest) -> Element:
+    """The page."""
+    log, server = console.calls, request.query.get("server")
+    only_errors = bool(request.query.get("errors"))
+    running = [] if only_errors else _of(server, log.in_flight)
+    ended = [one for one in _of(server, log.ended) if one.is_error or not only_errors]
+    return element(
+        "div",
+        live("calls-charts", _charts(log), class_="cards"),
+        _filter(console, server, only_errors=only_errors),
+        live("calls-in-flight", not only_errors and _in_flight(log, running), class_="section"),
+        live("calls-ended", _ended(ended, is_filtered=bool(server) or only_errors), class_="section"),
+    )
+
+
+def _of(server: str, records: Iterable[CallRecord]) -> list[CallRecord]:
+    return [record for record in records if not server or record.server == server]
+
+
+def _filter(console: Console, server: str, *, only_errors: bool) -> Element:
+    known = {*console.bus.config.servers, *(one.server for one in console.calls.ended if one.server)}
+    if server:
+        known.add(server)
+    options = {"": "all servers"} | {name: name for name in sorted(known)}
+    return element(
+        "form",
+        choice("server", "Server", options, server),
+        element(
+            "label",
+            element("input", type="checkbox", name="errors", value="yes", checked=only_errors),
+            " errors only",
+            class_="checkbox",
+        ),
+        element("button", "Show", type="submit"),
+        method="get",
+        action="calls",
+        class_="filter",
+    )
+
+
+# The lists
+
+
+def _in_flight(log: CallLog, records: Sequence[CallRecord]) -> Child:
+    if not records:
+        return [element("h2", "In flight"), element("p", "No call is in flight.", class_="empty")]
+    rows = [
+        [*_who_and_what(one), f"for {_seconds(log.running_for(one))}"] for one in records[:MOST_IN_FLIGHT]
+    ]
+    more = len(records) - len(rows)
+    return [
+        element("h2", f"In flight: {len(records)}"),
+        table("Calls in flight", ("Call", "Server", "Caller", "Started", "Running"), rows),
+        more > 0 and element("p", f"and {more} more", class_="faint"),
+    ]
+
+
+def _ended(records: Sequence[CallRecord], *, is_filtered: bool) -> Child:
+    if not records:
+        none = "None of the last calls is like that." if is_filtered else "No call has ended yet."
+        return [element("h2", "Ended"), element("p", none, class_="empty")]
+    rows = [
+        [*_who_and_what(one), one.elapsed is not None and _seconds(one.elapsed), _outcome(one)]
+        for one in records
+    ]
+    return [
+        element("h2", f"The last {counted(len(records), 'call')}"),
+        table("Calls that ended", ("Call", "Server", "Caller", "Started", "Took", "Outcome"), rows),
+        len(records) == MOST_CALLS and element("p", "Earlier calls are not kept.", class_="faint"),
+    ]
+
+
+def _who_and_what(record: CallRecord) -> list[Child]:
+    is_tool = record.route == "tools/call"
+    return [
+        [not is_tool and [element("span", record.route, class_="faint"), " "], record.name],
+        record.server,
+        _caller(record.caller),
+        moment(record.at),
+    ]
+
+
+def _caller(caller: Caller) -> Child:
+    if not (caller.face or caller.user or caller.session):
+        return element("span", "program", class_="faint")
+    session = caller.session and f"session {short_session(caller.session)}"
+    parts = [caller.user, caller.face and f"via {caller.face}", session]
+    return ", ".join(part for part in parts if part)
+
+
+def _outcome(record: CallRecord) -> Child:
+    outcome = record.outcome or ""
+    shown = badge(outcome.replace("_", " "), _TONES.get(outcome, "bad"))
+    return [shown, record.error and element("div", record.error, class_="problem")]
+
+
+# The charts
+
+
+def _charts(log: CallLog) -> list[Element]:
+    steps, minute = log.steps(), log.last(60)
+    calls, errors = sum(step.calls for step in steps), sum(step.errors for step in steps)
+    fastest = max(step.calls for step in steps) / STEP
+    worst = max(step.errors for step in steps)
+    slowest = max((step.p95 for step in steps if step.p95 is not None), default=None)
+    over = f"in {MINUTES} minutes"
+    return [
+        chart(
+            "Calls per second",
+            f"{counted(minute.calls, 'call')} in the last minute, {calls} {over}; "
+            f"at most {fastest:g} per second",
+            [[step.calls / STEP for step in steps]],
+            f"{fastest:g} per second",
+        ),
+        chart(
+            "Errors",
+            f"{counted(minute.errors, 'error')} in the last minute, {errors} {over}",
+            [[step.errors for step in steps]],
+            f"{worst} in {STEP} s",
+        ),
+        chart(
+            "Latency",
+            _latency(minute.p50, minute.p95, slowest),
+            [[step.p50 for step in steps], [step.p95 for step in steps]],
+            "" if slowest is None else _seconds(slowest),
+        ),
+    ]
+
+
+def _latency(half: float | None, most: float | None, slowest: float | None) -> str:
+    if slowest is None:
+        return f"no call was sent in {MINUTES} minutes"
+    if half is None or most is None:
+        recent = "no call was sent in the last minute"
+    else:
+        recent = f"in the last minute, half took up to {_seconds(half)}, 95 % up to {_seconds(most)} (dashed)"
+    return f"{recent}; at most {_seconds(slowest)} in {MINUTES} minutes"
+
+
+def _seconds(elapsed: float) -> str:
+    """`0.4 ms`, `35 ms`, `1.2 s`, `75 s`."""
+    if elapsed < 0.01:
+        return f"{elapsed * 1000:.1f} ms"
+    if elapsed < 1:
+        return f"{elapsed * 1000:.0f} ms"
+    return f"{elapsed:.1f} s" if elapsed < 60 else f"{elapsed:.0f} s"
+
+
+# Every second: what is in flight and the charts go on without an event.
+PAGE = Page(path="calls", title="Calls", render=render, every=1.0)

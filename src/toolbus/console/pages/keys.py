@@ -1,0 +1,132 @@
+"""The keys that let clients into the gateway: who has one, a new one that is shown once, and revoking."""
+
+import asyncio
+import time
+
+from toolbus.console.html.elements import Child, Element, element, live
+from toolbus.console.html.widgets import anchor, badge, button, moment
+from toolbus.console.page import Notice, Page, PageRequest
+from toolbus.console.state.console import Console, ConsoleKeys
+from toolbus.core.values.errors import ToolbusError
+from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, KeysUnusable, StoredKey, explained
+
+MOST_DAYS = 3650
+_DAY = 86_400
+_COLUMNS = ("Name", "View", "User", "Created", "Expires", "Last used", "")
+
+
+class WrongKey(ToolbusError):
+    """What was entered does not make a key."""
+
+
+async def render(console: Console, request: PageRequest) -> Element:
+    """The page."""
+    try:
+        keys = _keys(console)
+        with explained():
+            known, used = await asyncio.to_thread(lambda: (keys.stored.all(), keys.stored.used()))
+    except (WrongKey, KeysUnusable) as error:
+        return element("div", live("keys", element("p", str(error), class_="problem")))
+    rows = [_row(keys, key, used.get(key.digest)) for key in known]
+    head = element("thead", element("tr", [element("th", name, scope="col") for name in _COLUMNS]))
+    table = element("div", element("table", head, element("tbody", rows)), class_="table")
+    return element(
+        "div",
+        live("keys", table if rows else element("p", "There are no keys.", class_="empty")),
+        element("h2", "Add a key"),
+        _form(keys),
+    )
+
+
+async def add(console: Console, request: PageRequest) -> str:
+    """Make a key, and have the next page show it, once."""
+    keys, form = _keys(console), request.form
+    name, view, user, days = (form.get(field).strip() for field in ("name", "view", "user", "days"))
+    if not NAME.fullmatch(name):
+        raise WrongKey(NAME_RULE)
+    if keys.serve.view(view) is None:
+        raise WrongKey(f"the config has no view named {view!r}")
+    if days and not (days.isascii() and days.isdigit() and 0 < int(days[:9]) <= MOST_DAYS):
+        raise WrongKey(f"a key is valid for 1 to {MOST_DAYS} days; leave it empty for a key without an end")
+    views = () if view == keys.serve.default_view else (view,)
+    expires = time.time() + int(days) * _DAY if days else None
+    with explained():
+        key, _ = await asyncio.to_thread(keys.stored.add, name, views=views, user=user, expires=expires)
+    console.changed("keys")
+    request.notice = Notice(text=f"The key {name}, which is not shown again: {key}")
+    return "keys"
+
+
+async def revoke(console: Console, request: PageRequest) -> str:
+    """Delete a key."""
+    keys, name = _keys(console), request.form.get("name")
+    with explained():
+        was_there = await asyncio.to_thread(keys.stored.revoke, name)
+    if not was_there:
+        raise WrongKey(f"no key is named {name!r}")
+    console.changed("keys")
+    request.notice = Notice(text=f"Revoked {name}.")
+    return "keys"
+
+
+def _keys(console: Console) -> ConsoleKeys:
+    if console.keys is None:  # since the page was opened
+        raise WrongKey("keys do not let clients in any more: see serve.auth.keys in the config")
+    return console.keys
+
+
+def _row(keys: ConsoleKeys, key: StoredKey, used: float | None) -> Element:
+    is_over = key.expires is not None and key.expires <= time.time()
+    expires: Child = "never" if key.expires is None else moment(key.expires)
+    question = element(
+        "details",
+        element("summary", "Revoke", aria_label=f"Revoke {key.name}"),
+        element("p", f"Clients with the key {key.name} are refused within two seconds."),
+        button("Revoke it for good", "keys/revoke", {"name": key.name}, hint=f"Revoke {key.name} for good"),
+        id=anchor("revoke", key.name),
+    )
+    cells: list[Child] = [
+        ", ".join(key.views or (keys.serve.default_view,)),
+        key.user or "-",
+        moment(key.created),
+        [badge("expired", "bad"), " ", expires] if is_over else expires,
+        "never" if used is None else moment(used),
+        question,
+    ]
+    return element("tr", element("th", key.name, scope="row"), [element("td", cell) for cell in cells])
+
+
+def _form(keys: ConsoleKeys) -> Element:
+    serve = keys.serve
+    views = list(serve.views) or [serve.default_view]
+    options = [element("option", one, value=one, selected=one == serve.default_view) for one in views]
+    return element(
+        "form",
+        element("label", "Name, such as who holds it", for_="key-name"),
+        element("input", type="text", id="key-name", name="name", required=True, autocomplete="off"),
+        element("label", "View", for_="key-view"),
+        element("select", options, id="key-view", name="view"),
+        element("label", "User whose logins and secrets its calls use (optional)", for_="key-user"),
+        element("input", type="text", id="key-user", name="user", autocomplete="off"),
+        element("label", "Days until it expires (optional)", for_="key-days"),
+        element("input", type="number", id="key-days", name="days", min=1, max=MOST_DAYS),
+        element("button", "Add", type="submit", class_="main"),
+        method="post",
+        action="keys/add",
+        class_="stacked",
+    )
+
+
+def _is_there(console: Console) -> bool:
+    return console.keys is not None
+
+
+PAGE = Page(
+    path="keys",
+    title="Keys",
+    render=render,
+    topics={"keys"},
+    every=10.0,
+    actions={"add": add, "revoke": revoke},
+    is_there=_is_there,
+)

@@ -1,0 +1,1 @@
+"""Questions to people, and the handlers that answer them."""

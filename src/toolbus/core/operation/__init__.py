@@ -1,0 +1,1 @@
+"""One operation: its steps, its events, its journal and its trace."""

@@ -1,0 +1,255 @@
+"""One operation: its target, its caller, and the steps that it passes.
+
+Tool calls, resource reads, prompts, completions and task requests are all operations. Each passes, in
+order: observers, hooks, the argument check, guards, and its route to a server. A request that the server
+makes meanwhile (elicitation, sampling, roots) also passes observers and guards.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+
+from toolbus.core.ask.approval import Approval
+from toolbus.core.ask.forwarding import Forwarding
+from toolbus.core.ask.people import PEOPLE, PeopleTime
+from toolbus.core.fast_init import with_fast_init
+from toolbus.core.operation.events import OnLog, Reason
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.elicitation import Answer, Pending
+from toolbus.core.values.records import JSON, OWN, Origin, Progress, ToolResult, ToolSpec
+
+T = TypeVar("T")
+OnInput: TypeAlias = Literal["ask", "suspend"]
+_ids = count(1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Caller:
+    """The caller of an operation; all fields are empty for a plain program."""
+
+    face: str = ""
+    """The entry point: an adapter, the command line, the gateway."""
+    user: str = ""
+    session: str = ""
+    run: str = ""
+    """One run of an agent."""
+
+
+PROGRAM = Caller()
+
+
+@with_fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operation:
+    """One request on its way to a server; a hook may pass on a changed copy."""
+
+    spec: ToolSpec
+    """The tool; for a resource, a prompt and the like a record of the same shape, with its `route`."""
+    arguments: Mapping[str, JSON] = field(repr=False)
+    timeout: float | None = None
+    longest: float | None = None
+    """As `timeouts.longest`: progress extends the timeout, up to this many seconds."""
+    recover: float | None = None
+    """As `timeouts.recover`: how long to wait for a lost server, counted from its loss."""
+    on_progress: Progress | None = None
+    on_log: OnLog | None = None
+    on_input: OnInput = "ask"
+    """How to handle a question of the server: ask the user, or suspend the call until `resumed`."""
+    resumed: "Resumed | None" = None
+    detached: bool = False
+    """Whether to return as soon as the server turns the call into a task."""
+    caller: Caller = PROGRAM
+    servers: frozenset[str] | None = None
+    """The servers that it may use; None for all."""
+    id: int = field(default_factory=_ids.__next__)
+    """The `id` of its events; unique in this process."""
+    observed: "Observed | None" = field(default=None, repr=False, compare=False)
+    """The observers that watch this operation, if there are any."""
+    approval: Approval | None = None
+    """The approval of a person, if it was asked for before."""
+    during: int | None = None
+    """For a request of a server: the `id` of the call that caused it, if known."""
+    policies: tuple[object, ...] = ()
+    """The policies of the views that it was made through; the guard of the bus knows them."""
+    forwarding: Forwarding | None = None
+    """The MCP client that it is made for, if there is one: results and requests are passed on as sent."""
+    catalog: Catalog | None = field(default=None, repr=False, compare=False)
+    """The tools of its view, if that is where it was made."""
+    is_unlisted: bool = False
+    """Whether the model may not know the definition: a mistake in the arguments is answered with it."""
+
+    @property
+    def route(self) -> str:
+        """The MCP method, such as `tools/call` or `resources/read`."""
+        return self.spec.route
+
+    @property
+    def server(self) -> str:
+        """The alias of its server; `toolbus` if it has none."""
+        origin = self.spec.origin
+        return self.arguments.get("server", OWN) if origin.server == OWN else origin.server
+
+    @property
+    def people(self) -> PeopleTime | None:
+        """How long people were asked because of it; None if nobody counts that."""
+        return PEOPLE.get() if self.observed is None else self.observed.people
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resumed:
+    """A suspended call, and the answers to its questions."""
+
+    pending: Pending
+    answers: Mapping[str, Answer] = field(default_factory=dict[str, Answer])
+
+    @classmethod
+    def of(cls, pending: Pending, answers: Mapping[str, Answer] | Answer | None) -> "Resumed":
+        """With answers by the keys of the questions; ValueError if one is missing or invalid."""
+        questions = pending.questions
+        if isinstance(answers, Answer):
+            answers = dict.fromkeys(questions, answers) if len(questions) == 1 else {}
+        given = answers or {}
+        for key, question in questions.items():
+            if key not in given:
+                raise ValueError(f"there is no answer to {key!r}: {question.message}")
+            if not isinstance(given[key], Answer):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
+                kind = type(given[key]).__name__
+                raise TypeError(
+                    f"the answer to {key!r} must be an Answer, as of question.accept(), not {kind}"
+                )
+            if given[key].action == "accept":
+                if question.fault is not None:
+                    raise ValueError(question.fault)
+                question.accept(given[key].content)
+        return cls(pending=pending, answers=given)
+
+
+class ReportProgress(Protocol):
+    """Reports the progress of an operation."""
+
+    async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+@dataclass(slots=True, eq=False, kw_only=True)
+class CallInFlight:
+    """An operation on its connection; the server's requests and reports meanwhile belong to it."""
+
+    tool: str | None
+    """The server's own name for the tool; None for a resource or a prompt."""
+    operation_id: int | None = None
+    caller: Caller = PROGRAM
+    on_progress: "ReportProgress | None" = None
+    on_log: OnLog | None = None
+    suspends: bool = False
+    """Whether a question suspends the call, to be answered later."""
+    longest: float | None = None
+    """The most seconds to which progress extends the timeout; None if progress does not extend it."""
+    asked: float = 0
+    """How often the server has asked; a question that may belong to several calls is split among them."""
+    unanswered: str | None = None
+    """The question of the server that has no handler."""
+    policies: tuple[object, ...] = ()
+    """As of the operation."""
+    forwarding: Forwarding | None = None
+    """As of the operation."""
+    on_end: "tuple[Callable[[CallInFlight], None], ...]" = ()
+    """Called when the operation ends."""
+    people: PeopleTime | None = None
+    """As of the operation."""
+
+
+class Failure(NamedTuple):
+    """Why an operation failed; `error` is None if the tool itself reported an error."""
+
+    reason: Reason
+    error: str | None = None
+
+
+class Observation(Protocol):
+    """One operation as an observer follows it.
+
+    With `ignores_progress = True`, servers are not asked for progress because of it.
+    """
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        """The server reported progress."""
+        ...
+
+    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        """The operation ended: with a result, a failure, or both if the tool reported an error."""
+        ...
+
+
+class Observer(Protocol):
+    """Follows every operation, including refused ones. Exceptions it raises are only logged.
+
+    What an operation took is without `operation.people.seconds`, in which a person was asked.
+    """
+
+    def start(self, operation: Operation, /) -> Observation | None:
+        """An operation begins; return None to ignore it."""
+        ...
+
+
+class Observed(Protocol):
+    """All observations of one operation."""
+
+    failure: Failure | None
+    """The failure of the last try; a hook may try several times."""
+    error: BaseException | None
+    """The error that it ended with."""
+    people: PeopleTime
+    """How long people were asked because of it."""
+
+    @property
+    def follows_progress(self) -> bool:
+        """Whether any of them follows progress."""
+        ...
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+
+@with_fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Decided:
+    """A decision about one operation."""
+
+    action: Literal["allow", "deny"]
+    by: str
+    """Who decided: `policy`, `guard`, `lock`, an answer of a person and who asked for it, or `default`."""
+    rule: str | None = None
+    """The rule of the policy, such as `policy[2]`."""
+    definition: str | None = None
+    """The digest of the tool's definition, as in the lockfile."""
+    reason: str = ""
+
+
+class Trail(Protocol):
+    """Records decisions."""
+
+    def decided(self, operation: Operation, decision: Decided, /) -> None:
+        """Record a decision, before anything is sent; `AuditFailed` if it cannot be recorded."""
+        ...
+
+
+Guard: TypeAlias = Callable[[Operation], Awaitable[None]]
+"""Sees an operation exactly as it will be sent; raises `CallRefused` to stop it."""
+Route: TypeAlias = Callable[[Operation], Awaitable[ToolResult]]
+"""Carries out an operation and returns its result."""
+
+
+class Admit(Protocol):
+    """Passes a server's request through observers and guards to the handler that answers it."""
+
+    async def __call__(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T: ...
+
+
+async def admit_all(operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
+    """Answer without observers and guards."""
+    return await answer()
+
+
+def request_spec(route: str, server: str, name: str) -> ToolSpec:
+    """The target of an operation that is not a tool call, in the form of a tool."""
+    return ToolSpec(name=name, origin=Origin(server, name), route=route, input_schema={})

@@ -1,0 +1,69 @@
+"""How results and tools are displayed in a REPL and in a notebook; a server's text is never interpreted."""
+
+import json
+import re
+from base64 import b64encode
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from html import escape
+from typing import Any
+
+from toolbus.core.text.text import cleaned
+
+PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Images that a notebook shows; not SVG, because it can contain scripts."""
+_TEXT = 60
+_SIGNATURE = 90
+_PASSWORDS = re.compile(r"(://[^/@:\s]*:)[^@\s]*(?=@)|([?&]\w*password=)[^&\s]*", re.IGNORECASE)
+
+
+def shortened(text: str, longest: int = _TEXT) -> str:
+    """The text on one line, truncated if it is too long."""
+    line = " ".join(cleaned(text[: 4 * longest]).split())
+    return line if len(line) <= longest and len(text) <= 4 * longest else f"{line[: longest - 3].rstrip()}..."
+
+
+def without_passwords(text: str) -> str:
+    """The text, with the passwords of the URLs in it hidden."""
+    return _PASSWORDS.sub(lambda found: f"{found[1] or found[2]}***", text)
+
+
+def counted(number: int, what: str) -> str:
+    """`1 tool`, `2 tools`."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+
+
+def signature(name: str, arguments: Mapping[str, Any], required: Sequence[Any]) -> str:
+    """A tool as a call: `search(query, limit=10)`; `arguments` are schemas by name."""
+    needed = [argument for argument in arguments if argument in required]
+    optional = [
+        f"{argument}={_default(schema)}" for argument, schema in arguments.items() if argument not in required
+    ]
+    return f"{cleaned(name)}({shortened(', '.join([*needed, *optional]), _SIGNATURE)})"
+
+
+def _default(schema: Any) -> str:
+    value = schema.get("default") if isinstance(schema, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]  JSON
+    if isinstance(value, str):
+        return repr(shortened(value, 20))
+    return shortened(repr(value), 20)  # pyright: ignore[reportUnknownArgumentType]  JSON
+
+
+def result_line(text: str, structured: Any, others: Sequence[str], state: str) -> str:
+    """A result on one line; `others` are the kinds of its blocks that are not text."""
+    summary = repr(shortened(text)) if text else ""
+    if not summary and structured is not None:
+        summary = shortened(json.dumps(structured, ensure_ascii=False, default=str))
+    kinds = ", ".join(counted(number, kind) for kind, number in Counter(others).items())
+    return f"<ToolResult {' '.join(filter(None, [summary, kinds and f'[{kinds}]', state])) or 'empty'}>"
+
+
+def mime_bundle(text: str, plain: str, pictures: Sequence[tuple[str, bytes]]) -> dict[str, str]:
+    """The text and the images for a notebook; `plain` is shown if there is no text."""
+    text = cleaned(text)
+    shown = [(mime, b64encode(data).decode()) for mime, data in pictures if mime in PICTURES]
+    bundle = {"text/plain": text or plain, **dict(reversed(shown))}  # the first of each type wins
+    if len(shown) > 1 or (shown and text):
+        images = "".join(f'<img src="data:{mime};base64,{data}">' for mime, data in shown)
+        bundle["text/html"] = f"<pre>{escape(text)}</pre>{images}"
+    return bundle

@@ -1,0 +1,78 @@
+"""What names look like, so that none can pass for another: the skeletons of UTS #39, with case aside.
+
+The table is Unicode's own (`confusables.txt` beside this file names its version); it is read when the first
+name needs it.
+"""
+
+import unicodedata
+from functools import cache
+from pathlib import Path
+
+from toolbus.core.text.text import cleaned
+
+_SMALL_CAPITAL = "LATIN LETTER SMALL CAPITAL "
+_MORE = {"\u0138": "k", "\ua793": "e", "\u025b": "e", "\u028d": "m", "\u03c7": "x"}
+"""Prototypes that look like a Latin letter of another size; so do the small capitals."""
+_ALIKE = str.maketrans("01|5$", "ollss")
+"""ASCII characters that are taken for each other."""
+
+
+@cache
+def _prototypes() -> dict[int, str]:
+    """What each character looks like."""
+    found: dict[int, str] = {}
+    text = Path(__file__).with_name("confusables.txt").read_text(encoding="utf-8")
+    for line in text.splitlines():
+        if line and not line.startswith("#"):
+            codes, _, characters = line.partition(": ")
+            prototype = "".join(chr(int(code, 16)) for code in codes.split("+")) if codes != "-" else ""
+            found |= dict.fromkeys((int(code, 16) for code in characters.split()), prototype)
+    return found
+
+
+def skeleton(text: str) -> str:
+    """The skeleton of UTS #39: the same for texts that look the same."""
+    apart = unicodedata.normalize("NFD", text)
+    return unicodedata.normalize("NFD", apart.translate(_prototypes()))
+
+
+class _Looks(dict[int, str]):
+    """What each character looks like as a small letter; found when it first occurs."""
+
+    def __missing__(self, code: int) -> str:
+        character = chr(code)
+        forms = (character, character.lower(), unicodedata.normalize("NFKC", character))
+        shown = ["".join(map(_as_latin, skeleton(form))).casefold() for form in forms]
+        # One letter for one, so that the `?` of a pattern still matches it; `looks` takes rn for m.
+        self[code] = next((text for text in shown if text.isascii()), shown[0]).replace("rn", "m")
+        return self[code]
+
+
+_LOOKS = _Looks()
+
+
+def _as_latin(prototype: str) -> str:
+    if prototype.isascii():
+        return prototype
+    name = unicodedata.name(prototype, "")
+    if name.startswith(_SMALL_CAPITAL) and len(name) == len(_SMALL_CAPITAL) + 1:
+        return name[-1]
+    return _MORE.get(prototype, prototype)
+
+
+def look(text: str) -> str:
+    """What a person sees of a text, in small letters, without hidden characters and the space around it."""
+    if text.isascii():
+        return cleaned(text.lower()).strip()
+    plain = cleaned(unicodedata.normalize("NFD", text))
+    return "".join(each.lower() if each.isascii() else _LOOKS[ord(each)] for each in plain).strip()
+
+
+def looks(text: str) -> tuple[str, str, str]:
+    """What a text looks like; with similar ASCII characters as one, `1` and `l`; and with `i` as `l`.
+
+    The last is for texts with capitals, because an `I` looks like an `l`.
+    """
+    seen = look(text)
+    alike = seen.translate(_ALIKE).replace("rn", "m").replace("vv", "w")
+    return seen, alike, alike.replace("i", "l")

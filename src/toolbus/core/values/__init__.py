@@ -1,0 +1,1 @@
+"""The values that parts pass to each other, and the errors that they raise."""

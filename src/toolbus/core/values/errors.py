@@ -1,0 +1,484 @@
+"""Every error toolbus raises: what happened, to whom, and the next step.
+
+    ToolbusError
+    ├── ConfigError            the config is invalid (also a ValueError)
+    │   ├── ConfigNotTrusted   a discovered config that the user has not accepted yet
+    │   └── LockError          the lockfile is damaged, newer, or missing although it is required
+    ├── BusClosed              the bus is not running
+    ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
+    ├── ToolFailed             a tool reported an error, and you asked for an exception
+    ├── CallRefused            a guard refused the operation; nothing was sent
+    ├── AuditFailed            the audit trail cannot be written or read
+    ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
+    ├── ShaperFailed           a shaper raised; the catalog is unchanged
+    ├── TokenStoreError        stored tokens cannot be read or written; they were left as they are
+    ├── StoreError             the database that gateways share cannot be used; it was left as it is
+    ├── ScriptNotResumable     a suspended script was changed, has expired, or was resumed before
+    ├── RunStoreError          the database of durable runs cannot be used
+    ├── RunNotFound            the database of durable runs has no run with that id
+    ├── RunFailed              a durable run ended with an error
+    ├── RunCancelled           a durable run was cancelled
+    ├── RunDiverged            a resumed run does not repeat what it recorded
+    ├── NotWaiting             a durable run does not wait for that answer
+    ├── ExtraMissing           a part of toolbus needs packages that are not installed (also an ImportError)
+    └── ServerError            an error about one server, named by `server`
+        ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
+        ├── SecretMissing      a `${NAME}` in its config has no value
+        ├── ConnectFailed      connecting failed in the given `phase`
+        │   └── AuthRequired   the server responded with 401 or 403, or somebody has to sign in
+        ├── TooManySessions    a session needs its own connection, and as many as may already have one
+        ├── ServerDown         the server is not connected
+        ├── CallTimeout        no response in time (also a TimeoutError)
+        ├── CallRejected       the server responded with a protocol error instead of a result
+        ├── InputNeeded        the server needs input, and nobody can be asked
+        ├── ResourceTooLarge   a resource is larger than the config allows
+        ├── SkillRejected      a skill, or a file of it, is not what its server listed
+        └── LinkLost           the connection was lost; a request in flight may have taken effect
+
+A tool that reports a failure is not an exception: it returns a `ToolResult` with `is_error`. Call its
+`raise_for_error()` to get an exception.
+Messages are one line, built from facts that are also available as attributes.
+"""
+
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Literal
+
+from toolbus.core.text.display import shortened
+from toolbus.core.text.quantities import in_seconds
+from toolbus.core.text.stderr import last_line, quoted
+from toolbus.core.text.text import cleaned, headed
+from toolbus.core.values.config_errors import ConfigError as ConfigError
+from toolbus.core.values.config_errors import ConfigNotTrusted as ConfigNotTrusted
+from toolbus.core.values.config_errors import LockError as LockError
+from toolbus.core.values.config_errors import ToolbusError as ToolbusError
+from toolbus.core.values.login import login_line
+
+Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call", "sign-in"]
+"""The step that failed: resolving values, starting the process, reaching the URL, and so on."""
+TokenProblem = Literal["damaged", "newer", "exposed", "unavailable", "unreadable", "unwritable", "busy"]
+"""Why stored tokens cannot be used."""
+INTERNAL_ERROR = -32603
+"""The code of JSON-RPC for a failure inside a server."""
+FORKED = "it was started before this process was forked, and belongs to the parent"
+"""Why a bus cannot be used in a forked process."""
+
+
+class BusClosed(ToolbusError):
+    """The bus is not running: never started, or stopped."""
+
+    def __init__(
+        self,
+        what: str = "the bus",
+        *,
+        started: bool = True,
+        reason: str = "",
+        how: str = "use `async with`, or await start() first",
+    ) -> None:
+        self.started = started
+        super().__init__(
+            f"{what} is closed{reason and f': {reason}'}; create a new one"
+            if started
+            else f"{what} is not started; {how}"
+        )
+
+
+class ToolNotFound(ToolbusError, LookupError):
+    """The catalog has no tool with that name."""
+
+    def __init__(
+        self,
+        name: str,
+        known: Sequence[str],
+        *,
+        alike: Sequence[str] = (),
+        down: Sequence[str] = (),
+        likely: str | None = None,
+        remark: str = "",
+    ) -> None:
+        self.name = name
+        self.down = tuple(down)
+        self.likely = likely
+        """Why the server that most likely has the tool is not connected, if it is not."""
+        shown = headed(name, 200)
+        # A similar name on another server would only mislead: a model would call it.
+        self.close_matches = [] if likely else list(alike[:3]) or get_close_matches(shown, known, n=3)
+        message = f"no tool named {shown!r} among {len(known)}"
+        down_names = f"not connected: {', '.join(self.down)}"
+        if likely:
+            message += f": {likely}"
+        elif self.close_matches:
+            message += f"; did you mean {' or '.join(map(repr, self.close_matches))}?"
+            message += f" ({down_names})" if self.down else ""
+        elif self.down:
+            message += f"; {down_names}"
+        super().__init__(message + remark)
+
+
+class ToolFailed(ToolbusError):
+    """A tool reported an error; raised only by `ToolResult.raise_for_error`. `text` is its full text."""
+
+    def __init__(self, tool: str | None, text: str) -> None:
+        self.tool = tool
+        self.text = text
+        label = "the tool" if tool is None else f"tool {tool!r}"
+        super().__init__(f"{label} failed: {shortened(text, 300) or 'no message'}")
+
+
+class CallRefused(ToolbusError):
+    """A guard refused an operation: nothing was sent."""
+
+    def __init__(self, what: str, reason: str, rule: str | None = None) -> None:
+        """`rule` is the rule of the policy that decided, such as `policy[2]`."""
+        self.what = what
+        self.reason = reason
+        self.rule = rule
+        super().__init__(f"{what} was refused: {reason}")
+
+
+class AuditFailed(ToolbusError):
+    """The audit trail cannot be written or read; while it cannot be written, every call is refused."""
+
+    def __init__(self, path: object, problem: str, step: str) -> None:
+        self.path = str(path)
+        self.problem = problem
+        self.step = step
+        super().__init__(f"audit trail {self.path}: {problem}; {step}")
+
+
+class ArgumentsError(ToolbusError, TypeError):
+    """The arguments of a call cannot be sent."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        self.what = what
+        self.problem = problem
+        super().__init__(f"arguments of {what}: {problem}")
+
+
+class ShaperFailed(ToolbusError):
+    """A shaper raised. The catalog is unchanged, because the shaper may exist to hide tools."""
+
+    def __init__(self, shaper: str, error: Exception) -> None:
+        self.shaper = shaper
+        super().__init__(f"shaper {shaper!r} raised {type(error).__name__}: {error}")
+
+
+class ExtraMissing(ToolbusError, ImportError):
+    """A part of toolbus needs packages that are not installed: `reason` says which, `extra` has them."""
+
+    def __init__(self, part: str, extra: str, reason: str) -> None:
+        self.part = part
+        self.extra = extra
+        self.reason = reason
+        super().__init__(f'{part} cannot be used: {reason}; pip install "toolbus[{extra}]"')
+
+
+class TokenStoreError(ToolbusError):
+    """Stored tokens cannot be read or written; `reason` is why. What is stored was left as it is."""
+
+    def __init__(self, place: str, reason: TokenProblem, problem: str, step: str) -> None:
+        self.place = place
+        self.reason = reason
+        self.problem = problem
+        super().__init__(f"tokens in {place}: {problem}; {step}")
+
+
+class StoreError(ToolbusError):
+    """The store cannot be used; `place` names it, without its password. What it has was left as it is."""
+
+    def __init__(self, place: str, problem: str, step: str) -> None:
+        self.place = place
+        self.problem = problem
+        super().__init__(f"store {place}: {problem}; {step}")
+
+
+class ScriptNotResumable(ToolbusError):
+    """A suspended script cannot be resumed: it is not ours, has expired, or was resumed before."""
+
+
+class RunNotFound(ToolbusError):
+    """The store has no run of that id."""
+
+    def __init__(self, run: str, place: str) -> None:
+        self.run = run
+        super().__init__(f"no run {run!r} in {place}; toolbus runs --all lists them")
+
+
+class RunFailed(ToolbusError):
+    """A durable run ended with an error; `kind` is the name of its class."""
+
+    def __init__(self, run: str, kind: str, message: str) -> None:
+        self.run = run
+        self.kind = kind
+        super().__init__(f"run {run!r} failed: {message}")
+
+
+class RunCancelled(ToolbusError):
+    """A durable run was cancelled."""
+
+    def __init__(self, run: str) -> None:
+        self.run = run
+        super().__init__(f"run {run!r} was cancelled")
+
+
+class NotWaiting(ToolbusError):
+    """A run does not wait for that: it was answered already, or has ended."""
+
+
+class RunDiverged(ToolbusError):
+    """A resumed run does not repeat what was recorded: the program or its settings have changed.
+
+    `missing` are the tools that the run has called, and that no live worker has.
+    """
+
+    def __init__(self, run: str, missing: Sequence[str] = ()) -> None:
+        self.missing = tuple(missing)
+        problem = (
+            "this program does not repeat what the run recorded: its tools or settings have changed since"
+        )
+        if missing:
+            names = ", ".join(map(repr, missing))
+            problem = (
+                f"the run has called {names}, and no live worker has {'it' if len(missing) == 1 else 'them'}"
+            )
+        super().__init__(
+            f"{problem}; start the earlier program, then 'toolbus runs resume {run}' continues it"
+        )
+
+
+class RunStoreError(ToolbusError):
+    """The store of durable runs cannot be used; `place` names it without its password.
+
+    `may_pass` if it is worth waiting for: it cannot be reached now, or has no room.
+    """
+
+    def __init__(self, place: str, problem: str, step: str, *, may_pass: bool = False) -> None:
+        self.place = place
+        self.may_pass = may_pass
+        super().__init__(f"the store of runs {place}: {problem}; {step}")
+
+
+class ServerError(ToolbusError):
+    """An error about one server."""
+
+    def __init__(self, server: str, problem: str) -> None:
+        self.server = server
+        # It may quote the server, and is shown in terminals and to models.
+        self.problem = cleaned(problem)
+        super().__init__(f"server {server!r}: {self.problem}")
+
+
+def problem_of(error: Exception) -> str:
+    """The message of an error, without the server's name."""
+    return error.problem if isinstance(error, ServerError) else str(error)
+
+
+class ServerNotFound(ServerError, LookupError):
+    """The bus has no server with that alias."""
+
+    def __init__(self, server: str, known: Sequence[str]) -> None:
+        self.close_matches = get_close_matches(server, known, n=3)
+        hint = (
+            f"did you mean {self.close_matches[0]!r}?"
+            if self.close_matches
+            else f"known servers: {list(known)}"
+        )
+        super().__init__(server, f"unknown server; {hint}")
+
+
+_SECRET_STEPS = {
+    "": "set it in the environment or in a .env beside the config",
+    "file": "check the path and the file's permissions",
+    "cmd": "run the command yourself; it must print the value",
+}
+
+
+class SecretMissing(ServerError):
+    """A reference such as `${NAME}` in the server's config has no value."""
+
+    def __init__(self, server: str, field: str, reference: str, reason: str = "is not set") -> None:
+        self.field = field
+        self.reference = reference
+        kind = reference.partition(":")[0] if ":" in reference else ""
+        # Reasons from the keyring already include the next step.
+        step = "" if kind == "keyring" else f"; {_SECRET_STEPS.get(kind, _SECRET_STEPS[''])}"
+        super().__init__(server, f"{field}: secret {reference!r} {reason}{step}")
+
+
+class ConnectFailed(ServerError):
+    """Connecting failed; `phase` is the step that failed."""
+
+    _outcome = "{} failed"
+
+    def __init__(
+        self,
+        server: str,
+        phase: Phase,
+        cause: str,
+        *,
+        hint: str = "",
+        exit_code: int | None = None,
+        status: int | None = None,
+        stderr: Sequence[str] = (),
+    ) -> None:
+        self.phase = phase
+        self.cause = cause
+        self.hint = hint
+        self.exit_code = exit_code
+        self.status = status
+        self.stderr = tuple(stderr)
+        output = quoted(self.stderr)
+        parts = [f"{self._outcome.format(phase)}: {cause}", f"on stderr: {output}" if output else "", hint]
+        super().__init__(server, "; ".join(filter(None, parts)))
+
+
+class AuthRequired(ConnectFailed):
+    """The server rejected the credentials (HTTP 401 or 403), or somebody has to sign in."""
+
+    def __init__(
+        self, server: str, phase: Phase, status: int | None, *, cause: str = "", hint: str | None = None
+    ) -> None:
+        super().__init__(
+            server,
+            phase,
+            cause or f"HTTP {status} {'Unauthorized' if status == 401 else 'Forbidden'}",
+            hint=_CREDENTIALS if hint is None else hint,
+            status=status,
+        )
+
+
+_CREDENTIALS = "set auth: oauth if it has a sign-in page, else credentials in headers or auth"
+
+
+class LoginRequired(AuthRequired):
+    """Somebody has to sign in; `login` is the command."""
+
+    _outcome = "{} required"
+
+    def __init__(
+        self, server: str, reason: str, *, user: str = "", scopes: str = "", status: int = 401
+    ) -> None:
+        self.user = user
+        self.reason = reason
+        self.login = login_line(server, user, scopes)
+        super().__init__(server, "sign-in", status, cause=reason, hint=f"sign in: {self.login}")
+
+
+class SignInFailed(AuthRequired):
+    """Signing in is not possible; `step` is the step that failed."""
+
+    def __init__(
+        self, server: str, step: str, reason: str, *, hint: str = "", status: int | None = None
+    ) -> None:
+        self.step = step
+        self.reason = reason
+        super().__init__(
+            server, "sign-in", status, cause=reason if step == "sign-in" else f"{step}: {reason}", hint=hint
+        )
+
+
+class ServerDown(ServerError):
+    """The server is not connected; `state` and `reason` explain why."""
+
+    def __init__(self, server: str, state: str, reason: str | None) -> None:
+        self.state = state
+        self.reason = reason
+        super().__init__(server, f"not connected ({state})" + (f": {reason}" if reason else ""))
+
+
+class TooManySessions(ServerError):
+    """A session needs a connection of its own to the server, and as many sessions as may already have one."""
+
+    def __init__(self, server: str, limit: int) -> None:
+        self.limit = limit
+        super().__init__(
+            server,
+            f"each session has its own connections, and the limit of {limit:,} such sessions is reached; "
+            "end one, or raise max_sessions",
+        )
+
+
+class CallTimeout(ServerError, TimeoutError):
+    """The server did not respond in time; the request was cancelled."""
+
+    def __init__(self, server: str, what: str, seconds: float, stderr: Sequence[str] = ()) -> None:
+        self.what = what
+        self.seconds = seconds
+        self.stderr = tuple(stderr)
+        output = f"; last line on stderr: {last_line(self.stderr)}" if self.stderr else ""
+        super().__init__(server, f"{what} timed out after {in_seconds(seconds)}{output}")
+
+
+class CallRejected(ServerError):
+    """The server responded to a request with a protocol error instead of a result."""
+
+    def __init__(
+        self,
+        server: str,
+        what: str,
+        code: int,
+        message: str,
+        status: int | None = None,
+        data: object = None,
+    ) -> None:
+        self.what = what
+        self.code = code
+        self.message = message
+        self.status = status
+        self.data = data
+        http = f"HTTP {status}: " if status and not message.startswith("HTTP") else ""
+        super().__init__(server, f"{what} was rejected: {http}{message} (code {code})")
+
+
+def too_many_questions(server: str, what: str, limit: int) -> CallRejected:
+    """The error for a server that asks more often than `Interactions.rounds` allows."""
+    return CallRejected(server, what, INTERNAL_ERROR, f"it asked more than {limit} times in one call")
+
+
+NOBODY_ANSWERS = "nobody can answer here: run it on a terminal, or pass Toolbus(..., interactions=...)"
+"""What to do about a question that nobody can be asked."""
+
+
+class InputNeeded(ServerError):
+    """The server needs input in the middle of a request, and nobody can be asked."""
+
+    def __init__(self, server: str, what: str, asked: str) -> None:
+        self.what = what
+        self.asked = asked
+        super().__init__(server, f"{what} {asked}; {NOBODY_ANSWERS}")
+
+
+class ResourceTooLarge(ServerError):
+    """A resource is larger than `resource_limit` allows."""
+
+    def __init__(self, server: str, uri: str, size: int, limit: int) -> None:
+        self.uri = uri
+        self.size = size
+        self.limit = limit
+        problem = f"resource {uri!r} has {size:,} bytes, over the resource_limit of {limit:,}"
+        super().__init__(server, f"{problem}; raise the limit to read it")
+
+
+class SkillRejected(ServerError):
+    """A skill was not loaded: the server does not offer it, or a file is not as its entry describes it."""
+
+    def __init__(self, server: str, uri: str, reason: str) -> None:
+        self.uri, self.reason = uri, reason
+        super().__init__(server, f"skill {uri!r} was not loaded: {reason}")
+
+
+class LinkLost(ServerError):
+    """The connection was lost. If `what` was already `sent`, it may or may not have taken effect."""
+
+    def __init__(self, server: str, what: str | None, reason: str, *, sent: bool = True) -> None:
+        self.what = what
+        self.reason = reason
+        self.sent = sent
+        effect = ""
+        if what is not None:
+            effect = (
+                f" during {what}; it may have taken effect: check before you retry"
+                if sent
+                else f" before {what} was sent; nothing was done"
+            )
+        super().__init__(server, f"the connection was lost ({reason}){effect}")

@@ -1,0 +1,1 @@
+"""Calls of clients: queued, forwarded, suspended and resumed."""

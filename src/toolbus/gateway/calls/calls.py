@@ -1,0 +1,348 @@
+"""Forward requests to servers, for clients and servers of both eras, until there is an answer.
+
+| client | server | questions of the server |
+|---|---|---|
+| modern | modern | are passed on; the next round comes with the client's next request |
+| modern | legacy | the call goes on in a task of its own, which the client's next request answers |
+| legacy | modern | are put to the client on the stream of its request, and then comes the next round |
+| legacy | legacy | are put to the client on the stream of its request |
+"""
+
+from collections.abc import Awaitable
+from dataclasses import replace
+from functools import partial
+
+from toolbus.bus.catalog.exposure import RUN_CODE
+from toolbus.config.settings.limits import Limits
+from toolbus.core.ask.forwarding import Client, ClientError, Forwarding
+from toolbus.core.ask.interactions import ROUNDS
+from toolbus.core.ask.people import PEOPLE, asking
+from toolbus.core.ask.question_router import WATCHER, Switchboard
+from toolbus.core.operation.operation import OnInput, Resumed
+from toolbus.core.text.encoding import as_sent, contents_json
+from toolbus.core.values.elicitation import QUESTION, Pending
+from toolbus.core.values.errors import CallRefused, CallRejected, too_many_questions
+from toolbus.core.values.records import JSON, Budget, JSONObject, LogLevel, ToolResult
+from toolbus.gateway.calls.console_client import WatchedClient
+from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
+from toolbus.gateway.calls.queue import CallQueue, Slot
+from toolbus.gateway.calls.request_state import APPROVER, FIRST, Round, Rounds, approval, approved_before
+from toolbus.gateway.calls.scripts import ScriptCalls
+from toolbus.gateway.calls.tasks import Tasks
+from toolbus.gateway.protocol.clients import LendingClient, PlainClient, SessionClient
+from toolbus.gateway.protocol.protocol_error import ProtocolError, over_quota
+from toolbus.gateway.protocol.reports import Reports
+from toolbus.gateway.protocol.request import Request, Target
+from toolbus.gateway.protocol.results import with_uris
+from toolbus.gateway.protocol.words import (
+    ELICITATION,
+    INVALID_PARAMS,
+    URL_REQUIRED,
+    can_ask,
+    knows_tasks,
+    object_in,
+)
+from toolbus.shape.budget import character_limit, fitted_blocks
+from toolbus.shape.render import rendered
+
+_FORM: JSONObject = {"mode": "form"}
+_URL: JSONObject = {"mode": "url"}
+
+
+class Calls:
+    """Forwards requests."""
+
+    def __init__(
+        self,
+        rounds: Rounds,
+        parked: ParkedCalls,
+        tasks: Tasks,
+        queue: CallQueue,
+        board: Switchboard | None = None,
+    ) -> None:
+        self._rounds = rounds
+        self._parked = parked
+        self._tasks = tasks
+        self._scripts = ScriptCalls(rounds)
+        self._queue = queue
+        self._board = board
+
+    async def run(self, request: Request, target: Target) -> JSONObject:
+        """The server's result for the client; or what it asks, if it is a modern client."""
+        if not request.is_modern:
+            return self._shown(request, target, await self._run_legacy(request, target))
+        given = await self._rounds.opened(request, target)
+        if given.declined is not None:
+            raise CallRefused(f"{request.method} of {target.name!r}", given.declined)
+        if given.parked is not None:
+            return await self._go_on(request, target, given)
+        try:
+            return await self._run_modern(request, target, given)
+        except CallRejected as error:
+            can_visit = can_ask(request.exchange.capabilities, ELICITATION, _URL)
+            visit = (
+                self._rounds.visit_first(request, target, error)
+                if error.code == URL_REQUIRED and can_visit
+                else None
+            )
+            if visit is None:
+                raise
+            return visit
+
+    async def run_own(self, request: Request, target: Target) -> JSONObject:
+        """Call a tool of the bus itself: a search, a script, a resource or prompt of a server as a tool."""
+        slot = self._slot(request, target) or await self._turn(request, target)
+        try:
+            if target.spec.route == RUN_CODE:
+                return await self._scripts.run(request, target)
+            return as_sent(await request.client.view.run(target.spec, target.arguments, keep=False))
+        finally:
+            slot.release()
+
+    # Modern clients
+
+    async def _run_modern(self, request: Request, target: Target, given: Round) -> JSONObject:
+        capabilities = request.exchange.capabilities
+        is_legacy = request.client.offering.now.eras.get(target.server) != "modern"
+        if is_legacy and capabilities:
+            if target.is_task_only and knows_tasks(capabilities):
+                return await self._start_task(request, target)
+            if _can_be_asked(capabilities):
+                return await self._run_parked(request, target, given)
+        reports = Reports(request.exchange)
+        if not _can_be_asked(capabilities) and not knows_tasks(capabilities):
+            client = self._watched(request, target, PlainClient(capabilities))
+            if client is not None:
+                return self._shown(request, target, await self._driven(request, target, client, reports))
+        slot = self._slot(request, target) or await self._turn(request, target)
+        try:
+            result = await request.client.view.calls.forward(
+                target.spec,
+                target.arguments,
+                Forwarding(
+                    client=PlainClient(capabilities),
+                    meta=request.forwarded_meta,
+                    log_level=request.exchange.log_level,
+                    responses=given.responses,
+                    state=given.state,
+                    rounds=given.rounds,
+                    is_unlisted=target.is_unlisted,
+                ),
+                on_progress=reports.on_progress,
+                on_log=reports.on_log,
+                on_input=_asks(capabilities),
+                detached=not is_legacy and knows_tasks(capabilities),
+                approval=given.approval,
+            )
+        finally:
+            slot.release()
+        return self._finished(request, target, result)
+
+    def _finished(self, request: Request, target: Target, result: ToolResult) -> JSONObject:
+        """What a modern client gets for a result."""
+        pending = result.pending
+        if pending is None:
+            return self._shown(request, target, result)
+        if pending.task is not None:
+            assert result.received is not None, "it comes from a modern server"
+            return self._tasks.relayed(request, target, pending.task, result.received.json)
+        return self._rounds.needs_input(request, target, pending)
+
+    async def _run_parked(self, request: Request, target: Target, given: Round) -> JSONObject:
+        """Make a call that may wait for answers of the client."""
+        exchange = request.exchange
+        about = f"{request.method} of {target.name!r}"
+        slot = self._slot(request, target) or await self._turn(request, target)
+        call = ParkedCall(self._parked, exchange, about, exchange.capabilities)
+        reports = call.reports
+        forwarding = Forwarding(
+            client=self._lending(request, target, call, slot),
+            meta=request.forwarded_meta,
+            log_level=exchange.log_level,
+            is_unlisted=target.is_unlisted,
+        )
+        call.start(
+            request.client.view.calls.forward(
+                target.spec,
+                target.arguments,
+                forwarding,
+                on_progress=reports.on_progress,
+                on_log=reports.on_log,
+                on_input=_asks(exchange.capabilities),
+                approval=given.approval,
+            ),
+            slot.release,
+        )
+        return await self._follow(request, target, call)
+
+    async def _go_on(self, request: Request, target: Target, given: Round) -> JSONObject:
+        """Answer a call that waits, and wait for its result or for its next questions."""
+        call = await self._parked.find(given.parked or "", request.exchange.principal.owner)
+        if call is None:
+            raise ProtocolError(INVALID_PARAMS, "Invalid requestState: the call has ended")
+        call.answer(given.responses or {})
+        return await self._follow(request, target, call)
+
+    async def _follow(self, request: Request, target: Target, call: ParkedCall) -> JSONObject:
+        call.reports.exchange = request.exchange
+        try:
+            if await call.wait():
+                return self._finished(request, target, call.result())
+        finally:
+            call.reports.exchange = None
+        return self._rounds.waits(request, target, call.id, call.requests)
+
+    # Legacy clients
+
+    async def _run_legacy(self, request: Request, target: Target) -> ToolResult:
+        exchange = request.exchange
+        assert exchange.session is not None, "a legacy client has a session"
+        client = SessionClient(exchange.session, exchange.channel)
+        watched = self._watched(request, target, client)
+        return await self._driven(request, target, watched or client, Reports(exchange))
+
+    def _watched(self, request: Request, target: Target, client: Client) -> WatchedClient | None:
+        """The client, with somebody who answers for it; None if it has forms, or nobody watches."""
+        is_watched = self._board is not None and self._board.is_watched
+        if self._board is None or not is_watched or can_ask(client.capabilities, ELICITATION, _FORM):
+            return None
+        return WatchedClient(client, self._board, request.client.view.caller, target.name)
+
+    async def _start_task(self, request: Request, target: Target) -> JSONObject:
+        call = await self.start_call(request, target, request.exchange.capabilities)
+        return self._tasks.started(request, call)
+
+    async def start_call(
+        self, request: Request, target: Target, capabilities: JSONObject, ttl: float | None = None
+    ) -> ParkedCall:
+        """Begin a call that the client follows as a task, for `ttl` milliseconds."""
+        about = f"{request.method} of {target.name!r}"
+        call = ParkedCall(self._parked, request.exchange, about, capabilities)
+        call.reports.exchange = None
+        call.is_task = True
+        if not self._parked.keep(call):
+            raise over_quota("max_tasks", "you have too many tasks and calls that wait for an answer")
+        try:
+            await self._tasks.prepare(call, ttl)
+        except BaseException:
+            self._parked.drop(call)
+            raise
+        call.start(self._driven(request, target, call, call.reports, task=call))
+        return call
+
+    async def _driven(
+        self,
+        request: Request,
+        target: Target,
+        client: Client,
+        reports: Reports,
+        task: ParkedCall | None = None,
+    ) -> ToolResult:
+        """Make a call, and put what its server asks to the client, until there is a result."""
+        log_level: LogLevel | None = request.exchange.log_level
+        if request.exchange.session is not None:
+            log_level = request.exchange.session.log_level or "debug"
+        given, resumed = FIRST, None
+        for _ in range(ROUNDS + 2):  # once more for the approval, and for a task
+            slot = self._slot(request, target) or await self._turn(request, target)
+            forwarding = Forwarding(
+                client=self._lending(request, target, client, slot),
+                meta=request.forwarded_meta,
+                log_level=log_level,
+                responses=given.responses,
+                state=given.state,
+                rounds=given.rounds,
+                is_unlisted=target.is_unlisted,
+            )
+            try:
+                result = await request.client.view.calls.forward(
+                    target.spec,
+                    target.arguments,
+                    forwarding,
+                    on_progress=reports.on_progress if task is None else task.progressed,
+                    on_log=reports.on_log,
+                    on_input="ask" if resumed is not None else _on_input(client),
+                    resumed=resumed,
+                    approval=given.approval,
+                )
+            finally:
+                slot.release()
+            pending = result.pending
+            if pending is None:
+                return result
+            if pending.task is not None:  # suspended with a question; from now on they go to the client
+                resumed = Resumed(pending=pending)
+            else:
+                given = await self._asked(client, target, pending)
+        raise too_many_questions(target.server, f"{request.method} of {target.name!r}", ROUNDS)
+
+    async def _asked(self, client: Client, target: Target, pending: Pending) -> Round:
+        """The next round, with the client's answers."""
+        responses: dict[str, JSON] = dict(pending.answered)
+        for key, asked in pending.requests.items():
+            try:
+                params: JSONObject = asked.get("params") or {}
+                with asking(PEOPLE.get()):
+                    responses[key] = await client.ask(pending.server, asked["method"], params)
+            except ClientError as error:
+                what = f"{asked['method']} of server {pending.server!r}"
+                raise CallRefused(what, f"the client answered: {error.message}") from error
+        if pending.call is not None:
+            by = WATCHER if isinstance(client, WatchedClient) else APPROVER
+            return Round(approval=approval(pending.call, object_in(responses, QUESTION), by))
+        return Round(
+            responses=responses, state=pending.state, rounds=pending.rounds, approval=approved_before(pending)
+        )
+
+    # Turns
+
+    def _slot(self, request: Request, target: Target) -> Slot | None:
+        """Room for a call; None if it has to wait for its turn."""
+        server = target.server
+        most = request.client.view.calls.most_at_once(server)
+        return self._queue.take(request.exchange.principal.id, server, most)
+
+    def _turn(self, request: Request, target: Target) -> Awaitable[Slot]:
+        return self._queue.wait(request.exchange.principal.id, target.server)
+
+    @staticmethod
+    def _lending(request: Request, target: Target, client: Client, slot: Slot) -> LendingClient:
+        server = request.client.view.config.servers.get(target.server)
+        return LendingClient(client, slot, (Limits() if server is None else server.limits).requests)
+
+    # Results
+
+    def _shown(self, request: Request, target: Target, result: ToolResult) -> JSONObject:
+        """A result as JSON, with the URIs that clients know, and within the budget of the view."""
+        if request.client.budget is not None and target.spec.route == "tools/call":
+            result = _shortened(result, request.client.budget)
+        sent = contents_json(result) if target.spec.route == "resources/read" else as_sent(result)
+        return with_public_uris(request, target.server, sent)
+
+
+def with_public_uris(request: Request, server: str, sent: JSONObject) -> JSONObject:
+    """A result of a server with the URIs that clients know."""
+    uris = request.client.offering.now.uris
+    return sent if server not in uris.renaming else with_uris(sent, partial(uris.public_link, server))
+
+
+def _shortened(result: ToolResult, budget: Budget) -> ToolResult:
+    """A result within a budget; the same if it is."""
+    blocks = rendered(result, images=True, audio=True)
+    if character_limit(budget, ToolResult(content=blocks).text) is None:
+        return result
+    return replace(result, content=fitted_blocks(blocks, budget, None), structured=None)
+
+
+def _asks(capabilities: JSONObject) -> OnInput:
+    """How the policy asks: the client, or nobody if that cannot show a form."""
+    return "suspend" if can_ask(capabilities, ELICITATION, _FORM) else "ask"
+
+
+def _on_input(client: Client) -> OnInput:
+    """The same; who watches is asked by the bus itself, as an approval and not as a form."""
+    return "ask" if isinstance(client, WatchedClient) else _asks(client.capabilities)
+
+
+def _can_be_asked(capabilities: JSONObject) -> bool:
+    return "elicitation" in capabilities or "sampling" in capabilities or "roots" in capabilities

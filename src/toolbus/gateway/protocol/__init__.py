@@ -1,0 +1,1 @@
+"""Clients as the gateway sees them: requests, results, names, sessions and views."""

@@ -1,0 +1,294 @@
+"""The HTTP front of a gateway, as the `serve` of a config wants it."""
+
+import asyncio
+import os
+import socket
+import ssl
+from collections.abc import Callable
+from contextlib import AsyncExitStack, ExitStack
+
+from toolbus.config import BusConfig
+from toolbus.config.settings.serve import AT_START, Serve
+from toolbus.config.settings.serve_auth import Tls
+from toolbus.connect.http.certificate import certificate_of
+from toolbus.console.announcement import Announcement, announced
+from toolbus.console.app import ConsoleApp
+from toolbus.console.state.console import Console, ConsoleKeys
+from toolbus.core.ask.question_router import Switchboard
+from toolbus.core.text.display import counted
+from toolbus.core.values.errors import ConfigError, ToolbusError
+from toolbus.gateway.access.control import AccessControl, access_of
+from toolbus.gateway.access.stored_keys import StoredKeys
+from toolbus.gateway.access.views import Views
+from toolbus.gateway.calls.one_time_use import stored_spent
+from toolbus.gateway.calls.queue import CallLimits
+from toolbus.gateway.calls.seal import stored_key
+from toolbus.gateway.gateway import Gateway
+from toolbus.gateway.http.app import App
+from toolbus.gateway.http.limits import Limits
+from toolbus.gateway.http.request import CONSOLE
+from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
+from toolbus.gateway.http.workers import FIRST
+from toolbus.gateway.replicas.front import ReplicaFront
+from toolbus.gateway.replicas.peers import Peers
+from toolbus.gateway.replicas.replicas import Replicas
+from toolbus.gateway.serve.program import Program, ServeReport
+from toolbus.gateway.serve.replica import Replica, replica_socket
+from toolbus.gateway.serve.workers import Worker
+from toolbus.state.seal import KEY_BYTES, Seal
+from toolbus.state.spent import Spent, UsedOnce
+
+
+class HttpFront:
+    """Listens at the address of a config; what cannot be used raises at once, before anything is started."""
+
+    def __init__(
+        self,
+        config: BusConfig,
+        program: Program,
+        replica: Replica | None = None,
+        worker: Worker | None = None,
+    ) -> None:
+        """A `worker` listens at the socket that it shares with others; it is a `replica`, too."""
+        assert config.serve is not None, "the caller sets it"
+        self._serve = self._followed = serve = config.serve
+        self._app: App | None = None
+        self._console: Console | None = None
+        self._config = config
+        self._program = program
+        self._log = program.report
+        self._replica = replica
+        self._access = self._access_of(config)
+        self._tls = None if serve.tls is None else _tls(serve.tls, config)
+        self._workers = None if worker is None else worker.workers
+        self._socket = bound_socket(serve) if worker is None else worker.inherited.socket
+        self.seal, self.spent = _carried(config, self._log, replica)
+        """For what clients carry, and the approvals in it that were used."""
+        for warning in serve.warnings:
+            self._log.add_line("serve", warning, "yellow")
+
+    def prepared(self, config: BusConfig) -> Callable[[Views], str]:
+        """A function that uses the `serve` of another config, and returns what of it needs a restart.
+
+        ConfigError if it cannot be used.
+        """
+        assert config.serve is not None, "the caller sets it"
+        serve = config.serve.staying_as(self._serve)
+        access = self._access_of(config.model_copy(update={"serve": serve}))
+        wanted = config.serve
+        later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
+        later += ["store"] if config.store != self._config.store else []
+
+        def use(views: Views) -> str:
+            before, self._followed = self._followed, serve
+            views.use(serve)
+            if self._replica is not None:
+                self._replica.replicas.peers.servers = tuple(sorted(config.servers))
+            self._access.use(access)
+            self._show_keys()
+            names = {before.default_view, serve.default_view, *before.views, *serve.views}
+            changed = {name for name in names if before.view(name) != serve.view(name)}
+            if self._app is not None and (changed or before.auth != serve.auth):
+                self._app.end_views(changed)
+            return f"{' and '.join(later)} from the next start on" if later else ""
+
+        return use
+
+    def _access_of(self, config: BusConfig) -> AccessControl:
+        return access_of(config, shared=None if self._replica is None else self._replica.keys)
+
+    @property
+    def replicas(self) -> Replicas | None:
+        """The other gateways that have a part of what clients began."""
+        return None if self._replica is None else self._replica.replicas
+
+    @property
+    def url(self) -> str:
+        """The URL of the MCP endpoint, with the real port."""
+        host, port = self._serve.address[0], self._socket.getsockname()[1]
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{self._serve.path}"
+
+    @property
+    def console_url(self) -> str | None:
+        """The URL of the page for people; None if there is none."""
+        is_elsewhere = self._workers is not None and self._workers.number != FIRST
+        if not self._serve.has_console or is_elsewhere:
+            return None
+        return f"{(self._console_serve.public_url or self._local_url).rstrip('/')}{CONSOLE}"
+
+    @property
+    def _console_serve(self) -> Serve:
+        """The console of a replica shows that process alone: it is not behind the public URL of all."""
+        is_one_of_several = self._config.store is not None
+        return self._serve.model_copy(update={"public_url": None}) if is_one_of_several else self._serve
+
+    @property
+    def _local_url(self) -> str:
+        """Where this machine reaches it."""
+        host, port = self._serve.address[0], self._socket.getsockname()[1]
+        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+        scheme = "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{local}]' if ':' in local else local}:{port}"
+
+    @property
+    def call_limits(self) -> CallLimits:
+        """How many calls are made at a time, and how many wait."""
+        serve = self._serve
+        return CallLimits(
+            per_user=serve.max_per_user,
+            per_server=serve.max_per_server,
+            waiting=serve.max_waiting,
+            wait_seconds=serve.max_wait,
+        )
+
+    async def serve(self, gateway: Gateway, stop: asyncio.Event, board: Switchboard) -> None:
+        """Serve until it is to stop; then wait for the requests in flight."""
+        if self.console_url is None:
+            return await self._run(gateway, stop, None)
+        console = self._console = Console(gateway.bus, board)
+        self._show_keys()
+        app = ConsoleApp(console, self._console_serve)
+        try:
+            async with self._program.console_runs(console):
+                with ExitStack() as stack:
+                    self._announce(stack, app.entry.secret, self.console_url)
+                    return await self._run(gateway, stop, app)
+        finally:
+            await console.close()
+
+    def _show_keys(self) -> None:
+        """Have the console show the keys, if they let clients in."""
+        file, serve = self._config.file, self._followed
+        if self._console is not None:
+            stored = None if self._replica is None else self._replica.keys
+            if stored is None and file is not None:
+                stored = StoredKeys(file)
+            stored = stored if serve.auth.keys else None
+            self._console.keys = None if stored is None else ConsoleKeys(stored=stored, serve=serve)
+            self._console.changed("keys")
+
+    def _announce(self, stack: ExitStack, secret: str, url: str) -> None:
+        """Let `toolbus console` find it."""
+        announcement = Announcement(
+            url=f"{self._local_url}{CONSOLE}",
+            public_url=url,
+            secret=secret,
+            config=self._config.file,
+            certificate=None if self._tls is None else certificate_of(self._tls),
+        )
+        try:
+            stack.enter_context(announced(announcement))
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            self._log.add_line("serve", f"'toolbus console' will not find this gateway: {reason}", "yellow")
+
+    async def _run(self, gateway: Gateway, stop: asyncio.Event, console: ConsoleApp | None) -> None:
+        serve = self._serve
+        limits = Limits(
+            head_bytes=serve.max_header,
+            body_bytes=serve.max_body,
+            values=serve.max_values,
+            requests=serve.max_in_flight,
+            drain_seconds=serve.drain,
+        )
+        workers = self._workers
+        app = App(gateway, self._access, limits, path=serve.path, console=console, workers=workers)
+        self._app = app
+        server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
+        async with AsyncExitStack() as stack:
+            stack.callback(self._socket.close)
+            stack.push_async_callback(server.close)
+            if self._replica is not None:
+                await self._join(stack, app, self._replica)
+            await server.start(self._socket, self._tls, workers)
+            await stop.wait()
+            known = None
+            if self._replica is not None and not self._replica.replicas.end_together:
+                known = await self._leave(app, self._replica)
+            if app.metrics.in_flight:
+                calls = counted(app.metrics.in_flight, "request")
+                what = f"stopping: up to {serve.drain:g} s for {calls} in flight; a second signal ends it"
+                self._log.add_line("serve", what)
+            await server.drain(serve.drain)
+            if known is not None:
+                await known
+
+    async def _join(self, stack: AsyncExitStack, app: App, replica: Replica) -> None:
+        """Let the other replicas reach this one, until the stack ends."""
+        worker = 0 if self._workers is None else self._workers.number
+        listener, url = replica_socket(replica, self._serve, worker)
+        server = HttpServer(ReplicaFront(app, replica.replicas))
+        stack.callback(replica.replicas.keep_sessions_for_others)
+        stack.callback(listener.close)
+        stack.push_async_callback(server.close)
+        await server.start(listener, self._tls)
+        peers = replica.replicas.peers
+        peers.on_return = app.doubt
+        peers.servers = tuple(sorted(self._config.servers))
+        await peers.start(url, "" if self._tls is None else certificate_of(self._tls))
+        if not replica.replicas.end_together:  # else nobody needs to know
+            others = counted(len(peers.others), "other replica")
+            where = f"replica {peers.id} at {url}, with {others}, in {replica.store.place}"
+            self._log.add_line("serve", where)
+            self._warn_of_other_configs(peers)
+
+    def _warn_of_other_configs(self, peers: Peers) -> None:
+        others = [peer for peer in peers.others if peer.servers not in ((), peers.servers)]
+        for peer in others[:1]:
+            has, own = ", ".join(peer.servers), ", ".join(peers.servers)
+            problem = f"replica {peer.id} on {peer.host} has other servers ({has}) than this one ({own})"
+            step = "one store belongs to one config: give another config another database"
+            self._log.add_line("serve", f"{problem}; {step}", "yellow")
+
+    async def _leave(self, app: App, replica: Replica) -> asyncio.Task[None]:
+        """Serve on until a balancer has noticed, and then leave what is new to the other replicas.
+
+        Returns a task that ends when they know it: until then they may pass requests on to this one.
+        """
+        app.is_leaving = True
+        if replica.setting.notice:
+            self._log.add_line("serve", f"leaving: not ready any more, for {replica.setting.notice:g} s")
+            await asyncio.sleep(replica.setting.notice)
+        replica.replicas.keep_sessions_for_others()
+        return asyncio.create_task(replica.replicas.peers.leave())
+
+
+def bound_socket(serve: Serve) -> socket.socket:
+    """A socket at the address of a `serve`."""
+    try:
+        return listening_socket(*serve.address)
+    except CannotListen as error:
+        raise ToolbusError(f"{error}; choose another with --http, or port 0 for any") from error
+
+
+def check_shared_state(config: BusConfig) -> None:
+    """Make what all workers need to have the same of; `ToolbusError` if they could not."""
+    try:
+        if config.file is not None and config.store is None:
+            stored_key(config.file)
+            stored_spent(config.file)
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise ToolbusError(f"several workers need a state folder that can be written: {reason}") from error
+
+
+def _tls(files: Tls, config: BusConfig) -> ssl.SSLContext:
+    try:
+        return tls_context(files.cert, files.key)
+    except OSError as error:  # also of OpenSSL
+        reason = error.strerror or type(error).__name__
+        problem = f"the certificate or its key cannot be used ({reason}); check both files"
+        raise ConfigError(problem, file=config.file, key="serve.tls") from error
+
+
+def _carried(config: BusConfig, log: ServeReport, replica: Replica | None) -> tuple[Seal, UsedOnce]:
+    if replica is not None and (config.store is not None or config.file is None):
+        return replica.replicas.seal, replica.replicas.spent
+    if config.file is not None:
+        try:
+            return Seal(stored_key(config.file)), stored_spent(config.file)
+        except OSError as error:
+            reason = error.strerror or type(error).__name__
+            log.add_line("serve", f"what clients carry will not outlive a restart: {reason}", "yellow")
+    return Seal(os.urandom(KEY_BYTES)), Spent()

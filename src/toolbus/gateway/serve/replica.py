@@ -1,0 +1,167 @@
+"""This gateway as one of several that share a store: what it has there, and where the others reach it.
+
+The workers of a gateway whose config has no store share one that their parent made. Only what is in memory
+elsewhere is found through it: keys, approvals and answers stay in the files of the user.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+
+from toolbus.bus.engine.stores import store_of
+from toolbus.config import BusConfig
+from toolbus.config.settings.auth import is_loopback
+from toolbus.config.settings.serve import Serve
+from toolbus.config.settings.store import StoreSetting
+from toolbus.core.values.errors import ConfigError
+from toolbus.gateway.access.shared_keys import KIND as KEYS
+from toolbus.gateway.access.shared_keys import SharedKeys
+from toolbus.gateway.http.run import listening_socket
+from toolbus.gateway.http.workers import FIRST
+from toolbus.gateway.replicas.replicas import Replicas
+from toolbus.gateway.serve.workers import Inherited, Worker
+from toolbus.state.store.cipher import Cipher
+from toolbus.state.store.mirror import Mirror
+from toolbus.state.store.once import shared_seal
+from toolbus.state.store.rekey import report_keys
+from toolbus.state.store.store import Store
+from toolbus.state.store.url import StoreUrl
+
+_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""Each with the address of this machine for itself."""
+_NO_ADDRESS = (
+    "the database is on another machine, and {} is not an address for replicas elsewhere; set store.address "
+    "to HOST:PORT at which they reach this one (127.0.0.1:0 if all of them are on this machine)"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replica:
+    """What a gateway has in its store."""
+
+    setting: StoreSetting
+    host: str
+    """Where the others reach this one."""
+    store: Store
+    keys: SharedKeys | None
+    """None if they are not in the store."""
+    replicas: Replicas
+    mirror: Mirror | None
+    checking: "asyncio.Task[None] | None"
+    """The look at the keys that the values need."""
+
+    async def close(self) -> None:
+        """Leave the other replicas, and release the store."""
+        await self.replicas.close()
+        if self.checking is not None:
+            self.checking.cancel()
+            with suppress(asyncio.CancelledError):
+                await self.checking
+        if self.mirror is not None:
+            await self.mirror.close()
+        await self.store.close()
+
+
+@asynccontextmanager
+async def opened_replica(
+    config: BusConfig, serve: Serve, worker: Worker | None = None
+) -> AsyncGenerator[Replica | None]:
+    """This gateway as a replica; None if it is not one. StoreError if its store cannot be used."""
+    replica = await _open(config, serve, worker)
+    try:
+        yield replica
+    finally:
+        if replica is not None:
+            await replica.close()
+
+
+async def _open(config: BusConfig, serve: Serve, worker: Worker | None) -> Replica | None:
+    """Open the store of a config, or else the one of the workers."""
+    store, setting = store_of(config), config.store
+    if store is None and worker is not None:
+        store, setting = _private(worker.inherited)
+    if store is None or setting is None:
+        return None
+    keys = mirror = None
+    try:
+        await store.open()
+        host = announced_host(setting, serve, await store.local_address())
+        if config.store is not None:
+            mirror = Mirror(store, KEYS)
+            await mirror.start()
+            keys = SharedKeys(store, mirror)
+        replicas = Replicas(
+            store,
+            await shared_seal(store),
+            # Longer than a session lives: replicas learn that it is used now and then only.
+            session_seconds=1.5 * serve.session_idle,
+            workers=None if worker is None else worker.workers,
+            end_together=config.store is None,
+        )
+    except BaseException:
+        await store.close()
+        raise
+    checking = None
+    if config.store is not None and (worker is None or worker.number == FIRST):
+        checking = asyncio.create_task(report_keys(store), name="toolbus store keys")
+    return Replica(
+        setting=setting,
+        host=host,
+        store=store,
+        keys=keys,
+        replicas=replicas,
+        mirror=mirror,
+        checking=checking,
+    )
+
+
+def _private(inherited: Inherited) -> tuple[Store, StoreSetting]:
+    """The store that the workers of one gateway alone use."""
+    path = str(inherited.store)
+    url = StoreUrl(database="sqlite", target=path, place=f"sqlite:///{path}")
+    # No notice: all of them stop at once, and nobody is left to send requests to.
+    setting = StoreSetting(url=url.place, address="127.0.0.1:0", notice=0)
+    return Store(url, Cipher([inherited.store_key])), setting
+
+
+def announced_host(setting: StoreSetting, serve: Serve, local: str | None) -> str:
+    """The host at which the other replicas reach this one; ConfigError if it has to be set.
+
+    `local` is the address of this machine that the database sees; None if no network is between them.
+    """
+    host = _listening(setting, serve)[0]
+    if host not in _WILDCARDS:
+        if setting.address is not None or local is None or is_loopback(local) or not is_loopback(host):
+            return host
+    elif local is None or is_loopback(local):
+        return _named_address(host)
+    elif (":" in host) == (":" in local) and "%" not in local:
+        return local
+    raise ConfigError(_NO_ADDRESS.format(host), key="store.address")
+
+
+def replica_socket(replica: Replica, serve: Serve, worker: int = 0) -> tuple[socket.socket, str]:
+    """The socket for the other replicas, and the URL that they are told; each worker has its own port."""
+    host, port = _listening(replica.setting, serve)
+    listener = listening_socket(host, port + worker if port else 0)
+    scheme = "http" if serve.tls is None else "https"
+    bracketed = f"[{replica.host}]" if ":" in replica.host else replica.host
+    return listener, f"{scheme}://{bracketed}:{listener.getsockname()[1]}"
+
+
+def _listening(setting: StoreSetting, serve: Serve) -> tuple[str, int]:
+    if setting.address is None:
+        return serve.address[0], 0
+    host, _, port = setting.address.rpartition(":")
+    return host.strip("[]"), int(port)
+
+
+def _named_address(wildcard: str) -> str:
+    """The address of the name of this machine, which in a container is that on its network."""
+    family = socket.AF_INET6 if ":" in wildcard else socket.AF_INET
+    try:
+        return str(socket.getaddrinfo(socket.gethostname(), None, family)[0][4][0])
+    except OSError:
+        return _WILDCARDS[wildcard]
