@@ -21,7 +21,7 @@ from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from tests.warm import tools
-from toolbus.bus.engine import links
+from toolbus.bus.engine import servers
 from toolbus.connect.transports.process.guarded import guard
 from toolbus.connect.transports.process.start import helpers
 
@@ -131,7 +131,7 @@ def _reaped() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses i
 @pytest.fixture(scope="session", autouse=True)
 def _patient() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest uses it
     """On a busy machine a server may not show a sign of life for long; nor does a warm one's stand-in."""
-    links.INACTIVE_AFTER = 30.0
+    servers.INACTIVE_AFTER = 30.0
 
 
 @pytest.fixture(autouse=True)

@@ -19,8 +19,7 @@ from mcp_types import (
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from toolbus.connect.sdk.client import memory_connector
-from toolbus.connect.sdk.memory import without_span
+from toolbus.connect.sdk.client import memory_connector, without_span
 from toolbus.gateway.protocol import words as protocol
 
 pytestmark = pytest.mark.anyio
@@ -122,5 +121,5 @@ async def test_the_sdks_dispatcher_makes_its_span_with_otel_span() -> None:
         client = Client(MCPServer("seam"), cache=None)
         dispatcher = await client._connect(stack, "legacy", False)  # pyright: ignore[reportPrivateUsage]
         assert without_span(dispatcher) != dispatcher.send_raw_request, (
-            "the SDK's dispatcher no longer calls otel_span; see toolbus/connect/sdk/memory.py"
+            "the SDK's dispatcher no longer calls otel_span; see toolbus/connect/sdk/client.py"
         )

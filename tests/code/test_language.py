@@ -8,7 +8,7 @@ import pytest
 
 from tests.code.support import config
 from toolbus import Toolbus
-from toolbus.code.language import HAS, LACKS, LANGUAGE, MODULES
+from toolbus.bus.catalog.exposure import HAS, LACKS, LANGUAGE, MODULES
 
 pytestmark = pytest.mark.anyio
 

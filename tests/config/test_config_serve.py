@@ -8,8 +8,7 @@ import pytest
 from tests.config.conftest import misfits
 from toolbus.config import load_config
 from toolbus.config.location import Location
-from toolbus.config.settings.serve import Serve, ServeView, read_serve
-from toolbus.config.settings.serve_auth import ServeAuth, Tls
+from toolbus.config.settings.serve import Serve, ServeAuth, ServeView, Tls, read_serve
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import Budget
 

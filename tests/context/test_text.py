@@ -7,7 +7,7 @@ import pytest
 
 from tests.context.shelf import Shelf
 from toolbus import Toolbus
-from toolbus.bus.context_text import Key, fitted_text
+from toolbus.bus.context import Key, fitted_text
 from toolbus.context import ContextProvider
 from toolbus.shape.budget import estimated_tokens
 

@@ -17,7 +17,7 @@ from tests.patience import PATIENCE, until
 from tests.processes import alive
 from tests.servers.recording import recording
 from toolbus import CallRejected, LinkLost, ServerDown, Toolbus
-from toolbus.bus.engine import links
+from toolbus.bus.engine import servers
 from toolbus.connect.opening import backoff
 from toolbus.events import CatalogChanged, Event, EventStream, StateChanged
 
@@ -253,7 +253,7 @@ async def test_an_idle_link_is_closed_and_comes_back_with_the_next_call() -> Non
 async def test_the_others_can_be_used_while_one_is_silent(
     silent: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "INACTIVE_AFTER", 1)
+    monkeypatch.setattr(servers, "INACTIVE_AFTER", 1)
     with socket.create_server(("127.0.0.1", 0)) as listening:  # the system connects, nobody answers
         url = f"http://127.0.0.1:{listening.getsockname()[1]}/mcp"
         config: dict[str, Any] = plain("never_answer") if silent == "stdio" else {"url": url}
@@ -267,7 +267,7 @@ async def test_the_others_can_be_used_while_one_is_silent(
 async def test_a_server_that_is_slow_but_works_is_waited_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(links, "INACTIVE_AFTER", 1)
+    monkeypatch.setattr(servers, "INACTIVE_AFTER", 1)
     script = tmp_path / "slow.py"
     script.write_text(
         "import runpy, sys, time\n"

@@ -18,8 +18,7 @@ from toolbus import Caller, CallRefused, Operation, Toolbus, ToolResult
 from toolbus.bus.view import View
 from toolbus.connect import read_cache
 from toolbus.core.operation.operation import request_spec
-from toolbus.core.values.received import Received
-from toolbus.core.values.records import Embedded
+from toolbus.core.values.records import Embedded, Received
 from toolbus.events import Event, ListChanged, ResourceUpdated
 
 pytestmark = pytest.mark.anyio

@@ -13,11 +13,17 @@ from toolbus.config.location import Location
 from toolbus.config.settings.serve import Serve, read_serve
 from toolbus.core.values.errors import ConfigError
 from toolbus.gateway.access.admission import Access, Refusal
-from toolbus.gateway.access.control import AccessControl, access_of
+from toolbus.gateway.access.control import (
+    FREE,
+    LONGEST,
+    MAX_ADDRESSES,
+    MAX_LINES,
+    AccessControl,
+    Throttle,
+    access_of,
+)
 from toolbus.gateway.access.keys import Keys
-from toolbus.gateway.access.refusal_log import MOST as MOST_LINES
 from toolbus.gateway.access.stored_keys import StoredKeys
-from toolbus.gateway.access.throttle import FREE, LONGEST, MOST, Throttle
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 pytestmark = pytest.mark.anyio
@@ -246,9 +252,9 @@ async def test_asking_without_a_key_is_not_guessing(door: Door) -> None:
 def test_guessing_from_very_many_addresses() -> None:
     """What is remembered of them is bounded, and a network of IPv6 counts as one address."""
     throttle = Throttle(Clock())
-    for number in range(MOST + 100):
+    for number in range(MAX_ADDRESSES + 100):
         throttle.refused(f"10.{number >> 16}.{number >> 8 & 255}.{number & 255}")
-    assert len(throttle) == MOST
+    assert len(throttle) == MAX_ADDRESSES
     for number in range(FREE):
         throttle.refused(f"2001:db8::{number:x}")
     assert throttle.wait("2001:db8::ffff:1") > 0
@@ -261,12 +267,12 @@ def test_guessing_from_very_many_addresses() -> None:
 async def test_very_many_refusals_do_not_fill_the_log(door: Door, caplog: pytest.LogCaptureFixture) -> None:
     """A flood is a few lines and a number."""
     with caplog.at_level(logging.WARNING, "toolbus"):
-        for _ in range(MOST_LINES * 3):
+        for _ in range(MAX_LINES * 3):
             await door.access.admit(request(host="evil.example.com"))
         door.clock.pass_(10)
         await door.access.admit(request(host="evil.example.com"))
-    assert len(caplog.records) == MOST_LINES + 2
-    assert f"the gateway refused {MOST_LINES * 2} more requests" in caplog.text
+    assert len(caplog.records) == MAX_LINES + 2
+    assert f"the gateway refused {MAX_LINES * 2} more requests" in caplog.text
 
 
 async def test_a_forged_forwarded_address(door: Door) -> None:

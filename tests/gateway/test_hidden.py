@@ -14,7 +14,7 @@ from toolbus import Toolbus
 from toolbus.config.location import Location
 from toolbus.config.settings.serve import read_serve
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.health import readiness
+from toolbus.gateway.http.app import readiness
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.protocol_error import ProtocolError
 

@@ -14,7 +14,7 @@ from tests.patience import PATIENCE
 from tests.properties import modest
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus.core.values.uris import within
+from toolbus.core.values.uri_templates import within
 from toolbus.gateway.protocol.naming import Located, Uris, fits_template
 from toolbus.gateway.protocol.protocol_error import ProtocolError
 

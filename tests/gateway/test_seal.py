@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.requests import Clock
-from toolbus.gateway.calls.seal import stored_key
+from toolbus.gateway.serve.front import stored_key
 from toolbus.state.files import Exposed
 from toolbus.state.seal import Seal
 

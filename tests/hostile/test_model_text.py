@@ -17,7 +17,7 @@ from toolbus.adapters.openai import messages
 from toolbus.agent.tools import Toolbox
 from toolbus.core.operation.events import Event, Warned
 from toolbus.core.text.text import cleaned, cleaned_json
-from toolbus.core.values.argument_map import ArgumentMap
+from toolbus.core.values.originals import ArgumentMap
 from toolbus.records import JSON, Origin, ToolResult, ToolSpec
 from toolbus.shape import DIALECTS, Dialect, cleaned_texts, converted, shaped
 

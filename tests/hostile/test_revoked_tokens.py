@@ -14,7 +14,7 @@ from tests.gateway.test_tokens import Door, asked, token_of
 from tests.hostile.test_revoked_keys import bearer, outcome
 from tests.patience import PATIENCE
 from toolbus.gateway.access.tokens import REMEMBER_OPAQUE
-from toolbus.gateway.http.admitted import ASK_EVERY
+from toolbus.gateway.http.app import ASK_EVERY
 from toolbus.gateway.http.limits import Limits
 
 pytestmark = pytest.mark.anyio

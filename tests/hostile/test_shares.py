@@ -24,7 +24,7 @@ from tests.servers.everyday import everyday
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.quota import Quota
 from toolbus.core.values.errors import TooManySessions
-from toolbus.core.values.uris import within
+from toolbus.core.values.uri_templates import within
 from toolbus.gateway.calls.queue import Busy, CallLimits
 from toolbus.gateway.http.limits import Limits
 from toolbus.gateway.protocol.principal import Principal

@@ -11,7 +11,7 @@ from tests.audit.writing import problems, write_lines
 from tests.cli.running import toolbus
 from toolbus.audit.chain import Chain
 from toolbus.config.settings.audit import Audit
-from toolbus.console.state.trail_check import TrailCheck
+from toolbus.console.state.console import TrailCheck
 
 
 def two_chains(path: Path) -> None:

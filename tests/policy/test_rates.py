@@ -2,7 +2,7 @@
 
 from tests.policy.targets import rule
 from toolbus.core.operation.operation import PROGRAM, Caller
-from toolbus.policy.rates import Rates
+from toolbus.policy.layers import Rates
 
 
 class Clock:

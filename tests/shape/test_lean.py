@@ -13,7 +13,7 @@ from tests.shape.corpus import absent, specs
 from toolbus.records import Origin, ToolSpec
 from toolbus.schema.validator import InvalidSchema, Validator
 from toolbus.shape import Dialect, converted
-from toolbus.shape.lean_text import lean_text
+from toolbus.shape.lean import lean_text
 
 RULER = re.compile(r"([-=*_#~])\1{2,}")
 LINES = st.lists(

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from toolbus.console.announcement import runtime_folder, runtime_folders
 from toolbus.state.files import Foreign
-from toolbus.state.runtime import runtime_folder, runtime_folders
 
 
 @pytest.fixture(autouse=True)

@@ -6,12 +6,12 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from toolbus.background.client_signals import ClientSignals, SignalCame
 from toolbus.background.command_line import BusCommand
 from toolbus.background.place import Place, config_file, places
 from toolbus.background.protocol import Hostile, Messages, check_peer, process_of, send
@@ -250,3 +250,64 @@ def _encoding(stream: Any) -> str:
 def _say(text: str) -> None:
     with suppress(OSError, ValueError, AttributeError):
         print(f"toolbus: {text}", file=sys.stderr, flush=True)
+
+
+ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class ClientSignals:
+    """The signals that we get, as bytes to wait for: one must not be sent in the middle of a message."""
+
+    def __enter__(self) -> None:
+        self._reader, self._writer = _pipe()
+        self._before = {number: signal.signal(number, _ignore) for number in (*ENDING, signal.SIGTSTP)}
+        signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+
+    def __exit__(self, *error: object) -> None:
+        signal.set_wakeup_fd(-1)
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+        os.close(self._reader)
+        os.close(self._writer)
+
+    def fileno(self) -> int:
+        """For `select`."""
+        return self._reader
+
+    def received(self) -> bytes:
+        """The numbers of those that came."""
+        return os.read(self._reader, 64)
+
+    @contextmanager
+    def raising(self) -> Generator[None]:
+        """Let them interrupt a person who types a line."""
+        signal.set_wakeup_fd(-1)
+        before = {number: signal.signal(number, _raise) for number in ENDING}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
+
+
+class SignalCame(BaseException):
+    """A signal came while a line was typed."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+def _pipe() -> tuple[int, int]:
+    reader, writer = os.pipe()
+    os.set_blocking(reader, False)
+    os.set_blocking(writer, False)
+    return reader, writer
+
+
+def _ignore(number: int, frame: FrameType | None) -> None:
+    """Its number is in the pipe."""
+
+
+def _raise(number: int, frame: FrameType | None) -> None:
+    raise SignalCame(number)

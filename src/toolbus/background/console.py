@@ -1,6 +1,6 @@
 """The console of a background bus: a listener of its own, which only this machine reaches."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import ExitStack, asynccontextmanager
 
 from toolbus.bus.toolbus import Toolbus
@@ -9,11 +9,12 @@ from toolbus.cli.output.serve_log import ServeLog
 from toolbus.config.settings.serve import Serve
 from toolbus.console.announcement import Announcement, announced
 from toolbus.console.app import ConsoleApp
-from toolbus.console.standalone import StandaloneConsole
 from toolbus.console.state.console import Console
 from toolbus.core.ask.question_router import Switchboard
-from toolbus.gateway.http.request import CONSOLE
+from toolbus.gateway.http.limits import Limits, Refusals
+from toolbus.gateway.http.request import CONSOLE, HttpRequest, answer
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket
+from toolbus.gateway.metrics import Metrics
 
 HOST = "127.0.0.1"
 
@@ -52,3 +53,32 @@ async def open_console(
         await server.close()
         sock.close()
         await console.close()
+
+
+class StandaloneConsole:
+    """A console alone; for this machine."""
+
+    probes: frozenset[str] = frozenset()
+
+    def __init__(self, console: ConsoleApp, limits: Limits | None = None) -> None:
+        self._console = console
+        self.limits = limits or Limits()
+        self.refusals = Refusals(Metrics())
+        self.connections: Callable[[], int] = lambda: 0
+        self.in_flight = 0
+
+    async def serve(self, http: HttpRequest) -> None:
+        """Answer one request."""
+        path = http.facts.path
+        is_here = path == CONSOLE or path.startswith(f"{CONSOLE}/")
+        await answer(http, self._console.serve(http) if is_here else http.respond(404))
+
+    async def idle(self) -> None:
+        """There is nothing to wait for: actions are short, and streams end."""
+
+    def tick(self) -> None:
+        """Nothing is due."""
+
+    def drain(self) -> None:
+        """End the streams."""
+        self._console.drain()

@@ -5,14 +5,13 @@ import os
 import time
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from toolbus.background.command_runner import RunLine, follow_clients
 from toolbus.background.connections import Connections
 from toolbus.background.console import open_console
 from toolbus.background.place import Place
 from toolbus.background.shared_bus import SharedBus
-from toolbus.background.status import Status
 from toolbus.bus.toolbus import Toolbus
 from toolbus.cli.declared.command_tree import keep_environment
 from toolbus.cli.listing_cache import save_listings
@@ -26,6 +25,10 @@ from toolbus.core.version import version
 from toolbus.gateway.serve.follow import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.gateway.serve.signals import stop_signals
 from toolbus.state.tokens.tokens import Tokens
+
+if TYPE_CHECKING:
+    from toolbus.background.connections import Connections
+    from toolbus.bus.toolbus import Toolbus
 
 POLL_SECONDS = 1.0
 """Interval for checking the config file."""
@@ -219,3 +222,53 @@ def _running(config: BusConfig, tokens: Tokens) -> BusConfig:
     """The config as the bus runs it: a required server that is down does not keep the others from it."""
     eager = [alias for alias, server in config.servers.items() if not server.lazy]
     return starting_only(config, eager, tokens)
+
+
+class Status:
+    """The facts that `toolbus status` shows."""
+
+    def __init__(
+        self,
+        place: Place,
+        shared: SharedBus,
+        bus: "Toolbus",
+        clients: "Connections",
+        version: str,
+        idle: float | None,
+    ) -> None:
+        self._place = place
+        self._shared = shared
+        self._bus = bus
+        self._clients = clients
+        self._version = version
+        self._idle = idle
+        self._since = time.time()
+        self.calls = 0
+        """How many calls have ended."""
+        self.console: str | None = None
+        """The URL of its console, without a token."""
+
+    def facts(self) -> dict[str, Any]:
+        """All of them, as JSON."""
+        names = ("state", "era", "protocol", "tools", "restarts", "error")
+        return {
+            "pid": os.getpid(),
+            "version": self._version,
+            "since": round(self._since, 3),
+            "config": str(self._place.config),
+            "config_problem": self._shared.problem,
+            "folder": str(self._shared.folder),
+            "folder_exists": self._shared.folder.is_dir(),
+            "idle": self._idle,
+            "console": self.console,
+            "log": str(self._place.log),
+            "calls": self.calls,
+            "commands": self._clients.commands,
+            "servers": {
+                alias: {name: getattr(status, name) for name in names}
+                for alias, status in self._bus.servers.items()
+            },
+            "tools": len(self._bus.catalog),
+            "held": len(self._bus.held),
+            "disabled": list(self._shared.config.disabled),
+        }

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from toolbus.bus.engine.lending_engine import LendingEngine
 from toolbus.bus.engine.session_engine import SessionEngine
+from toolbus.bus.engine.sessions import LendingEngine
 from toolbus.bus.rules.scope import Scope
 from toolbus.bus.view import View
 from toolbus.core.values.errors import BusClosed

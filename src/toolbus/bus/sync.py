@@ -7,7 +7,7 @@ like any synchronous call.
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Self, TypeVar, cast, overload
+from typing import Any, Protocol, Self, TypeVar, cast, overload
 
 from toolbus.bus.catalog.registry import Registry
 from toolbus.bus.catalog.tool import Tool
@@ -16,7 +16,7 @@ from toolbus.bus.rules.enforcement import Rules
 from toolbus.bus.rules.scope import Names
 from toolbus.bus.session_view import SessionView
 from toolbus.bus.skills import SyncSkillAccess
-from toolbus.bus.sync_task import SyncTask
+from toolbus.bus.tasks import TaskHandle
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
 from toolbus.call import Hook, OnInput, Progress
@@ -41,6 +41,7 @@ from toolbus.core.values.records import (
     Resource,
     ResourceTemplate,
     ServerStatus,
+    TaskState,
     ToolResult,
     ToolSpec,
 )
@@ -96,6 +97,52 @@ class SyncRegistry:
 
     def add_tool(self, tool: Tool, /) -> object:
         return self.registry.add_tool(SyncTool(tool))
+
+
+class SyncRunner(Protocol):
+    """Waits for work of a bus: a synchronous view."""
+
+    def run(self, work: Coroutine[Any, Any, T], /) -> T: ...
+
+
+class SyncTask:
+    """A synchronous `TaskHandle`."""
+
+    def __init__(self, bus: SyncRunner, task: TaskHandle) -> None:
+        self._bus = bus
+        self.task = task
+
+    @property
+    def id(self) -> str | None:
+        """The server's id of the task; None if it returned the result at once."""
+        return self.task.id
+
+    @property
+    def done(self) -> bool:
+        """Whether the server returned the result at once, without a task."""
+        return self.task.done
+
+    def status(self) -> TaskState:
+        """The current state of the task."""
+        return self._bus.run(self.task.status())
+
+    def result(
+        self,
+        *,
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        on_input: OnInput = "ask",
+    ) -> ToolResult:
+        """As `TaskHandle.result`."""
+        return self._bus.run(self.task.result(timeout=timeout, on_progress=on_progress, on_input=on_input))
+
+    def cancel(self) -> None:
+        """Ask the server to cancel the task; it may not be able to."""
+        self._bus.run(self.task.cancel())
+
+    def to_json(self) -> str:
+        """As `TaskHandle.to_json`."""
+        return self.task.to_json()
 
 
 class SyncView(SyncSkillAccess):

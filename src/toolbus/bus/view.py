@@ -1,5 +1,7 @@
 """A view of a bus: all of it or a part, for one caller."""
 
+import asyncio
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -8,7 +10,6 @@ from typing import Any, TypeVar
 from toolbus.bus.calls import Calls, Made
 from toolbus.bus.catalog.exposure import OWN_ROUTES, RUN_CODE
 from toolbus.bus.catalog.registry import Registry, selection_of
-from toolbus.bus.catalog.searching import Searching
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.engine.engine import Engine
 from toolbus.bus.resources import Resources
@@ -45,10 +46,42 @@ from toolbus.core.values.records import (
 )
 from toolbus.core.values.uri_templates import Values
 from toolbus.lock.drift import Held
+from toolbus.search.hit import Hit
+from toolbus.search.progress import SearchState
 
 T = TypeVar("T")
 CHECK_EVERY = 0.1
 """Seconds between two looks at whether lists have expired."""
+
+
+class Searching(ABC):
+    """The part of a view that finds tools."""
+
+    _engine: Engine
+    calls: Calls
+
+    @property
+    @abstractmethod
+    def catalog(self) -> Catalog:
+        """The tools that can be called now: an immutable snapshot."""
+
+    @property
+    def exposed(self) -> Catalog:
+        """What a model is shown of the catalog, by `expose`: all of it, or a few tools and a search."""
+        return self.calls.shown(self.catalog)
+
+    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
+        """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
+        return self._engine.finder.search(self.catalog.for_models, queries, limit)
+
+    @property
+    def search_state(self) -> SearchState:
+        """By which encoder tools are searched, and how many of them it has read so far."""
+        return self._engine.finder.state
+
+    async def search_ready(self, timeout: float | None = None) -> SearchState:
+        """Wait until the tools can be searched by meaning, or it is known that they cannot."""
+        return await asyncio.to_thread(self._engine.finder.wait, self.catalog.for_models, timeout)
 
 
 class View(Searching, SkillAccess):

@@ -7,9 +7,11 @@ line on stderr that ends with the next step; `--debug` adds a traceback.
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import cache
+from io import TextIOWrapper
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TextIO
 
 import typer
 
@@ -46,7 +48,6 @@ from toolbus.cli.declared.search import add_search_commands
 from toolbus.cli.declared.skill import add_skill_commands
 from toolbus.cli.declared.store import add_store_commands
 from toolbus.cli.options import Settings, with_bus_settings, with_config_settings, with_settings
-from toolbus.cli.streams import discard, discard_unwritable, prepare_streams
 
 app = typer.Typer(
     help="Use the tools of all your MCP servers from the terminal.",
@@ -400,3 +401,33 @@ def _run_command(arguments: Sequence[str]) -> int:
     code: Any = commands().main(list(arguments) or ["--help"], prog_name="toolbus", standalone_mode=False)
     sys.stdout.flush()
     return code or 0
+
+
+def prepare_streams() -> None:
+    """Replace closed streams, and escape what a stream cannot encode."""
+    for name in ("stdout", "stderr"):
+        # A closed stream is None, and printing to None would raise the wrong error.
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  stays open until exit
+    for stream in (sys.stdout, sys.stderr):
+        # A character that the terminal cannot show is escaped instead of raising an error.
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def discard_unwritable(stream: TextIO) -> None:
+    """Discard what cannot be written: the disk is full, or the reader is gone."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        discard(stream)
+
+
+def discard(stream: TextIO) -> None:
+    """Keep Python from writing to the stream again at exit."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        try:
+            os.dup2(nowhere, stream.fileno())
+        finally:
+            os.close(nowhere)

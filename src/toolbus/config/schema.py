@@ -27,8 +27,7 @@ from toolbus.config.settings.override import ArgumentOverride, ToolOverride
 from toolbus.config.settings.policy import SELECTORS, PolicyRule
 from toolbus.config.settings.sandbox import Sandbox
 from toolbus.config.settings.search import Embeddings, Search
-from toolbus.config.settings.serve import Serve, ServeView
-from toolbus.config.settings.serve_auth import Introspection, ServeAuth, Tls, TokenIssuer
+from toolbus.config.settings.serve import Introspection, Serve, ServeAuth, ServeView, Tls, TokenIssuer
 from toolbus.config.settings.store import StoreSetting
 from toolbus.config.settings.telemetry import Telemetry
 from toolbus.core.values.records import JSON, Budget, LogLevel

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 from toolbus.core.config_files import located
-from toolbus.state.runtime import runtime_folder, runtime_folders
+from toolbus.state.files import PrivateFolder, state_folder
 
 _PREFIX, _SUFFIX = "console-", ".json"
 
@@ -65,3 +65,28 @@ def forget(announcement: Announcement) -> None:
     """Delete the file of a console that is gone."""
     for folder in runtime_folders():
         folder.remove(announcement.name)
+
+
+def runtime_folder() -> PrivateFolder:
+    """The folder for files of this process, created with mode 0700; OSError if it is not the user's alone."""
+    folder = runtime_folders()[0]
+    folder.make_folders("")
+    return folder
+
+
+def runtime_folders() -> list[PrivateFolder]:
+    """Where files of running processes may be; the first is that of this process."""
+    below_state = PrivateFolder(state_folder().base / "run", protects=True)
+    given = os.environ.get("XDG_RUNTIME_DIR", "")
+    # The specification: a relative path is invalid, and so is a folder of another user.
+    if os.path.isabs(given) and _is_own(Path(given)):
+        return [PrivateFolder(Path(given) / "toolbus", protects=True), below_state]
+    return [below_state]
+
+
+def _is_own(folder: Path) -> bool:
+    try:
+        found = folder.stat()
+    except OSError:
+        return False
+    return not hasattr(os, "geteuid") or found.st_uid == os.geteuid()

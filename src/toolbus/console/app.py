@@ -5,22 +5,25 @@ Pages are at `/console/SECRET/PAGE`, where SECRET is the session's own; each req
 session as well. Links are relative, so that the secret is in no markup; no log or error contains a path.
 """
 
+import asyncio
 import logging
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from toolbus.config.settings.serve import Serve
 from toolbus.console.entry import Entry, Session
-from toolbus.console.html.elements import Child, element
-from toolbus.console.html.layout import document, refusal
+from toolbus.console.html.elements import Child, Element, element
+from toolbus.console.html.layout import document, navigation, refusal
 from toolbus.console.page import Fields, Notice, Page, PageRequest
 from toolbus.console.pages import BY_PATH, PAGES
 from toolbus.console.state.console import Console
-from toolbus.console.stream import Streams
 from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.hosts import Hosts, Misdirected, Peer
 from toolbus.gateway.http.limits import Limits
-from toolbus.gateway.http.request import CONSOLE, Headers, HttpRequest
+from toolbus.gateway.http.request import CONSOLE, Headers, HttpRequest, encoded
+from toolbus.gateway.http.streams import KEEPALIVE, woken
 
 logger = logging.getLogger("toolbus")
 
@@ -236,3 +239,87 @@ def _way_back(http: HttpRequest) -> str:
     """The way from a requested path to `/console/`."""
     steps = http.facts.path.removeprefix(CONSOLE).count("/")
     return "../" * (steps - 1) if steps else f"{CONSOLE[1:]}/"
+
+
+PAUSE = 0.25
+"""Seconds between two events of a stream: what changes meanwhile is sent together."""
+MOST_STREAMS = 32
+"""Open pages that are followed at the same time."""
+
+
+class Streams:
+    """The streams of all open pages."""
+
+    def __init__(self, console: Console, keepalive_seconds: float) -> None:
+        self._console = console
+        self._keepalive = keepalive_seconds
+        self._open: set[asyncio.Event] = set()
+        self._is_draining = False
+
+    @property
+    def is_full(self) -> bool:
+        """Whether one more would be too many."""
+        return self._is_draining or len(self._open) >= MOST_STREAMS
+
+    def drain(self) -> None:
+        """End all streams."""
+        self._is_draining = True
+        for wake in self._open:
+            wake.set()
+
+    async def serve(
+        self,
+        http: HttpRequest,
+        page: Page,
+        request: PageRequest,
+        is_admitted: Callable[[], bool],
+        headers: Headers,
+    ) -> None:
+        """Write what changes on the page until the client leaves, or is not admitted any more."""
+        wake, elements = asyncio.Event(), LiveElements()
+        topics = frozenset(page.topics).union(*(one.topics for one in PAGES if one.count is not None))
+        unwatch = self._console.watch(topics, wake.set)
+        self._open.add(wake)
+        try:
+            await http.start_stream(headers)
+            while is_admitted() and not self._is_draining:
+                wake.clear()
+                content = await page.render(self._console, request)
+                whole = element("div", navigation(page, self._console), content)
+                changes = b"".join(map(_event, elements.changes(whole)))
+                await http.write(changes or KEEPALIVE)
+                await asyncio.sleep(PAUSE)
+                await woken(wake, page.every or self._keepalive)
+            await http.end_stream()
+        finally:
+            unwatch()
+            self._open.discard(wake)
+
+
+def _event(changed: Element) -> bytes:
+    replaced: JSONObject = {"id": changed.id, "html": str(changed)}
+    return b"event: replace\ndata: %s\n\n" % encoded(replaced)
+
+
+class LiveElements:
+    """The live elements that one reader has, by their digests."""
+
+    def __init__(self) -> None:
+        self._sent: dict[str, str] = {}
+
+    def changes(self, page: Element) -> list[Element]:
+        """The elements to send; of an element and those within it, the innermost that changed."""
+        sent, changed = dict[str, str](), list[Element]()
+        for one in page.live_below():
+            self._compare(one, sent, changed)
+        self._sent = sent
+        return changed
+
+    def _compare(self, element: Element, sent: dict[str, str], changed: list[Element]) -> None:
+        is_same = self._sent.get(element.id) == element.digest
+        if not is_same:
+            changed.append(element)
+        sent[element.id] = element.digest
+        for inner in element.live_below():
+            # What is within a changed element is sent with it.
+            self._compare(inner, sent, changed if is_same else [])

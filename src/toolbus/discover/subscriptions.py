@@ -19,7 +19,7 @@ from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.wire.wire_error import WireError
 from toolbus.core.operation.events import Emit, ResourceUpdated
 from toolbus.core.values.errors import CallRejected, CallTimeout, ToolbusError
-from toolbus.core.values.uris import within
+from toolbus.core.values.uri_templates import within
 
 logger = logging.getLogger("toolbus")
 

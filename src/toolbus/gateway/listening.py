@@ -20,7 +20,7 @@ from toolbus.core.operation.operation import request_spec
 from toolbus.core.operation.quota import Quota
 from toolbus.core.values.errors import CallRefused, CallRejected, ToolbusError
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.core.values.uris import within
+from toolbus.core.values.uri_templates import within
 from toolbus.gateway.calls.queue import CallQueue, Slot
 from toolbus.gateway.protocol.exchange import Exchange
 from toolbus.gateway.protocol.naming import Located

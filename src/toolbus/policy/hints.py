@@ -7,7 +7,7 @@ destructive, writing and open-world whatever it says, and `read-only` and `idemp
 from typing import Literal, TypeAlias
 
 from toolbus.config.settings.policy import Hint
-from toolbus.core.values.argument_map import EMPTY
+from toolbus.core.values.originals import EMPTY
 from toolbus.core.values.records import JSONObject, ToolSpec, marks_read_only
 
 Holds: TypeAlias = Literal["yes", "word", "no"]

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from toolbus.config.settings.policy import PolicyRule
-from toolbus.core.values.argument_map import EMPTY
+from toolbus.core.values.originals import EMPTY
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.policy.dead import DeadRule, dead_rules
 from toolbus.policy.explain import Step, explained

@@ -3,9 +3,12 @@
 from dataclasses import replace
 from typing import Any
 
+from pydantic_core import to_json
+
 from toolbus.core.text.text import cleaned, cleaned_json
 from toolbus.core.values.records import Block, Text, ToolSpec
-from toolbus.shape.clean_schema import cleaned_definition, is_plain
+from toolbus.shape.clean_schema import cleaned_definition, is_plain, is_plain_json
+from toolbus.shape.limit import TextLimits
 from toolbus.shape.pipeline import Shaper
 
 
@@ -48,3 +51,13 @@ def _cleaned(tool: ToolSpec) -> ToolSpec:
     if hints and not is_plain(hints) and (clean := cleaned_json(hints)) is not hints:
         changes["annotations"] = clean
     return replace(tool, **changes) if changes else tool
+
+
+def is_ordinary(tool: ToolSpec, limits: TextLimits) -> bool:
+    """Whether it is short, and has no character that could be hidden."""
+    whole = (tool.description, tool.title, tool.input_schema, tool.output_schema, tool.annotations)
+    try:
+        data = to_json(whole, inf_nan_mode="constants")
+    except ValueError:  # not JSON, or too deep
+        return False
+    return len(data) <= min(limits.description, limits.schema) and is_plain_json(data)

@@ -11,7 +11,7 @@ from urllib.parse import quote, unquote
 from pydantic_core import to_json
 
 from toolbus.core.text.text import cleaned, rewritten_json, strings
-from toolbus.core.values.argument_map import ArgumentMap
+from toolbus.core.values.originals import ArgumentMap
 from toolbus.schema.keywords import REFERENCES, part_kind
 from toolbus.schema.values import JSON, JSONObject, is_array, is_object
 

@@ -8,6 +8,7 @@ accepts the same values as before.
 import json
 import re
 from collections.abc import Iterable
+from inspect import cleandoc
 from typing import cast
 from urllib.parse import unquote
 
@@ -15,7 +16,6 @@ from toolbus.core.values.records import ToolSpec
 from toolbus.schema.keywords import DEEPEST, REFERENCES, part_kind, subschemas, words
 from toolbus.schema.values import JSON, JSONObject, Node, is_object
 from toolbus.shape.budget import fitted
-from toolbus.shape.lean_text import lean_text
 
 _DRAFT = re.compile(r"https?://json-schema\.org/(draft/2020-12|draft-07)/schema#?")
 _OTHER_IN_DRAFT_7 = words(
@@ -172,3 +172,17 @@ def _place(reference: JSON) -> tuple[str, str] | None:
         return ("", "") if reference == "#" else None
     first, _, rest = unquote(reference[2:]).partition("/")
     return first, rest.partition("/")[0].replace("~1", "/").replace("~0", "~")
+
+
+_LINE_END = re.compile(r"[ \t\r]+$", re.MULTILINE)
+_BLANK_LINES = re.compile(r"\n{3,}")
+_RULER = re.compile(r"^([-=*_#~])\1{3,}$", re.MULTILINE)
+
+
+def lean_text(text: str) -> str:
+    """The text, trimmed; lines keep their indentation relative to each other."""
+    if "\n" not in text:
+        return text.strip(" \t\r")
+    # Tabs stay: they may be meant, as in an example of a Makefile.
+    lines = _LINE_END.sub("", cleandoc(text) if "\t" not in text else text.strip("\n"))
+    return _RULER.sub(r"\1\1\1", _BLANK_LINES.sub("\n\n", lines)).strip(" \r\n")

@@ -16,10 +16,10 @@ import httpx2
 from tests.gateway.front import Events
 from tests.patience import PATIENCE
 from toolbus import Toolbus
+from toolbus.background.console import StandaloneConsole
 from toolbus.config.settings.serve import Serve
 from toolbus.console.app import ConsoleApp
 from toolbus.console.entry import Entry
-from toolbus.console.standalone import StandaloneConsole
 from toolbus.console.state.console import Console
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.ask.question_router import Switchboard

@@ -15,8 +15,7 @@ from tests.gateway.console.wild import HOSTILE, PICTURE
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import LinkLost, ToolbusError
-from toolbus.config.settings.serve import Serve, ServeView
-from toolbus.config.settings.serve_auth import ServeAuth
+from toolbus.config.settings.serve import Serve, ServeAuth, ServeView
 from toolbus.console.entry import SESSION_SECONDS
 from toolbus.console.state.console import ConsoleKeys
 from toolbus.gateway.access.stored_keys import StoredKeys

@@ -2,7 +2,7 @@
 
 import pytest
 
-from toolbus.console.html.charts import chart
+from toolbus.console.pages.calls import chart
 from toolbus.console.state.calls import LONGEST_TEXT, MOST_CALLS, STEP, CallLog, CallRecord, Counts
 from toolbus.core.operation.events import Reason
 from toolbus.core.operation.operation import Failure, Operation, request_spec

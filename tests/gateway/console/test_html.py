@@ -3,8 +3,8 @@
 import pytest
 
 from tests.gateway.console.opening import Markup
+from toolbus.console.app import LiveElements
 from toolbus.console.html.elements import Element, element, live
-from toolbus.console.html.live import LiveElements
 
 HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(1)>\"'&<!--"
 

@@ -6,8 +6,7 @@ import pytest
 
 from tests.gateway.console.opening import Markup, console_over, plain
 from tests.lock.place import Place
-from toolbus.config.settings.serve import Serve, ServeView
-from toolbus.config.settings.serve_auth import ServeAuth
+from toolbus.config.settings.serve import Serve, ServeAuth, ServeView
 from toolbus.console.state.console import ConsoleKeys
 from toolbus.gateway.access.stored_keys import StoredKeys, digest_of_key
 

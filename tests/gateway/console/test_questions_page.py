@@ -11,7 +11,7 @@ from tests.patience import PATIENCE, until
 from tests.servers.asking import asking
 from toolbus import Caller, CallRefused, InputNeeded
 from toolbus.console.html.widgets import anchor
-from toolbus.console.state.presence import Presence
+from toolbus.console.state.console import Presence
 from toolbus.core.ask.question_router import Switchboard
 
 pytestmark = pytest.mark.anyio

@@ -12,7 +12,7 @@ from tests.gateway.console.opening import console_over, plain
 from tests.gateway.driving import JSON
 from tests.gateway.front import Gates, gated
 from tests.patience import PATIENCE, until
-from toolbus.console import stream as streams
+from toolbus.console import app as streams
 from toolbus.console.html.elements import Element, element, live
 from toolbus.console.page import Page, PageRequest
 from toolbus.console.pages import BY_PATH

@@ -15,8 +15,7 @@ from tests.gateway.front import front
 from tests.gateway.replicas.balancer import free_port
 from tests.gateway.replicas.cluster import STORE_KEY, cluster, until
 from tests.postgres import over_tcp, own_address, postgres_server
-from toolbus.config.settings.serve import Serve
-from toolbus.config.settings.serve_auth import ServeAuth
+from toolbus.config.settings.serve import Serve, ServeAuth
 from toolbus.config.settings.store import StoreSetting
 from toolbus.core.values.errors import ConfigError
 from toolbus.gateway.replicas.peers import Peers

@@ -16,7 +16,6 @@ from fnmatch import fnmatchcase
 from typing import cast
 
 from toolbus.call import READ_RESULT
-from toolbus.code.language import LANGUAGE
 from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.records import OWN, JSONObject, Origin, ToolSpec
@@ -69,6 +68,27 @@ CALL_TOOL = ToolSpec(
         "required": ["name", "arguments"],
     },
 )
+
+
+MODULES = (
+    *("asyncio", "base64", "bisect", "collections", "copy", "csv", "dataclasses", "datetime", "decimal"),
+    *("functools", "hashlib", "itertools", "json", "math", "random", "re", "time", "typing"),
+)
+HAS = (
+    *("functions", "lambda", "decorators", "comprehensions", "f-strings", "try/except/finally", "match"),
+    *("simple classes", "dataclasses", "asyncio.gather", "asyncio.sleep"),
+)
+LACKS = (
+    *("yield", "class inheritance", "properties", "del", "async with", "async for", "asyncio.create_task"),
+    *("methods as values such as key=d.get (use a lambda)", "next() of a generator (use a list and iter)"),
+    *("import *", "input()", "files", "network", "environment variables", "other modules"),
+)
+LANGUAGE = (
+    f"The language is a part of Python. It has {', '.join(HAS)}, and the modules {', '.join(MODULES)}, "
+    f"which have to be imported. It lacks {', '.join(LACKS)}."
+)
+
+
 RUN_SCRIPT = ToolSpec(
     name="run_code",
     origin=Origin(OWN, "run_code"),

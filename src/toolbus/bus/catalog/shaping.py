@@ -39,8 +39,8 @@ from toolbus.shape import (
     trusted,
     unmatched,
 )
+from toolbus.shape.clean import is_ordinary
 from toolbus.shape.limit import cut_text
-from toolbus.shape.ordinary import is_ordinary
 
 # By the shaper in a tool's history.
 _WARNINGS = {

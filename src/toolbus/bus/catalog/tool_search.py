@@ -20,8 +20,7 @@ from toolbus.core.values.records import JSON, JSONObject, Text, ToolResult
 from toolbus.search.finder import Finder
 from toolbus.search.hit import Hit
 from toolbus.shape.budget import estimated_tokens
-from toolbus.shape.lean import lean_schema
-from toolbus.shape.lean_text import lean_text
+from toolbus.shape.lean import lean_schema, lean_text
 
 FOUND = "toolbus/found"
 """Key of a result's `meta`: the names of the tools to load, for providers that load tools."""

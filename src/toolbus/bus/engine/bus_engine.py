@@ -3,10 +3,9 @@
 import asyncio
 
 from toolbus.bus.engine.engine import Access, Extensions
-from toolbus.bus.engine.lending_engine import LendingEngine
 from toolbus.bus.engine.lifecycle import Lifecycle
 from toolbus.bus.engine.session_engine import SessionEngine
-from toolbus.bus.engine.sessions import Sessions, SharedEvent
+from toolbus.bus.engine.sessions import LendingEngine, Sessions, SharedEvent
 from toolbus.bus.engine.shared_parts import SharedParts
 from toolbus.bus.engine.user_engine import UserEngine
 from toolbus.bus.engine.users import Users

@@ -23,7 +23,13 @@ from toolbus.config import BusConfig, GetSecret
 from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
-from toolbus.core.operation.events import Event, Hub, LoginNeeded, Reason, StateChanged
+from toolbus.core.operation.events import (
+    Event,
+    Hub,
+    LoginNeeded,
+    Reason,
+    StateChanged,
+)
 from toolbus.core.operation.operation import Guard, Observer, Operation
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.errors import CallRefused, LoginRequired, ToolNotFound
@@ -37,7 +43,7 @@ from toolbus.search.encoders.function import EncodingFunction
 from toolbus.search.finder import Finder
 from toolbus.shape import Shaper
 
-if TYPE_CHECKING:  # it comes with the first link
+if TYPE_CHECKING:
     from toolbus.discover import Discovery
 
 T = TypeVar("T")

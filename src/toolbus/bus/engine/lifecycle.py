@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from toolbus.bus.catalog.live_catalog import LiveCatalog
 from toolbus.bus.engine.servers import Servers
-from toolbus.bus.engine.shared_state import SharedState
+from toolbus.bus.engine.stores import store_of, tokens_in
 from toolbus.bus.rules.enforcement import Policing
 from toolbus.bus.rules.lock import Approvals, BusLock
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
@@ -17,9 +17,13 @@ from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Hub
 from toolbus.core.values.errors import FORKED, BusClosed
+from toolbus.policy.shared_answers import KIND, SharedAnswers
+from toolbus.state.store.mirror import Mirror
+from toolbus.state.store.once import SharedOnce, SharedSpent, shared_seal
+from toolbus.state.store.store import Store
 from toolbus.state.tokens.tokens import Tokens
 
-if TYPE_CHECKING:  # it comes with the first server
+if TYPE_CHECKING:
     from toolbus.connect.transports.process.start import Helpers
 
 T = TypeVar("T")
@@ -262,3 +266,34 @@ class Lifecycle:
         except BusClosed:
             work.close()
             raise
+
+
+class SharedState:
+    """Uses the store that the config had when the bus was started; a reload does not change it."""
+
+    def __init__(self, get_secret: GetSecret | None) -> None:
+        self._get_secret = get_secret
+        self._store: Store | None = None
+        self._answers: Mirror | None = None
+
+    async def open(self, config: BusConfig, policing: Policing) -> None:
+        """Use the store of the config, if it has one; StoreError if that cannot be used."""
+        store = self._store = store_of(config, self._get_secret)
+        if store is None or config.store is None:
+            return
+        await store.open()
+        mirror = self._answers = Mirror(store, KIND)
+        await mirror.start()
+        policing.answers.share(SharedAnswers(store, config.store.seconds, mirror))
+        policing.shared = SharedOnce(await shared_seal(store), SharedSpent(store))
+
+    def tokens(self, config: BusConfig) -> Tokens:
+        """The tokens of the config."""
+        return tokens_in(config, self._store)
+
+    async def close(self) -> None:
+        """Release the store."""
+        if self._answers is not None:
+            await self._answers.close()
+        if self._store is not None:
+            await self._store.close()

@@ -5,15 +5,17 @@ offers is known from the link of the user.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
+from typing import Any, TypeVar
 
 from toolbus.bus.engine.engine import Access, Engine
 from toolbus.bus.engine.servers import Server
-from toolbus.bus.engine.session_access import SessionAccess
 from toolbus.bus.engine.shared_parts import SharedParts
 from toolbus.bus.engine.user_calls import UserCalls
+from toolbus.config import BusConfig
 from toolbus.core.ask.interactions import Interactions, for_user
+from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Event, ListChanged, LoginNeeded, StateChanged
 from toolbus.core.values.errors import BusClosed
 from toolbus.core.values.records import State
@@ -142,3 +144,64 @@ class SessionEngine(Engine):
         await asyncio.gather(self.servers.close(), self.servers.unsubscribe())
         self._limit.release(self)
         self.hub.end()
+
+
+T = TypeVar("T")
+
+
+class SessionAccess:
+    """Runs work on the loop of a bus until the session ends."""
+
+    def __init__(self, name: str, parent: Access) -> None:
+        """`parent` is the way of the user, or of the bus itself."""
+        self._name = name
+        self._parent = parent
+        self.ended = False
+
+    @property
+    def config(self) -> BusConfig:
+        """The config in use."""
+        return self._parent.config
+
+    @property
+    def installed(self) -> bool:
+        """Whether the links exist that are not built when they are first needed."""
+        return self._parent.installed
+
+    @property
+    def running(self) -> bool:
+        """Whether calls can be made."""
+        return self._parent.running and not self.ended
+
+    @property
+    def loop(self) -> OwnerLoop:
+        """The loop of the bus; `BusClosed` if the bus is not running or the session has ended."""
+        loop = self._parent.loop
+        if self.ended:
+            raise BusClosed(f"the session {self._name!r}")
+        return loop
+
+    def check_process(self) -> None:
+        """Raise `BusClosed` if the bus was started before this process was forked."""
+        self._parent.check_process()
+
+    def check_running(self) -> None:
+        """Raise `BusClosed` if the bus is not running or the session has ended."""
+        _ = self.loop
+
+    async def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine on the loop of the bus, from any task, thread or loop."""
+        self._check(work)
+        return await self._parent.run(work)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
+        self._check(work)
+        return self._parent.wait(work)
+
+    def _check(self, work: Coroutine[Any, Any, Any]) -> None:
+        try:
+            self.check_running()
+        except BusClosed:
+            work.close()
+            raise

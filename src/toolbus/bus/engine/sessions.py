@@ -5,9 +5,18 @@ from collections.abc import Callable
 from threading import RLock
 from typing import TypeAlias
 
+from toolbus.bus.engine.engine import Engine
 from toolbus.bus.engine.session_engine import SessionEngine
 from toolbus.core.ask.interactions import Interactions
-from toolbus.core.operation.events import ListChanged, StateChanged
+from toolbus.core.operation.events import (
+    Emit,
+    Event,
+    InputAnswered,
+    InputAsked,
+    ListChanged,
+    Logged,
+    StateChanged,
+)
 
 SharedEvent: TypeAlias = StateChanged | ListChanged
 """What those who borrow a server learn of it; they are not told of the calls of others."""
@@ -69,3 +78,25 @@ class Sessions:
     async def close(self) -> None:
         """End all sessions."""
         await asyncio.gather(*(self.end(engine) for engine in self._all))
+
+
+class LendingEngine(Engine):
+    """An engine with sessions, which borrow its links."""
+
+    sessions: Sessions
+    _owners: dict[int, Emit]
+    """Where the events of a call go, by the id of the call."""
+
+    def emit_of_link(self, event: Event) -> None:
+        is_of_call = isinstance(event, Logged | InputAsked | InputAnswered)
+        owner = self._owners.get(event.id or 0) if is_of_call else None
+        if owner is not None:
+            owner(event)
+            return
+        super().emit_of_link(event)
+        if isinstance(event, StateChanged | ListChanged):
+            self.emit_shared(event)
+
+    def emit_shared(self, event: SharedEvent) -> None:
+        """Emit an event of a server to those who borrow it."""
+        self.sessions.emit_shared(event)

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from toolbus.bus.engine.engine import Access, Engine
-from toolbus.bus.engine.lending_engine import LendingEngine
 from toolbus.bus.engine.session_engine import SessionEngine
-from toolbus.bus.engine.sessions import Sessions, SharedEvent
+from toolbus.bus.engine.sessions import LendingEngine, Sessions, SharedEvent
 from toolbus.bus.engine.shared_parts import SharedParts
 from toolbus.bus.engine.user_access import UserAccess
 from toolbus.bus.engine.user_calls import UserCalls

@@ -2,7 +2,8 @@
 
 import os
 import shlex
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from copy import copy
 from difflib import get_close_matches
 from pathlib import Path
@@ -11,11 +12,12 @@ from typing import TYPE_CHECKING
 from toolbus.cli.chat.conversation import Conversation
 from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.chat.models import display_name
-from toolbus.cli.chat.prompts import ask_for_arguments, by_command, help_lines
 from toolbus.cli.chat.sign_in import ChatSignIn
+from toolbus.cli.commands.use.prompt import validated_arguments
 from toolbus.cli.commands.use.tools import print_server
 from toolbus.cli.errors import Usage, report
-from toolbus.cli.output.screen import Screen
+from toolbus.cli.input.arguments import texts
+from toolbus.cli.output.screen import Screen, one_line
 from toolbus.cli.sign_in import waiting_for_sign_in
 from toolbus.cli.terminal import here
 from toolbus.core.text.display import counted
@@ -221,3 +223,36 @@ class Dialog:
 
     def _quit(self, rest: str) -> None:
         raise Quit
+
+
+def by_command(prompts: Iterable[Prompt], taken: Collection[str]) -> dict[str, Prompt]:
+    """The prompts by command, short names first."""
+    known = list(prompts)
+    counts = Counter(prompt.name for prompt in known)
+    short = {f"/{p.name}": p for p in known if counts[p.name] == 1 and f"/{p.name}" not in taken}
+    return short | {f"/{prompt.server}/{prompt.name}": prompt for prompt in known}
+
+
+def ask_for_arguments(prompt: Prompt, words: Sequence[str], keyboard: Keyboard) -> dict[str, str]:
+    """The typed arguments; asks for missing required ones. Raises `Usage`, or EOFError on Ctrl-D."""
+    given = texts(words)
+    known = [argument.name for argument in prompt.arguments]
+    for argument in prompt.arguments:
+        # Do not ask if the line is invalid anyway.
+        if argument.required and argument.name not in given and all(name in known for name in given):
+            about = " ".join(argument.description.split())
+            hint = one_line(f"{argument.name} ({about})" if about else argument.name)
+            given[argument.name] = [keyboard.ask(f"{hint}: ").strip()]
+    return validated_arguments(prompt, given)
+
+
+def help_lines(commands: Mapping[str, Prompt]) -> Iterator[str]:
+    """One line per prompt: its command and description."""
+    listed: set[tuple[str, str]] = set()
+    for command, prompt in commands.items():
+        if (prompt.server, prompt.name) in listed:
+            continue
+        listed.add((prompt.server, prompt.name))
+        names = [f"{a.name}=" if a.required else f"[{a.name}=]" for a in prompt.arguments]
+        about = " ".join((prompt.description or prompt.title or "").split())
+        yield one_line(f"{' '.join([command, *names])}  {about}".rstrip())

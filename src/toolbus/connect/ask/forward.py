@@ -19,8 +19,7 @@ from toolbus.core.operation.operation import CallInFlight, Operation
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import ResourceTooLarge, too_many_questions
 from toolbus.core.values.freshness import clean_hints
-from toolbus.core.values.received import Received
-from toolbus.core.values.records import JSON, Embedded, JSONObject, TaskState, ToolResult
+from toolbus.core.values.records import JSON, Embedded, JSONObject, Received, TaskState, ToolResult
 
 
 async def forward(

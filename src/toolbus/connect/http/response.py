@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 from typing import Protocol
 
-from toolbus.core.text.quantities import over_limit
+from toolbus.core.text.display import over_limit
 
 PAUSE_AT = 1024 * 1024
 """How many unread bytes of a stream make the server wait."""

@@ -10,7 +10,7 @@ from typing import Self
 from toolbus.config import Resolved, Secrets, ServerConfig, resolved
 from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.transports.process.process import ServerProcess
-from toolbus.core.text.quantities import in_seconds
+from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import ConnectFailed
 
 CANCEL_TIMEOUT = 1.0

@@ -4,7 +4,7 @@ from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.opening.process_hints import exit_hint
 from toolbus.connect.transports.http import AUTH_STATUSES, status_text
 from toolbus.connect.transports.wire.wire_error import WireError
-from toolbus.core.text.quantities import in_seconds
+from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import AuthRequired, ConfigError, ConnectFailed, SecretMissing, ToolbusError
 
 _PATH = "check the path of the URL (many servers are at /mcp or /sse)"

@@ -17,7 +17,6 @@ from toolbus.core.ask.interactions import Sampled, Sampling
 from toolbus.core.operation.operation import Caller
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.elicitation import Answer, Elicitation
-from toolbus.core.values.received import Received
 from toolbus.core.values.records import (
     EMPTY,
     JSON,
@@ -32,6 +31,7 @@ from toolbus.core.values.records import (
     PromptArgument,
     PromptMessage,
     PromptResult,
+    Received,
     Resource,
     ResourceLink,
     ResourceTemplate,

@@ -4,18 +4,21 @@ Secrets are added here, in the last step before the socket. Nothing below writes
 the public URL only.
 """
 
+import http.cookiejar
 import logging
 import time
-from collections.abc import AsyncGenerator, Mapping
+import urllib.request
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from email.message import Message
 from http import HTTPStatus
+from typing import Any, cast
 
 from toolbus.config.secrets.redact import names_credential
 from toolbus.connect.auth.credentials import Refusal
 from toolbus.connect.http.address import is_loopback_host
 from toolbus.connect.http.body import ACCEPT_ENCODING
-from toolbus.connect.http.cookies import Cookies
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.proxy import Proxy, environment_proxy
 from toolbus.connect.http.response import HttpFailure, Response
@@ -333,3 +336,48 @@ def _encoded(head: str) -> bytes:
         return head.encode("latin-1")
     except UnicodeEncodeError:
         return head.encode(errors="replace")
+
+
+MAX_COOKIES = 50
+MAX_LENGTH = 4096
+"""Characters of one cookie, as in browsers."""
+
+
+class Cookies:
+    """Keeps what the server sets, and returns it with later requests."""
+
+    def __init__(self) -> None:
+        self._jar: http.cookiejar.CookieJar | None = None
+
+    def keep(self, url: Url, cookies: Sequence[str]) -> None:
+        """Keep the values of `set-cookie` headers; too many replace the others, too long ones are ignored."""
+        if self._jar is None:
+            self._jar = http.cookiejar.CookieJar()
+        short = [cookie for cookie in cookies if len(cookie) <= MAX_LENGTH][:MAX_COOKIES]
+        if len(self._jar) + len(short) > 2 * MAX_COOKIES:
+            self._jar.clear()
+        self._jar.extract_cookies(cast(Any, _Headers(short)), urllib.request.Request(_for_jar(url)))
+
+    def header(self, url: Url) -> str | None:
+        """The `cookie` header of a request."""
+        if self._jar is None:
+            return None
+        request = urllib.request.Request(_for_jar(url))
+        self._jar.add_cookie_header(request)
+        return request.get_header("Cookie")
+
+
+def _for_jar(url: Url) -> str:
+    return url.text if url.socket_path is None else f"http://localhost{url.target}"
+
+
+class _Headers:
+    """What the jar reads from a response."""
+
+    def __init__(self, cookies: Sequence[str]) -> None:
+        self._message = Message()
+        for cookie in cookies:
+            self._message["Set-Cookie"] = cookie
+
+    def info(self) -> Message:
+        return self._message

@@ -2,25 +2,33 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Mapping, Set
+import time
+from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence, Set
+from contextlib import contextmanager
 from dataclasses import dataclass
+from hashlib import sha256
+from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from pydantic_core import to_json
+
+from toolbus.audit.files import chains
+from toolbus.audit.verify import ChainReport, verify
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
 from toolbus.console.state.calls import CallLog
-from toolbus.console.state.costs import Costs
 from toolbus.console.state.held import HeldParts
-from toolbus.console.state.presence import Presence
 from toolbus.console.state.runs import ConsoleRuns
 from toolbus.console.state.sign_ins import SignIns
-from toolbus.console.state.trail_check import TrailCheck
 from toolbus.console.state.trials import Trials
 from toolbus.core.ask.question_router import Switchboard
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
+from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import ToolSpec
 from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import StoredKeys
+from toolbus.shape.cost import definition_tokens
 
 logger = logging.getLogger("toolbus")
 
@@ -124,3 +132,151 @@ async def _logged(work: Coroutine[Any, Any, Any], what: str) -> None:
         logger.info("%s: %s", what, error)
     except Exception:  # a task's edge
         logger.exception("could not %s", what)
+
+
+_MOST_KNOWN = 20_000
+"""Definitions whose tokens are remembered."""
+
+
+class Costs:
+    """The tokens of tools, by provider."""
+
+    def __init__(self) -> None:
+        self._known: dict[bytes, Mapping[str, int]] = {}
+        """By the digest of all that is counted: a server that lists the same tools again has other specs."""
+        self._counting = asyncio.Lock()
+
+    async def of(self, specs: Sequence[ToolSpec]) -> dict[str, Mapping[str, int]]:
+        """The tokens by tool and provider; none for a tool that cannot be converted.
+
+        They are counted in one thread, however many pages ask for them.
+        """
+        async with self._counting:
+            return await asyncio.to_thread(lambda: {spec.name: self._tokens(spec) for spec in specs})
+
+    async def highest(self, specs: Sequence[ToolSpec]) -> dict[str, int]:
+        """The tokens of tools for the provider that needs most; without those that are not known."""
+        found = await self.of(specs)
+        return {name: max(tokens.values()) for name, tokens in found.items() if tokens}
+
+    def _tokens(self, spec: ToolSpec) -> Mapping[str, int]:
+        counted = (spec.name, spec.title, spec.description, spec.input_schema, spec.options)
+        digest = sha256(to_json(counted, inf_nan_mode="constants", fallback=repr)).digest()
+        if digest not in self._known:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            self._known[digest] = _counted(spec)
+        return self._known[digest]
+
+
+def _counted(spec: ToolSpec) -> Mapping[str, int]:
+    try:
+        return definition_tokens(spec)
+    except Exception:  # one tool that cannot be converted must not affect the others
+        logger.info("the tokens of %r cannot be counted", spec.name, exc_info=True)
+        return {}
+
+
+RECENT_SECONDS = 120.0
+"""How long a request counts as somebody's presence, for browsers that follow no stream."""
+
+
+class Presence:
+    """Sets `is_watched` of a switchboard."""
+
+    def __init__(self, board: Switchboard, recent_seconds: float = RECENT_SECONDS) -> None:
+        self._board = board
+        self._recent_seconds = recent_seconds
+        self._streams = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._is_closed = False
+
+    def note_request(self) -> None:
+        """Somebody who was let in asked for something."""
+        if self._is_closed:
+            return
+        self._board.is_watched = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_later(self._recent_seconds, self._forget)
+
+    @contextmanager
+    def following(self) -> Generator[None]:
+        """A block in which a page is open and follows its stream."""
+        self._streams += 1
+        try:
+            yield
+        finally:
+            self._streams -= 1
+            self.note_request()
+
+    def close(self) -> None:
+        """Nobody can answer any more."""
+        self._is_closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._board.is_watched = False
+
+    def _forget(self) -> None:
+        self._timer = None
+        self._board.is_watched = self._streams > 0
+
+
+class TrailCheck:
+    """The last check of a trail; one at a time."""
+
+    def __init__(self, changed: Callable[[], None]) -> None:
+        self._changed = changed
+        self.file: Path | None = None
+        """The trail that is or was checked."""
+        self.is_running = False
+        self.found = ""
+        """One line; empty before the first check."""
+        self.is_intact: bool | None = None
+        """None if there was nothing to check."""
+        self.at = 0.0
+        """When it was checked."""
+        self._size = 0
+
+    async def run(self, file: Path) -> None:
+        """Check a trail, in a thread: it may be large."""
+        if self.is_running:
+            return
+        self.file, self.is_running, self.at, self._size = file, True, time.time(), _size(file)
+        self._changed()
+        try:
+            reports = await asyncio.to_thread(verify, file)
+        except OSError as error:
+            self.found = f"The trail cannot be read: {error.strerror or type(error).__name__}"
+            self.is_intact = None
+        else:
+            self.found, self.is_intact = _line(reports)
+        finally:
+            self.is_running = False
+            self._changed()
+
+    def is_current(self) -> bool:
+        """Whether nothing was written since."""
+        return self.file is not None and _size(self.file) == self._size
+
+
+def _size(file: Path) -> int:
+    """The bytes of a trail, with its full files."""
+    found = {path for files in chains(file).values() for path in files}
+    return sum(path.stat().st_size for path in found if path.exists())
+
+
+def _line(reports: list[ChainReport]) -> tuple[str, bool | None]:
+    """What was found, and whether the trail is intact."""
+    problems = [problem for report in reports for problem in report.problems]
+    lines = sum(report.lines for report in reports)
+    if not lines and not problems:
+        return "Nothing is recorded yet.", None
+    size = f"{counted(lines, 'line')} in {counted(sum(len(one.files) for one in reports), 'file')}"
+    if problems:
+        first = problems[0]
+        where = f"the first at {first.file.name}:{first.line}: {first.problem}"
+        return f"{counted(len(problems), 'problem')} in {size}; {where}", False
+    heads = ", ".join(f"{one.end.seq} {one.end.hash}" for one in reports if one.lines)
+    return f"{size}, head {heads}", True

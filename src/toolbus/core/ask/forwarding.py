@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from toolbus.core.fast_init import with_fast_init
-from toolbus.core.values.argument_map import EMPTY
+from toolbus.core.values.originals import EMPTY
 from toolbus.core.values.records import JSON, JSONObject, LogLevel
 
 

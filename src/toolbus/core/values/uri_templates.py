@@ -1,7 +1,7 @@
 """Expand URI templates of resources (RFC 6570, all four levels)."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias, cast
 from urllib.parse import quote
@@ -152,3 +152,20 @@ def _quoted(text: str, *, reserved: bool) -> str:
 
 def _invalid(template: str, problem: str) -> ArgumentsError:
     return ArgumentsError(f"the template {template!r}", problem)
+
+
+_LONG = 4_096
+"""Characters of a URI from which on its parents are not looked up one by one: they may be too many."""
+
+
+def within(uri: str, parents: Collection[str]) -> list[str]:
+    """Those of the parents that a URI is, or is below; the outermost first, unless the URI is very long."""
+    whole = f"{uri}/"
+    if len(uri) > _LONG:
+        return [one for one in parents if whole.startswith(f"{one.removesuffix('/')}/")]
+    found: list[str] = []
+    at = whole.find("/")
+    while at >= 0:
+        found.extend(one for one in (whole[:at], whole[: at + 1]) if one in parents)
+        at = whole.find("/", at + 1)
+    return list(dict.fromkeys(found))  # of "a//", both slashes end "a/"

@@ -5,8 +5,9 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from hashlib import sha256
+from ipaddress import IPv6Address, ip_address, ip_network
 from urllib.parse import urlsplit
 
 from toolbus.config import BusConfig, Secrets
@@ -18,10 +19,8 @@ from toolbus.gateway.access.hosts import Hosts, Misdirected, Peer
 from toolbus.gateway.access.identity import CannotTell, Denied, Identity
 from toolbus.gateway.access.issuer import Issuer
 from toolbus.gateway.access.keys import Keys
-from toolbus.gateway.access.refusal_log import RefusalLog
 from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.access.stored_keys import PREFIX, StoredKeys
-from toolbus.gateway.access.throttle import Throttle
 from toolbus.gateway.access.tokens import Tokens
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 
@@ -292,3 +291,86 @@ def _place(facts: RequestFacts) -> tuple[object, ...]:
 def _quotable(text: str) -> str:
     """As much of a text as may stand between quotes in a header."""
     return "".join(sign for sign in text if " " <= sign <= "~" and sign not in '"\\')
+
+
+MAX_LINES = 20
+"""Lines in one period."""
+PERIOD = 10.0
+
+
+class RefusalLog:
+    """Logs refusals; those beyond the most are counted."""
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._since = float("-inf")
+        self._lines = 0
+
+    def refused(self, address: str, reason: str) -> None:
+        """Log a refusal. The reason must not contain a credential."""
+        now = self._clock()
+        if now - self._since >= PERIOD:
+            if self._lines > MAX_LINES:
+                logger.warning("the gateway refused %d more requests", self._lines - MAX_LINES)
+            self._since, self._lines = now, 0
+        self._lines += 1
+        if self._lines <= MAX_LINES:
+            logger.warning("the gateway refused a request of %s: %s", address or "a local socket", reason)
+
+
+FREE = 5
+"""Refusals after which an address has to wait."""
+LONGEST = 60.0
+"""The longest wait, in seconds."""
+_FORGET = 600.0
+"""Seconds after which an address starts anew."""
+MAX_ADDRESSES = 10_000
+"""Addresses that are remembered; the one whose last refusal is oldest is forgotten first."""
+
+
+@dataclass(slots=True)
+class _Refused:
+    times: int
+    last: float
+    until: float
+
+
+class Throttle:
+    """Counts the refusals of each address."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._refused: OrderedDict[str, _Refused] = OrderedDict()
+
+    def wait(self, address: str) -> float:
+        """How many seconds an address has to wait; 0 if it may try."""
+        found = self._refused.get(_group(address))
+        return 0.0 if found is None else max(0.0, found.until - self._clock())
+
+    def refused(self, address: str) -> None:
+        """Count a refusal."""
+        group, now = _group(address), self._clock()
+        found = self._refused.pop(group, None)
+        if found is None or now - found.last > _FORGET:
+            found = _Refused(0, now, now)
+        found.times += 1
+        found.last = now
+        if found.times >= FREE:
+            found.until = now + min(2.0 ** min(found.times - FREE, 10), LONGEST)
+        self._refused[group] = found
+        if len(self._refused) > MAX_ADDRESSES:
+            self._refused.popitem(last=False)
+
+    def __len__(self) -> int:
+        return len(self._refused)
+
+
+def _group(address: str) -> str:
+    """Whoever has an IPv6 address has the whole /64 around it."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:
+        return ""
+    if not isinstance(found, IPv6Address):
+        return str(found)
+    return str(found.ipv4_mapped or ip_network((found, 64), strict=False))

@@ -17,7 +17,7 @@ from jwt import PyJWK, PyJWTError
 from toolbus.config import Secrets, ServerConfig
 from toolbus.config.secrets.lookup import Missing
 from toolbus.config.secrets.reference import Reference, parsed
-from toolbus.config.settings.serve_auth import TokenIssuer
+from toolbus.config.settings.serve import TokenIssuer
 from toolbus.connect.auth.failure import AuthFailure
 from toolbus.connect.auth.fetch import Fetch, Reply
 from toolbus.connect.auth.oauth.discovery import Resource, find_authorization_server

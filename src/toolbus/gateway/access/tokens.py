@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import jwt
 
-from toolbus.config.settings.serve_auth import TokenIssuer
+from toolbus.config.settings.serve import TokenIssuer
 from toolbus.gateway.access.identity import Denied, Identity
 from toolbus.gateway.access.issuer import Issuer
 from toolbus.gateway.protocol.principal import client_user, subject_user

@@ -18,12 +18,11 @@ from toolbus.core.ask.forwarding import Client, ClientError, Forwarding
 from toolbus.core.ask.interactions import ROUNDS
 from toolbus.core.ask.people import PEOPLE, asking
 from toolbus.core.ask.question_router import WATCHER, Switchboard
-from toolbus.core.operation.operation import OnInput, Resumed
+from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.text.encoding import as_sent, contents_json
-from toolbus.core.values.elicitation import QUESTION, Pending
+from toolbus.core.values.elicitation import QUESTION, Pending, question
 from toolbus.core.values.errors import CallRefused, CallRejected, too_many_questions
 from toolbus.core.values.records import JSON, Budget, JSONObject, LogLevel, ToolResult
-from toolbus.gateway.calls.console_client import WatchedClient
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.calls.queue import CallQueue, Slot
 from toolbus.gateway.calls.request_state import APPROVER, FIRST, Round, Rounds, approval, approved_before
@@ -47,6 +46,30 @@ from toolbus.shape.render import rendered
 
 _FORM: JSONObject = {"mode": "form"}
 _URL: JSONObject = {"mode": "url"}
+
+
+class WatchedClient:
+    """The client of a call; what it cannot be asked goes to the console."""
+
+    def __init__(self, client: Client, board: Switchboard, caller: Caller, tool: str) -> None:
+        self.capabilities: JSONObject = {**client.capabilities, "elicitation": {"form": {}, "url": {}}}
+        self._client = client
+        self._board = board
+        self._caller = caller
+        self._tool = tool
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to the client, or to whoever watches; that waits as long as it takes."""
+        if method != ELICITATION or can_ask(self._client.capabilities, method, params):
+            return await self._client.ask(server, method, params)
+        asked = replace(
+            question(params, server, self._tool), user=self._caller.user, session=self._caller.session
+        )
+        if asked.fault is not None:
+            raise ClientError(INVALID_PARAMS, asked.fault)
+        answer = await self._board.elicit(asked)
+        content: JSONObject = {} if answer.content is None else {"content": dict(answer.content)}
+        return {"action": answer.action, **content}
 
 
 class Calls:

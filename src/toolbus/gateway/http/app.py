@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Container
 from dataclasses import replace
 from functools import partial
@@ -12,6 +13,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from toolbus.bus.view import View
 from toolbus.config.settings.serve import Serve
 from toolbus.connect.transports.wire.messages import Unreadable, parsed_strictly
 from toolbus.core.values.errors import StoreError
@@ -20,8 +22,6 @@ from toolbus.gateway.access.admission import Access, Refusal
 from toolbus.gateway.access.control import AccessControl
 from toolbus.gateway.calls.wrong_replica import Elsewhere
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.health import readiness
-from toolbus.gateway.http.admitted import Admitted
 from toolbus.gateway.http.in_flight import LARGE_BODIES, InFlight
 from toolbus.gateway.http.legacy import LegacyFront
 from toolbus.gateway.http.limits import Limits, Refusals
@@ -415,3 +415,101 @@ async def _refuse_for_now(http: HttpRequest, request_id: str | int | None, reaso
 
 async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:
     await http.respond_json(status, failure(None, {"code": INVALID_REQUEST, "message": reason}))
+
+
+def readiness(
+    bus: View, *, seen: Container[str] | None = None, draining: bool = False, starting: bool = False
+) -> tuple[bool, JSONObject]:
+    """Whether every required server and at least one server can be used, and the state of those `seen`.
+
+    A lazy server counts as usable before its first call, because that call starts it.
+    """
+    config = bus.config.servers
+    now = time.time()
+    states = bus.servers
+    servers: JSONObject = {}
+    usable: set[str] = set()
+    for alias, status in states.items():
+        lazy = alias in config and config[alias].lazy
+        if status.state == "ready" or (status.state == "idle" and lazy):
+            usable.add(alias)
+        if seen is not None and alias not in seen:
+            continue
+        servers[alias] = {
+            "state": status.state,
+            "reason": status.error,
+            "seconds": round(max(0.0, now - status.since), 1),
+            "restarts": status.restarts,
+            "required": alias in config and config[alias].required,
+        }
+    missing = [
+        alias for alias in states if alias not in usable and alias in config and config[alias].required
+    ]
+    if draining:
+        reason = "the gateway is stopping"
+    elif starting:
+        reason = "not all workers have started"
+    elif missing:
+        named = [alias for alias in missing if seen is None or alias in seen]
+        reason = f"required servers are not ready{': ' if named else ''}{', '.join(named)}"
+    elif not usable:
+        reason = "no server is ready"
+    else:
+        reason = None
+    return reason is None, {"ready": reason is None, "reason": reason, "servers": servers}
+
+
+ASK_EVERY = 5
+"""Ticks after which the tokens of open requests are checked again, as those of new ones are."""
+
+
+class Admitted:
+    """Those who were let in, until they are not any more."""
+
+    def __init__(self, access: Access, gateway: Gateway) -> None:
+        self._access = access
+        self._gateway = gateway
+        self._requests: set[HttpRequest] = set()
+        self._keys: dict[tuple[str, str], Principal] = {}
+        """The holders of keys that were used, by key and view."""
+        self._ticks = 0
+        self._asking: asyncio.Task[None] | None = None
+
+    def begin(self, http: HttpRequest) -> None:
+        """A request was let in."""
+        self._requests.add(http)
+        principal = http.principal
+        if principal.key:
+            self._keys[principal.key, principal.view] = principal
+
+    def end(self, http: HttpRequest) -> None:
+        """A request is over."""
+        self._requests.discard(http)
+
+    def tick(self) -> None:
+        """Call it every second."""
+        for http in tuple(self._requests):
+            if not http.is_abandoned and not http.is_still_admitted:
+                http.dismiss()
+        for place, principal in tuple(self._keys.items()):
+            if self._access.has_revoked(principal):
+                del self._keys[place]
+                self._gateway.dismiss(principal)
+        self._ticks += 1
+        if self._ticks % ASK_EVERY == 0 and (self._asking is None or self._asking.done()):
+            self._asking = asyncio.get_running_loop().create_task(self._check_tokens(), name="toolbus tokens")
+
+    async def _check_tokens(self) -> None:
+        """End the requests whose tokens would be refused; each token is checked once."""
+        by_token: dict[str, list[HttpRequest]] = {}
+        for http in self._requests:
+            token = "" if http.principal.key else http.headers.get("authorization", "")
+            # One that has expired need not be asked about: `is_still_admitted` knows what that means.
+            if token and self._access.is_current(http.principal):
+                by_token.setdefault(token, []).append(http)
+        for requests in by_token.values():
+            found = await self._access.admit(requests[0].facts)
+            if isinstance(found, Refusal) and found.status in (401, 403):
+                for http in requests:
+                    if not http.is_abandoned:
+                        http.dismiss()

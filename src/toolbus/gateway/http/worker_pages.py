@@ -1,10 +1,10 @@
 """The pages that the workers of a gateway serve as one: metrics of all, and the first one's console."""
 
 import asyncio
+from collections.abc import Mapping
 
 from toolbus.core.values.errors import StoreError
 from toolbus.gateway.http.request import Headers, HttpRequest
-from toolbus.gateway.http.worker_metrics import merged
 from toolbus.gateway.http.workers import FIRST, Workers
 from toolbus.gateway.replicas.peers import Peer
 from toolbus.gateway.replicas.replicas import Replicas
@@ -49,3 +49,37 @@ class WorkerPages:
                 return await self._replicas.fetched_page(http, peer)
         except TimeoutError:
             return None
+
+
+def merged(pages: Mapping[int, str], count: int) -> str:
+    """One page of those of the workers; which of `count` workers are missing shows in `worker_up`."""
+    meanings: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for number, page in sorted(pages.items()):
+        name = ""
+        for line in page.splitlines():
+            if line.startswith("# "):
+                _, kind, name, _ = line.split(" ", 3)
+                if kind == "HELP":
+                    samples.setdefault(name, [])
+                    meanings[name] = []
+                meanings[name].append(line)
+            else:
+                samples[name].append(_labelled(line, number))
+    lines = [line for name, found in samples.items() for line in (*meanings[name], *found)]
+    lines += [
+        "# HELP toolbus_gateway_worker_up 1 for a worker that could be asked.",
+        "# TYPE toolbus_gateway_worker_up gauge",
+        *(
+            f'toolbus_gateway_worker_up{{worker="{number}"}} {int(number in pages)}'
+            for number in range(count)
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _labelled(sample: str, number: int) -> str:
+    labelled, _, value = sample.rpartition(" ")
+    name, brace, rest = labelled.partition("{")
+    more = f",{rest}" if brace else "}"
+    return f'{name}{{worker="{number}"{more} {value}'

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from toolbus.core.text.canonical import digest_of
-from toolbus.core.values.argument_map import EMPTY
+from toolbus.core.values.originals import EMPTY
 from toolbus.core.values.records import JSON, JSONObject, ToolSpec
 from toolbus.gateway.protocol.exchange import Exchange
 from toolbus.gateway.protocol.protocol_error import ProtocolError

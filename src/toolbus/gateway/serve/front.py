@@ -6,10 +6,12 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
+from hashlib import sha256
+from pathlib import Path
 
 from toolbus.config import BusConfig
-from toolbus.config.settings.serve import AT_START, Serve
-from toolbus.config.settings.serve_auth import Tls
+from toolbus.config.settings.serve import AT_START, Serve, Tls
+from toolbus.config.trust import located
 from toolbus.connect.http.certificate import certificate_of
 from toolbus.console.announcement import Announcement, announced
 from toolbus.console.app import ConsoleApp
@@ -20,9 +22,7 @@ from toolbus.core.values.errors import ConfigError, ToolbusError
 from toolbus.gateway.access.control import AccessControl, access_of
 from toolbus.gateway.access.stored_keys import StoredKeys
 from toolbus.gateway.access.views import Views
-from toolbus.gateway.calls.one_time_use import stored_spent
 from toolbus.gateway.calls.queue import CallLimits
-from toolbus.gateway.calls.seal import stored_key
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import Limits
@@ -35,7 +35,8 @@ from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.serve.program import Program, ServeReport
 from toolbus.gateway.serve.replica import Replica, replica_socket
 from toolbus.gateway.serve.workers import Worker
-from toolbus.state.seal import KEY_BYTES, Seal
+from toolbus.state.files import state_folder
+from toolbus.state.seal import KEY_BYTES, Seal, key_file
 from toolbus.state.spent import Spent, UsedOnce
 
 
@@ -292,3 +293,18 @@ def _carried(config: BusConfig, log: ServeReport, replica: Replica | None) -> tu
             reason = error.strerror or type(error).__name__
             log.add_line("serve", f"what clients carry will not outlive a restart: {reason}", "yellow")
     return Seal(os.urandom(KEY_BYTES)), Spent()
+
+
+def stored_spent(config_file: str | Path) -> Spent:
+    """The used approvals of a config file, in the user's state folder; OSError if there is none."""
+    digest = sha256(os.fsencode(located(Path(config_file)))).hexdigest()
+    return Spent(state_folder(), f"gateway/{digest}.spent")
+
+
+def stored_key(config_file: str | Path) -> bytes:
+    """The key of a config file, which is made when it is first needed: values stay valid after a restart.
+
+    It is in the user's state folder. OSError if it cannot be read or written, or others can read it.
+    """
+    digest = sha256(os.fsencode(located(Path(config_file)))).hexdigest()
+    return key_file(f"gateway/{digest}.seal")

@@ -10,22 +10,26 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig
 from toolbus.config.settings.serve import Serve
+from toolbus.core.ask.forwarding import ClientError
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.ask.question_router import Switchboard
 from toolbus.core.collector import collect_rarely
 from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.views import Views
-from toolbus.gateway.calls.stdio_client import OnlyClient
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.workers import FIRST
+from toolbus.gateway.protocol.clients import SessionClient
 from toolbus.gateway.protocol.principal import LOCAL
+from toolbus.gateway.protocol.sessions import Sessions
+from toolbus.gateway.protocol.words import INVALID_REQUEST
 from toolbus.gateway.serve.follow import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.gateway.serve.program import Program, ServeReport
 from toolbus.gateway.serve.signals import Stop, stop_signals
 from toolbus.gateway.settings import Settings as Limits
 from toolbus.gateway.stdio import serve_stdio
 
-if TYPE_CHECKING:  # over stdio, nothing of HTTP is imported
+if TYPE_CHECKING:
     from toolbus.gateway.serve.front import HttpFront
     from toolbus.gateway.serve.workers import Worker
 
@@ -116,6 +120,36 @@ async def _serve(
                 program.save_listings(bus.config, bus)
             await bus.stop()
     return 0
+
+
+class OnlyClient:
+    """For `Interactions(forwards=True, client=...)` of a bus whose gateway has one client.
+
+    A server on a pipe does not say which of several calls a request of its belongs to.
+    """
+
+    def __init__(self) -> None:
+        self.sessions: Sessions | None = None
+        """Those of the gateway, once there is one."""
+
+    @property
+    def capabilities(self) -> JSONObject:
+        """What the client declared; empty until it has connected."""
+        client = self._client()
+        return {} if client is None else client.capabilities
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to the client; `ClientError` if it cannot be asked."""
+        client = self._client()
+        if client is None:
+            raise ClientError(INVALID_REQUEST, "there is no client to ask")
+        return await client.ask(server, method, params)
+
+    def _client(self) -> SessionClient | None:
+        for session in self.sessions or ():
+            if session.standalone is not None:
+                return SessionClient(session, session.standalone)
+        return None
 
 
 def _interactions(front: "HttpFront | None", client: OnlyClient, board: Switchboard) -> Interactions:

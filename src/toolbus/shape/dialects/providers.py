@@ -13,10 +13,8 @@ from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss
 from toolbus.shape.dialects.draft2020 import converted_to_draft2020, is_accepted
 from toolbus.shape.dialects.names import legal_name
 from toolbus.shape.dialects.rules import ANTHROPIC, GOOGLE, OPENAI, OPENAI_STRICT, Rules
-from toolbus.shape.dialects.strict_limits import beyond_strict_limits
 from toolbus.shape.dialects.subset import converted_to_subset
-from toolbus.shape.lean import lean_schema
-from toolbus.shape.lean_text import lean_text
+from toolbus.shape.lean import lean_schema, lean_text
 
 DIALECTS: tuple[Dialect, ...] = get_args(Dialect)
 _MOST_NAMES = 50
@@ -230,3 +228,39 @@ _BUILDERS: Mapping[str, Callable[[ToolSpec], Definition]] = {
     "google": _google,
     "mcp": _mcp,
 }
+
+
+MOST_PROPERTIES = 5_000
+MOST_ENUM_VALUES = 1_000
+MOST_TEXT = 120_000  # characters of all names and enum values together
+LARGE_ENUM = 250  # from here on, one enum has its own limit
+MOST_TEXT_IN_LARGE_ENUM = 15_000
+
+
+def beyond_strict_limits(schema: Node) -> str | None:
+    """The limit of strict mode that a converted schema exceeds, if any."""
+    properties = values = text = 0
+    waiting: list[JSON] = [schema]
+    while waiting:
+        node = waiting.pop()
+        names = node.get("properties", {})
+        enum = [value for value in node.get("enum", ()) if isinstance(value, str)]
+        length = sum(map(len, enum))
+        if len(enum) > LARGE_ENUM and length > MOST_TEXT_IN_LARGE_ENUM:
+            return (
+                f"an enum of more than {LARGE_ENUM} values has more than {MOST_TEXT_IN_LARGE_ENUM} characters"
+            )
+        properties += len(names)
+        values += len(node.get("enum", ()))
+        text += length + sum(map(len, names))
+        waiting += [*names.values(), *node.get("anyOf", ())]
+        if "items" in node:
+            waiting.append(node["items"])
+    for count, most, what in (
+        (properties, MOST_PROPERTIES, "properties"),
+        (values, MOST_ENUM_VALUES, "enum values"),
+        (text, MOST_TEXT, "characters of names and values"),
+    ):
+        if count > most:
+            return f"strict mode accepts at most {most} {what}"
+    return None

@@ -18,7 +18,7 @@ from threading import Event, Lock
 from typing import Protocol
 from weakref import WeakValueDictionary
 
-from toolbus.core.text.quantities import in_seconds
+from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import TokenStoreError
 from toolbus.state.file_lock import let_go_after_fork, try_lock, unlock
 from toolbus.state.tokens.thread import in_thread

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from hashlib import sha256
 
-from toolbus.core.text.quantities import in_seconds
+from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import StoreError, TokenProblem, TokenStoreError
 from toolbus.state.store.store import Store
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
-from toolbus.core.text.quantities import in_seconds
+from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import TokenProblem, TokenStoreError
 from toolbus.state.tokens.thread import in_thread
 

@@ -19,7 +19,6 @@ from toolbus.state.tokens.files import ELSEWHERE, files_in, files_of_user
 from toolbus.state.tokens.keyring import AutoStore, KeyringStore
 from toolbus.state.tokens.lock import Locks, NamedLocks
 from toolbus.state.tokens.login import VERSION, Login, NewerRecord, read_record, shown_url
-from toolbus.state.tokens.memory import MemoryStore
 from toolbus.state.tokens.store import CustomStore, DescribedStore, StoreCalls, TokenStore
 from toolbus.state.tokens.thread import to_its_end
 
@@ -220,3 +219,29 @@ def open_tokens(setting: object) -> Tokens:
             shown = repr(setting) if isinstance(setting, str | type) else type(setting).__name__
             step = "use auto, keyring, memory, file:DIR, or an object with load, save and remove"
             raise TokenStoreError(shown, "unavailable", "there is no such store", step)
+
+
+class MemoryStore:
+    """Keeps tokens for as long as the program runs."""
+
+    place = "memory"
+    remedy = "choose another store"
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+
+    def place_of(self, _key: str, /) -> str:
+        return self.place
+
+    async def set_aside(self, _key: str, /) -> bool:
+        return False
+
+    # Async, so that they are not called in a thread.
+    async def load(self, key: str, /) -> str | None:
+        return self._values.get(key)
+
+    async def save(self, key: str, value: str, /) -> None:
+        self._values[key] = value
+
+    async def remove(self, key: str, /) -> None:
+        self._values.pop(key, None)

@@ -4,14 +4,21 @@ import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from pydantic import TypeAdapter
 from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.exceptions import AgentRunError, FallbackExceptionGroup, UsageLimitExceeded
-from pydantic_ai.messages import ModelResponse, UserContent
+from pydantic_ai.exceptions import (
+    AgentRunError,
+    FallbackExceptionGroup,
+    ModelRetry,
+    ToolFailed,
+    UsageLimitExceeded,
+)
+from pydantic_ai.messages import ModelResponse, ToolReturn, UserContent
 from pydantic_ai.models import Model
 from pydantic_ai.toolsets import ToolsetTool
+from pydantic_core import to_jsonable_python
 
 from toolbus.adapters.approval import (
     ApprovalRule,
@@ -26,7 +33,7 @@ from toolbus.adapters.approval import (
 )
 from toolbus.adapters.pydantic_ai import BusTool
 from toolbus.agent.durable.execution.clock import Clock
-from toolbus.agent.durable.execution.functions import called, returned
+from toolbus.agent.durable.execution.codec import read_result, result_json
 from toolbus.agent.durable.execution.held import TEXT, HeldTools, short
 from toolbus.agent.durable.execution.journal import Called, RunJournal, is_safe_to_repeat
 from toolbus.agent.durable.execution.model import JournaledModel, read_messages
@@ -42,7 +49,7 @@ from toolbus.bus.view import View
 from toolbus.core.ask.approval import Approval, ApprovalRequest
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import RunDiverged
-from toolbus.core.values.records import JSON, marks_read_only
+from toolbus.core.values.records import JSON, ToolResult, marks_read_only
 
 Elsewhere: TypeAlias = Callable[[Sequence[str]], Awaitable[Exception | None]]
 """Why a run that calls these tools cannot go on here; None if no other worker is better suited."""
@@ -280,3 +287,37 @@ def _is_repeatable(tool: ToolsetTool[Any], toolbox: Toolbox) -> bool:
     if isinstance(tool, BusTool):
         return is_safe_to_repeat(tool.tool.spec)
     return tool.tool_def.name in toolbox.repeatable
+
+
+_TOOL_RETURN: TypeAdapter[ToolReturn[Any]] = TypeAdapter(ToolReturn[Any])
+
+
+async def called(work: Callable[[], Awaitable[Any]]) -> dict[str, Any]:
+    """Call a function; what it returned or raised, as a record."""
+    try:
+        value = await work()
+    except ModelRetry as error:
+        return {"retry": error.message}
+    except ToolFailed as error:
+        return {"failed": error.message}
+    except Exception as error:  # from the user's function: the model can act on it, the run continues
+        return {"failed": f"{type(error).__name__}: {error}"}
+    if isinstance(value, ToolResult):
+        return {"result": result_json(value)}
+    if isinstance(value, ToolReturn):
+        given = cast("ToolReturn[Any]", value)
+        return {"tool_return": _TOOL_RETURN.dump_python(given, mode="json", fallback=str)}
+    return {"value": to_jsonable_python(value, fallback=str)}
+
+
+def returned(record: dict[str, Any]) -> Any:
+    """What a record stands for; raises what the function raised, for the model to read."""
+    if "retry" in record:
+        raise ModelRetry(record["retry"])
+    if (text := record.get("failed", record.get("unknown", record.get("error")))) is not None:
+        raise ToolFailed(text)
+    if "result" in record:
+        return read_result(record["result"])
+    if "tool_return" in record:
+        return _TOOL_RETURN.validate_python(record["tool_return"])
+    return record["value"]

@@ -1,21 +1,25 @@
 """`toolbus worker`: execute durable runs until stopped."""
 
 import asyncio
+import importlib
+import inspect
 import logging
+import sys
+import traceback
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from toolbus.adapters.approval import ApprovalMode
 from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_file
 from toolbus.cli.commands.agents.runs import durable_settings, load_durable
-from toolbus.cli.commands.agents.worker_program import agent_of_program
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import Settings
 from toolbus.cli.output.screen import Screen, enable_logging
 from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
-from toolbus.cli.terminal import variables
+from toolbus.cli.terminal import variables, working_folder
 from toolbus.core.values.errors import ToolbusError
 from toolbus.gateway.serve.signals import Stop, stop_signals
 
@@ -134,3 +138,66 @@ async def _agent_of_config(
     return Agent(
         model, tools=[bus.view(caller=command_line())], approve=options.approve or "writes", durable=durable
     )
+
+
+class ProgramFailed(ToolbusError):
+    """The program of a worker raised an error."""
+
+    def __init__(self, target: str, error: Exception) -> None:
+        self.target = target
+        what = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        super().__init__(
+            f"{target}: your program raised {what}{_place(error)}; --debug shows where it came from"
+        )
+
+
+def agent_of_program(target: str) -> "Agent":
+    """The agent of `MODULE:NAME`, from this folder or installed."""
+    from toolbus.agent import Agent
+
+    found = _found(target)
+    if inspect.isfunction(found):
+        try:
+            found = found()
+        except ToolbusError:
+            raise  # says all by itself
+        except Exception as error:
+            raise ProgramFailed(target, error) from error
+    if not isinstance(found, Agent):
+        raise Usage(
+            f"{target}: expected an Agent, or a function that returns one, not {type(found).__name__}"
+        )
+    if found.durable is None:
+        raise Usage(f'{target}: the agent has no durable runs; create it with Agent(..., durable="runs.db")')
+    return found
+
+
+def _found(target: str) -> Any:
+    module, _, name = target.partition(":")
+    if not module or not name:
+        raise Usage(f"expected MODULE:NAME, such as orders:agent, not {target!r}")
+    folder = str(working_folder())
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    try:
+        imported = importlib.import_module(module)
+    except ToolbusError:
+        raise
+    except Exception as error:
+        if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+            raise Usage(f"{target}: {error}") from error
+        raise ProgramFailed(target, error) from error
+    try:
+        return getattr(imported, name)
+    except AttributeError as error:
+        raise Usage(f"{target}: {error}") from error
+
+
+def _place(error: Exception) -> str:
+    """The line of the program, or else of a library, that raised an error."""
+    if isinstance(error, SyntaxError):
+        return ""  # its text ends with the place
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if Path(frame.filename).is_relative_to(working_folder())]
+    last = (own or frames)[-1]
+    return f" ({last.filename}, line {last.lineno})"

@@ -10,11 +10,28 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from toolbus.cli.commands.start.check_administrator import administrator_json, is_refusal, print_administrator
-from toolbus.cli.commands.start.check_audit import AuditReport, audit_json, audit_report, print_audit
-from toolbus.cli.commands.start.check_policy import PolicyReport, policy_json, policy_report, print_policy
-from toolbus.cli.commands.start.check_sign_in import failed_step, problem_and_step, steps_passed
-from toolbus.cli.commands.start.check_tools import Problem, Severity, dialect_problems, name_problems
+from toolbus.cli.commands.start.check_rules import (
+    AuditReport,
+    PolicyReport,
+    administrator_json,
+    audit_json,
+    audit_report,
+    is_refusal,
+    policy_json,
+    policy_report,
+    print_administrator,
+    print_audit,
+    print_policy,
+)
+from toolbus.cli.commands.start.check_servers import (
+    Problem,
+    Severity,
+    dialect_problems,
+    failed_step,
+    name_problems,
+    problem_and_step,
+    steps_passed,
+)
 from toolbus.cli.commands.use.tools import held_line
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.options import Settings

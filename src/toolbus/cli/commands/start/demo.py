@@ -4,6 +4,8 @@ Only the agent's model at the end is scripted; every other line comes from the b
 """
 
 import asyncio
+import json
+import os
 import shlex
 import shutil
 import sys
@@ -16,7 +18,6 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from toolbus.cli.commands.start.demo_agent import run_agent
 from toolbus.cli.commands.use.tools import print_server, servers_json
 from toolbus.cli.options import Settings
 from toolbus.cli.output import results
@@ -26,7 +27,7 @@ from toolbus.config import BusConfig, load_config
 from toolbus.config.location import is_list
 from toolbus.core.operation.events import CatalogChanged, Event, StateChanged
 from toolbus.core.text.display import counted
-from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.errors import ExtraMissing, ToolbusError
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
@@ -256,3 +257,43 @@ async def _web_server(name: str) -> AsyncGenerator[_WebServer]:
         yield server
     finally:
         await server.kill()
+
+
+AGENT_TIMEOUT = 30.0
+"""Time limit for the agent, in seconds."""
+PROMPT = "What do I have to buy, and how does rain.txt begin?"
+
+
+async def run_agent(screen: Screen, bus: "Toolbus") -> list[JSON]:
+    """Run the agent and print its steps; returns its calls. Prints a hint if pydantic-ai is missing."""
+    os.environ.setdefault("PYDANTIC_AI_NO_BANNER", "1")
+    try:
+        with screen.spinner("loading the agent"):
+            from toolbus.agent import Agent, ToolCalled, ToolReturned
+            from toolbus.testing import ScriptedModel, ToolCall
+    except ExtraMissing:
+        screen.print(Text('  skipped: it needs pydantic-ai; pip install "toolbus[agent]"', style="yellow"))
+        return []
+    from toolbus.cli.chat.view import call_summary
+
+    search = ToolCall("notes_search", {"words": "buy", "limit": 1})
+    model = ScriptedModel([search, ToolCall("files_read", {"path": "rain.txt"}), _answer])
+    screen.print(Text(f"you: {PROMPT}"))
+    calls: list[JSON] = []
+    async with asyncio.timeout(AGENT_TIMEOUT), Agent(model, tools=[bus]) as agent:
+        run = agent.send(PROMPT)
+        async for event in run:
+            if isinstance(event, ToolCalled):
+                screen.print(Text(f"  {call_summary(event.name, event.arguments)}", style="cyan"))
+            elif isinstance(event, ToolReturned):
+                content = [{"type": "text", "text": event.text}]
+                facts = {"name": event.name, "is_error": event.is_error, "text": event.text}
+                calls.append({**facts, "content": content, "progress": 0})
+        screen.print(Text(f"agent: {await run.final}"))
+    return calls
+
+
+def _answer(results: list[str]) -> str:
+    """The answer that the scripted model composes from the tool results."""
+    found, poem = results
+    return f"Your note says {json.loads(found)['notes'][0]['text']!r}. The file begins {one_line(poem)!r}."

@@ -8,9 +8,10 @@ token      the tokens, which are stored
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Generator, Sequence
+from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
 from mcp.client.auth.utils import issuers_match, union_scopes
@@ -23,8 +24,7 @@ from toolbus.connect.auth.fetch import Fetch
 from toolbus.connect.auth.loopback import Loopback
 from toolbus.connect.auth.oauth.authorization import Authorization, check_pkce, first_of
 from toolbus.connect.auth.oauth.challenge import Challenge
-from toolbus.connect.auth.oauth.client import Client, configured_client, register, stored_client
-from toolbus.connect.auth.oauth.device import poll, request_code
+from toolbus.connect.auth.oauth.client import DEVICE_GRANT, Client, configured_client, register, stored_client
 from toolbus.connect.auth.oauth.discovery import (
     AuthorizationServer,
     Resource,
@@ -33,6 +33,7 @@ from toolbus.connect.auth.oauth.discovery import (
 )
 from toolbus.connect.auth.oauth.dpop import DpopKey
 from toolbus.connect.auth.oauth.token_endpoint import TokenEndpoint, TokenSet
+from toolbus.connect.auth.text import shown
 from toolbus.connect.http.url import parse_url
 from toolbus.core.values.errors import TokenStoreError
 from toolbus.core.values.login import LoginHandler, LoginRequest
@@ -373,3 +374,61 @@ def _step(name: Step) -> Generator[None]:
     except AuthFailure as failure:
         failure.step = failure.step or name
         raise
+
+
+INTERVAL = 5.0
+LIFETIME = 1800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeviceCode:
+    """The code that the person enters, and the one that we poll with."""
+
+    device_code: str
+    user_code: str
+    url: str
+    interval: float
+    expires_at: float
+
+
+async def request_code(endpoint: TokenEndpoint, form: Mapping[str, str]) -> DeviceCode:
+    """Ask for a code; AuthFailure if the authorization server has no device flow."""
+    reply = await endpoint.post("device_authorization_endpoint", form)
+    answer = reply.json() or {}
+    device_code, user_code = answer.get("device_code"), answer.get("user_code")
+    url = answer.get("verification_uri_complete") or answer.get("verification_uri")
+    if reply.status != 200 or not all(isinstance(text, str) for text in (device_code, user_code, url)):
+        reason = shown(answer.get("error_description") or answer.get("error") or reply.problem)
+        raise AuthFailure(f"the authorization server issued no device code: {reason}")
+    return DeviceCode(
+        device_code=device_code or "",
+        user_code=shown(user_code),
+        url=await endpoint.fetch.check_page(url or ""),
+        interval=_seconds(answer.get("interval"), INTERVAL, 1.0, 60.0),
+        expires_at=time.time() + _seconds(answer.get("expires_in"), LIFETIME, 1.0, LIFETIME),
+    )
+
+
+async def poll(endpoint: TokenEndpoint, code: DeviceCode, form: Mapping[str, str]) -> TokenSet:
+    """The tokens, once the person has entered the code."""
+    interval = code.interval
+    while time.time() < code.expires_at:
+        await asyncio.sleep(interval)
+        try:
+            return await endpoint.tokens(
+                {**form, "grant_type": DEVICE_GRANT, "device_code": code.device_code}
+            )
+        except Unreachable:
+            interval = min(interval * 2, 60.0)
+        except Rejected as rejected:
+            if rejected.error == "slow_down":
+                interval += INTERVAL
+            elif rejected.error == "access_denied":
+                raise PersonNeeded("the sign-in was declined") from rejected
+            elif rejected.error != "authorization_pending":
+                raise
+    raise PersonNeeded("the code has expired before it was entered")
+
+
+def _seconds(value: Any, default: float, least: float, most: float) -> float:
+    return min(max(float(value), least), most) if isinstance(value, int | float) else default

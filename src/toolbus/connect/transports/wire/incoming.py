@@ -7,9 +7,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
 from contextvars import ContextVar
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
+import anyio
 from mcp.shared.dispatcher import (
+    CallOptions,
     OnNotify,
     OnNotifyIntercept,
     OnRequest,
@@ -17,14 +20,14 @@ from mcp.shared.dispatcher import (
     coerce_request_id,
     run_notify_intercept,
 )
-from mcp.shared.exceptions import MCPError
+from mcp.shared.exceptions import MCPError, NoBackChannelError
+from mcp.shared.message import MessageMetadata
 from mcp.shared.transport_context import TransportContext
 from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, RequestId
 from pydantic import ValidationError
 from pydantic_core import to_json
 
 from toolbus.connect.transports.wire.delivery import DELIVERY, Delivery
-from toolbus.connect.transports.wire.inbound import Inbound, Notifier
 from toolbus.connect.transports.wire.messages import Message, is_usable_id
 from toolbus.connect.transports.wire.pending import ResponseFuture
 
@@ -35,6 +38,42 @@ REPORTS_WITHIN = 1.0
 """Seconds that a response waits for handlers."""
 _REPORTING: ContextVar[bool] = ContextVar("toolbus_reporting", default=False)
 """Whether this is in a handler: a call there must not wait for handlers that may wait for it."""
+
+
+class Notifier(Protocol):
+    """Sends notifications to the server."""
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Inbound:
+    """The context; a client makes no requests of its own while it responds."""
+
+    _peer: Notifier
+    transport: TransportContext
+    request_id: RequestId | None
+    message_metadata: MessageMetadata = None
+    cancel_requested: anyio.Event = field(default_factory=anyio.Event)
+
+    @property
+    def can_send_request(self) -> bool:
+        return False
+
+    async def send_raw_request(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> Message:
+        raise NoBackChannelError(method)
+
+    async def notify(
+        self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
+    ) -> None:
+        await self._peer.notify(method, params, opts)
+
+    async def progress(self, progress: float, total: float | None = None, message: str | None = None) -> None:
+        """Does nothing: a client responds at once."""
 
 
 class Incoming:
