@@ -148,7 +148,7 @@ class _Events:
 
 
 def failure_of(error: BaseException) -> Failure | None:
-    """Why the operation failed, if the class of the error determines it."""
+    """The reason why the operation failed, if the class of the error determines it."""
     match error:
         case asyncio.CancelledError():
             return Failure("cancelled", "cancelled")

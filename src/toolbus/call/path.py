@@ -31,7 +31,7 @@ class PolicyStation(Protocol):
         ...
 
     def check_offered(self, operation: Operation, /) -> None:
-        """Raise `CallRefused` if an operation is denied whatever its arguments are."""
+        """Raise `CallRefused` if an operation is denied regardless of its arguments."""
         ...
 
 
@@ -67,7 +67,7 @@ class CallPath:
         self._through_hooks = wrap(hooks, self._run_inner)
 
     def use_policy(self, policy: "PolicyStation | None", observers: Sequence[Observer] = ()) -> None:
-        """Enforce a policy after all guards, if there is one; these observers follow every operation, too."""
+        """Enforce a policy after all guards, if there is one; these observers also follow every operation."""
         self._policy = policy
         self._guarded = policy is not None or bool(self._guards)
         self._observers = [*self._own_observers, *observers]
@@ -75,7 +75,7 @@ class CallPath:
     def run(self, operation: Operation) -> Coroutine[Any, Any, ToolResult]:
         """Run an operation; raises `ToolbusError` if that was not possible.
 
-        In a durable run, its journal runs it, or returns what was recorded.
+        In a durable run, its journal runs it, or returns the recorded result.
         """
         journal = JOURNAL.get()
         return self._run(operation) if journal is None else journal.run(operation, self._run)
@@ -191,7 +191,7 @@ class CallPath:
             return False
 
     def _check_offered(self, operation: Operation) -> None:
-        """Raise `CallRefused` if the policy denies an operation whatever its arguments are."""
+        """Raise `CallRefused` if the policy denies an operation regardless of its arguments."""
         if self._policy is not None:
             self._policy.check_offered(operation)
 

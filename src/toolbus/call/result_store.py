@@ -16,16 +16,16 @@ from toolbus.core.operation.journal import JOURNAL
 from toolbus.core.values.records import JSON, OWN, Origin, ToolSpec
 
 CAPACITY = 50_000_000
-"""How many characters are stored at most, of all results together."""
+"""The number of characters to store at most, of all results together."""
 MAX_CHARACTERS = 40_000
-"""How many characters one read returns at most: the default budget of a result."""
+"""The number of characters that one read returns at most: the default budget of a result."""
 _DEFAULT_LIMIT = 20_000
 _MAX_MATCHES = 10
 _CONTEXT = 200
 """Characters of context on each side of a match; fewer if two lines are shorter."""
 
 Owner: TypeAlias = tuple[str, ...]
-"""Who may read a result: the user and session that called the tool."""
+"""The owner of a result, who may read it: the user and session that called the tool."""
 
 READ_RESULT = ToolSpec(
     name="read_result",

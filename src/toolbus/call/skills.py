@@ -1,4 +1,4 @@
-"""Read the files of skills: only those of the entry, and only as the entry describes them.
+"""Read the files of skills: only files that the entry lists, and only as it describes them.
 
 A skill may change while a model works with it. The files that are read then belong to the entry with which
 its SKILL.md was loaded, or are refused.
@@ -16,7 +16,7 @@ from toolbus.core.values.skills import MANIFEST, MOST_BYTES, Skill, file_uri, pa
 from toolbus.shape.skill_tools import skill_blocks
 
 MOST_LOADED = 10_000
-"""How many loaded skills are remembered."""
+"""The number of loaded skills to remember."""
 
 
 class SkillRequests(Protocol):

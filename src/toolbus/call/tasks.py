@@ -42,7 +42,7 @@ class TaskRequests(Protocol):
 
     @property
     def question_limit(self) -> int:
-        """How often the server may request input in one call."""
+        """The number of times the server may request input in one call."""
         ...
 
     @property
@@ -51,7 +51,7 @@ class TaskRequests(Protocol):
         ...
 
     following: int
-    """How many tasks are being polled."""
+    """The number of tasks that are being polled."""
 
     async def task_state(self, task: str) -> TaskState: ...
 

@@ -1,1 +1,1 @@
-"""What travels through toolbus, and the protocols between its parts; imports only `toolbus.schema`."""
+"""Records that travel through toolbus, and the protocols between its parts; imports only `toolbus.schema`."""

@@ -1,4 +1,4 @@
-"""Where a config file is looked for. Imports next to nothing, because a command may wait for it."""
+"""The places to look for a config file. Imports next to nothing, because a command may wait for it."""
 
 import os
 from collections.abc import Iterator

@@ -51,7 +51,7 @@ class OwnerLoop:
             raise BusClosed() from None
 
     def call_soon(self, work: Callable[[], None]) -> None:
-        """Call a function on the owner loop: now if the caller is there, else soon."""
+        """Call a function on the owner loop: now if the caller runs on it, else soon."""
         if threading.get_ident() == self._thread:
             work()
         else:

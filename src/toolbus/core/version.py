@@ -1,4 +1,4 @@
-"""Which toolbus this is."""
+"""The version of toolbus."""
 
 from functools import cache
 

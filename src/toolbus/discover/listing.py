@@ -55,7 +55,7 @@ class Page(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _ListMethod:
-    """How to list one kind; `Any` because the SDK's models have no common base class."""
+    """The way to list one kind; `Any` because the SDK's models have no common base class."""
 
     method: str
     key: str
@@ -105,7 +105,7 @@ class ListResult:
     is_temporary: bool = False
     """Whether listing again may succeed."""
     fresh_until: float | None = None
-    """When the first of its pages expires (`freshness.clock`); None if the server does not say."""
+    """The time when the first of its pages expires (`freshness.clock`); None if the server does not say."""
 
     def add_page(self, said: Freshness | None) -> None:
         """Count one more page, which has just come."""
@@ -258,7 +258,7 @@ _PAGES: dict[ListKind, Callable[[Session, ListKind, str | None, float], Awaitabl
     "tools": _tools_page,
     "skills": _skills_page,
 }
-"""How a page of a kind is read, if not by `_page`."""
+"""The reader of a page of a kind, if not `_page`."""
 
 
 async def _converted(items: list[Any], record: Callable[[Any], T]) -> list[T]:

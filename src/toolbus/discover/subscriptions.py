@@ -36,9 +36,9 @@ class Subscriptions:
     def __init__(self, server: str) -> None:
         self._server = server
         self._subscribers: Counter[tuple[str, Emit]] = Counter()
-        """How often each URI is subscribed to, by who gets its events; the last one to leave unsubscribes."""
+        """The number of subscriptions to each URI, by subscriber; the last one to leave unsubscribes."""
         self._by_uri: dict[str, dict[Emit, None]] = {}
-        """Who subscribes to each URI."""
+        """The subscribers of each URI."""
         self._listening: asyncio.Task[None] | None = None
         self._lock = asyncio.Lock()
 
@@ -130,7 +130,7 @@ class Subscriptions:
                 await self._stop_listening()
 
     async def run(self, session: Session) -> None:
-        """Renew the subscriptions for a session and keep them; each renewed resource counts as changed."""
+        """Renew the subscriptions for a session and keep them; each renewed one is treated as changed."""
         known = sorted(self.uris)
         try:
             await self._renew(session, known)

@@ -42,7 +42,7 @@ from toolbus.discover.subscriptions import Subscriptions
 logger = logging.getLogger("toolbus")
 
 DEBOUNCE = 0.05
-"""Seconds in which several notifications count as one."""
+"""Seconds in which several notifications are treated as one."""
 LISTEN_TIMEOUT = 1.0
 """Seconds to wait for a server to acknowledge that it will send notifications."""
 RETRY_DELAY = 1.0
@@ -79,14 +79,14 @@ class Discovery:
         """Set, and replaced, whenever some were listed again."""
         self._expiry = Expiry()
         self._reads: ReadCache | None = None
-        """What is kept of the resources of this session."""
+        """The cached resources of this session."""
         self._noticed = Flag()
         self._listening = Flag()
         self._listing = False
         """Whether listing has begun: a change before the stream is open is found only by listing again."""
         self._listed = Flag()
         self._problems: dict[ListKind, str | None] = dict.fromkeys(KINDS)
-        """Why each kind could not be listed the last time; None if it was."""
+        """The reason why each kind could not be listed the last time; None if it was."""
         self._stale: set[ListKind] = set()
         """The kinds of which the last good list is kept."""
         self._reported: set[str] = set()
@@ -126,7 +126,7 @@ class Discovery:
     # Lists that expire
 
     def due(self, kinds: Iterable[ListKind]) -> list[ListKind]:
-        """Those of the lists that have expired or are being listed again; none without a connection."""
+        """The lists that have expired or are being listed again; none without a connection."""
         if not self._listed.is_set():
             return []
         return [kind for kind in kinds if kind in self._running or self._expiry.is_due(kind)]

@@ -15,7 +15,7 @@ from toolbus.core.values.records import (
 )
 
 SHOWN = 20
-"""How many URIs a description lists."""
+"""The number of URIs that a description lists."""
 _READ_ONLY: dict[str, JSON] = {
     "readOnlyHint": True,
     "destructiveHint": False,
@@ -101,7 +101,7 @@ def prompt_tools(inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
 
 
 def hidden_uris(inventory: Inventory) -> int:
-    """How many resources and templates a model cannot name, because their URIs have hidden characters."""
+    """The number of resources and templates that a model cannot name: their URIs have hidden characters."""
     return len(inventory.resources) + len(inventory.templates) - len(_readable(inventory))
 
 

@@ -123,7 +123,7 @@ def _divided(blocks: _Blocks, limit: int, kept_as: str | None) -> _Blocks:
 
 
 def fair_shares(needs: Sequence[int], room: int) -> list[int]:
-    """How much of the room each one gets: small ones all they need, the others equal parts of the rest."""
+    """The share of the room for each one: small ones all they need, the others equal parts of the rest."""
     shares = [0] * len(needs)
     for rank, index in enumerate(sorted(range(len(needs)), key=needs.__getitem__)):
         shares[index] = min(needs[index], room // (len(needs) - rank))

@@ -1,4 +1,4 @@
-"""How many tokens the definition of a tool takes, by provider."""
+"""The number of tokens in the definition of a tool, by provider."""
 
 import json
 

@@ -48,7 +48,7 @@ def limited(limits: Mapping[str, TextLimits]) -> Shaper:
 
 
 def cut_text(text: str, longest: int) -> str:
-    """The text in about so many characters; the same object if it fits."""
+    """The text in about this many characters; the same object if it fits."""
     return text if len(text) <= longest else f"{text[:longest]}..."
 
 

@@ -6,8 +6,8 @@ parsed: a call uses the tool's origin.
 A name must not depend on which servers are up, or prompts that quote it would break. So conflicts
 between servers are resolved from the config alone: a name belongs to the server with the longest
 matching prefix (`google_drive_search` to `google_drive`, not to `google`), and a tool of any other
-server with that name gets a digest of its origin. With "auto", `google-search` and `googleSearch` have
-the prefix `google` as well. A name set by a shaper is used as it is, before all
+server with that name gets a digest of its origin. With "auto", even `google-search` and `googleSearch` have
+the prefix `google`. A name set by a shaper is used as it is, before all
 others. The bus's own tools keep their names: no server's tool gets one of them.
 """
 
@@ -149,7 +149,7 @@ def _names_server(name: str, word: str) -> bool:
 
 
 def _prefix_of(template: str, word: str) -> str:
-    """What all names of a server begin with."""
+    """The prefix of all names of a server."""
     if template == "auto":
         return word
     return _legal(template.split("{tool}")[0].replace("{server}", word))

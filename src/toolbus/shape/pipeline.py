@@ -94,7 +94,7 @@ def each(change: Callable[[ToolSpec], ToolSpec | None]) -> Shaper:
 
 
 def name_of(shaper: Shaper) -> str:
-    """The name of a shaper: that of its function, or for our own that of the function that made it."""
+    """The name of a shaper: its function's, or for our own, the name of the function that made it."""
     name: str = getattr(shaper, "__qualname__", repr(shaper))
     return name.partition(".<locals>")[0] if _is_ours(shaper) else name
 

@@ -15,7 +15,7 @@ from toolbus.schema.values import entries_of, items_of
 
 Shown: TypeAlias = Text | Image | Audio
 Structured: TypeAlias = Literal["auto", "always", "never"]
-"""When to include structured content: only if there is no text, always (without repeating it), or never."""
+"""The rule for structured content: only if there is no text, always (without repeating it), or never."""
 
 # JSON must stay JSON: a replaced part contains no quote and no part of an escape.
 _ESCAPED = r"(?:\\u[0-9A-Fa-f]{4}|\\.)"
@@ -82,7 +82,7 @@ def rendered_text(result: ToolResult, *, structured: Structured = "auto") -> str
 
 
 def deduplicated(result: ToolResult) -> ToolResult:
-    """The result without duplicates; most servers send structured content as text, too.
+    """The result without duplicates; most servers repeat structured content as text.
 
     Removes text that is the structured content as JSON, and structured content that only wraps the text:
     `{"result": ...}`, or any other key with the same text. The same object if there is no duplicate.

@@ -9,7 +9,7 @@ from toolbus.core.values.records import JSON, Block, Embedded, Inventory, Origin
 from toolbus.core.values.skills import MANIFEST, READ_SKILL, Skill
 
 SHOWN = 50
-"""How many skills a description lists."""
+"""The number of skills that a description lists."""
 LONGEST = 500
 """Characters of each skill's description."""
 SHOWN_FILES = 100

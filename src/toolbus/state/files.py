@@ -35,7 +35,7 @@ class PrivateFolder:
     def __init__(self, base: Path, *, protects: bool = False) -> None:
         self.base = base
         self._protects = protects
-        """Whether a folder that exists already is made private, too."""
+        """Whether an existing folder is made private."""
 
     def read(self, name: str, *, secret: bool = False) -> bytes | None:
         """The file's content, or None if it does not exist.

@@ -1,4 +1,4 @@
-"""Values that others carry for us: sealed, so that they are of use only to whom they were given."""
+"""Values that others carry for us: sealed, so that only the client that got one can use it."""
 
 import base64
 import binascii
@@ -26,7 +26,7 @@ class Seal:
         self._now = now
 
     def seal(self, purpose: str, principal: str, payload: JSONObject, seconds: float) -> str:
-        """The payload as a text that nobody can read or change; valid for so many seconds."""
+        """The payload as a text that nobody can read or change; valid for this many seconds."""
         nonce = os.urandom(_NONCE)
         plain = json.dumps([self._now() + seconds, payload], separators=(",", ":")).encode()
         sealed = nonce + self._cipher.encrypt(nonce, plain, _bound(purpose, principal))

@@ -1,4 +1,4 @@
-"""What counts once and was used: approvals of clients, and resumed scripts; also after a restart."""
+"""Records that may be used once, even after a restart: approvals of clients, and resumed scripts."""
 
 import os
 import secrets
@@ -13,10 +13,10 @@ _MOST = 1_000
 
 
 class UsedOnce(Protocol):
-    """Remembers what was used, for one process or for several."""
+    """Remembers used records, for one process or for several."""
 
     def issue(self, seconds: float) -> str:
-        """The name of an approval that can be used once, within so many seconds."""
+        """The name of an approval that can be used once, within this many seconds."""
         ...
 
     async def use(self, approval: str) -> bool:
@@ -27,7 +27,7 @@ class UsedOnce(Protocol):
 class Spent:
     """Approvals that were used, until they expire: in memory, or as empty files in a private folder.
 
-    Files, because two gateways may serve one config: of two that use an approval, only one creates its file.
+    Files, because two gateways may serve one config: only one of two that use an approval creates its file.
     """
 
     def __init__(
@@ -40,7 +40,7 @@ class Spent:
         self._used: set[str] = set()
 
     def issue(self, seconds: float) -> str:
-        """The name of an approval that can be used once, within so many seconds."""
+        """The name of an approval that can be used once, within this many seconds."""
         return f"{int(self._now() + seconds) + 1}-{secrets.token_hex(16)}"
 
     async def use(self, approval: str) -> bool:
@@ -64,7 +64,7 @@ class Spent:
         return True
 
     def _to_forget(self, names: Iterable[str]) -> list[str]:
-        """What has expired, and what is too much."""
+        """The records that have expired or exceed the limit."""
         expiries = sorted((_expiry(name), name) for name in names)
         first_kept = len(expiries) - _MOST
         now = self._now()

@@ -1,6 +1,6 @@
 """Check arguments before they are sent: valid ones pass untouched, mistakes are repaired or described.
 
-What validates and repairs is imported with the first call, because a catalog does not need it.
+The code that validates and repairs is imported with the first call, because a catalog does not need it.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,7 +29,7 @@ class Checked:
     repairs: tuple[str, ...] = ()
     """One sentence for each repair: `limit: '5' became 5`."""
     problem: str | None = None
-    """What cannot be repaired, for the model: which argument, what was expected, an example."""
+    """A mistake that cannot be repaired, for the model: which argument, the expected value, an example."""
 
 
 class ArgumentCheck:

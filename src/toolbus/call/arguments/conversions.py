@@ -1,6 +1,6 @@
 """The values that a value of the wrong type may stand for, most likely first.
 
-Only conversions that lose nothing. A float does not become a string, because 1.10 has already become 1.1;
+Conversions lose nothing. A float does not become a string, because 1.10 has already become 1.1;
 neither does a boolean (`true`, `True`, `yes`?) or an object (which spacing, which order?).
 """
 
@@ -16,7 +16,7 @@ from toolbus.schema.values import JSON, has_type, is_array, json_copy
 _NUMBER = re.compile(r"-?(0|[1-9][0-9]{0,300})(\.[0-9]{1,300})?([eE][+-]?[0-9]{1,3})?")
 _FENCE = "```"
 _LONGEST = 1_000_000
-"""How many characters of JSON in a string are parsed."""
+"""The number of characters of JSON in a string to parse."""
 
 
 class Conversion(NamedTuple):

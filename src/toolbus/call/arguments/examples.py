@@ -9,11 +9,11 @@ from toolbus.schema.validator import Validator
 from toolbus.schema.values import JSON, items_of
 
 _LONGEST = 160
-"""How many characters of JSON an example may have."""
+"""The number of characters of JSON that an example may have."""
 _DEEPEST = 4
 _MOST_ATTEMPTS = 5_000
 _MOST = 8
-"""How many items, entries or alternatives are tried."""
+"""The number of items, entries or alternatives to try."""
 _UUID = "123e4567-e89b-42d3-a456-426614174000"
 _FORMATS = {
     "date": "2026-01-31",

@@ -1,4 +1,4 @@
-"""Describe to a model what is wrong with its arguments: which one, what was expected, an example."""
+"""Describe the mistakes in a model's arguments: which one, the expected value, an example."""
 
 from collections.abc import Callable
 from difflib import get_close_matches
@@ -129,4 +129,4 @@ _EXPECTED: dict[str, Callable[[Schema, JSON], str]] = {
     "not": lambda schema, limit: f"anything but {expected(schema.of(limit))}",
     "unevaluatedItems": lambda _, __: "no more items",
 }
-"""What is expected where the type alone does not explain it."""
+"""The expected value, where the type alone does not explain it."""

@@ -20,7 +20,7 @@ _MOST_ATTEMPTS = 10_000
 _NONE = object()
 
 Level: TypeAlias = int
-"""How much a repair changes: 0 a spelling, 1 a shape or a name or an addition, 2 something is lost."""
+"""The extent of a repair: 0 a spelling, 1 a shape or a name or an addition, 2 something is lost."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

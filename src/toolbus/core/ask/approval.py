@@ -21,11 +21,11 @@ class AttributedAnswer:
 
     answer: ApprovalAnswer
     by: str
-    """What the audit trail calls them, instead of `Interactions.approver`."""
+    """Their name in the audit trail, instead of `Interactions.approver`."""
 
 
 LASTING = ("session", "always", "never")
-"""The answers that count for further calls."""
+"""The answers that apply to further calls."""
 
 
 class ApprovalPending(Exception):
@@ -38,14 +38,14 @@ class ApprovalPending(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Approval:
-    """A person's approval of one call; it counts for no other."""
+    """A person's approval of one call; it applies to no other."""
 
     call: str
     """The digest of the call."""
     by: str
-    """Who asked the person: an adapter, the command line, a function."""
+    """The part that asked the person: an adapter, the command line, a function."""
     answer: ApprovalAnswer = "once"
-    """What the person answered."""
+    """The person's answer."""
     resumed: bool = False
     """Whether it answers the question of a suspended call; if it is about another call, nobody is asked."""
 

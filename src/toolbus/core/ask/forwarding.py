@@ -23,7 +23,7 @@ class Client(Protocol):
 
     @property
     def capabilities(self) -> JSONObject:
-        """What it declared, in the form of the modern era."""
+        """The capabilities it declared, in the form of the modern era."""
         ...
 
     async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
@@ -37,7 +37,7 @@ class Client(Protocol):
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
-    """For whom an operation is made, and what goes to the server with it."""
+    """The client that an operation is made for, and the fields to send to the server with it."""
 
     client: Client
     meta: JSONObject = field(default_factory=lambda: EMPTY)
@@ -49,6 +49,6 @@ class Forwarding:
     state: str | None = None
     """The server's state of that call."""
     rounds: int = 0
-    """How often the server has asked so far."""
+    """The number of times the server has asked so far."""
     is_unlisted: bool = False
     """Whether the client named the tool to `call_tool`, and may not know its definition."""

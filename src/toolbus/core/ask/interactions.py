@@ -16,7 +16,7 @@ from toolbus.core.values.login import LoginHandler
 from toolbus.core.values.records import Audio, Image, PromptMessage, Text
 
 ROUNDS = 10
-"""How often a server may ask in one call."""
+"""The number of times a server may ask in one call."""
 ANSWER_WITHIN = 600.0
 REFUSED_BY_GUARD = "request was refused: "
 """In the warning about a request of a server that was declined."""
@@ -70,15 +70,15 @@ class Interactions:
     approve: Approve | None = None
     """Asks a person about a call, if the policy says `ask`; without it, such calls are refused."""
     approver: str = "function"
-    """What the audit trail calls the one who asks in `approve`."""
+    """The name in the audit trail of the one who asks in `approve`."""
     roots: Sequence[str | Path] | None = None
     """Folders, or `file://` URIs."""
     rounds: int = ROUNDS
-    """How often a server may ask in one call."""
+    """The number of times a server may ask in one call."""
     answer_within: float = ANSWER_WITHIN
-    """Seconds after which a request counts as cancelled."""
+    """Seconds after which a request is treated as cancelled."""
     owner: Hashable = None
-    """Whose session it is: of those that may have their own connections, one owner gets a share."""
+    """The owner of the session, who gets a share of the sessions with their own connections."""
     declares_elicitation: bool = False
     """Declare elicitation even without `elicit`; a question then fails its call with `InputNeeded`.
 

@@ -1,4 +1,4 @@
-"""How long operations and requests take, without the time that people take to answer."""
+"""The duration of operations and requests, without the time that people take to answer."""
 
 import time
 from collections.abc import Generator
@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 
 class PeopleTime:
-    """The seconds in which somebody was asked; several questions at a time count once."""
+    """The seconds in which somebody was asked; several questions at a time are counted once."""
 
     __slots__ = ("_before", "_since", "_waiting", "_whole")
 
@@ -56,7 +56,7 @@ def asking(people: PeopleTime | None) -> AbstractContextManager[None]:
 
 
 class Stopwatch:
-    """Measures what is done from now on in this context."""
+    """Measures the work from now on in this context."""
 
     def __init__(self) -> None:
         self._people = PeopleTime(PEOPLE.get())

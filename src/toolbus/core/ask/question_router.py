@@ -1,8 +1,8 @@
-"""Whom to ask when one bus works for several people: each question goes to the session that caused it.
+"""The router of questions on a bus for several people: each goes to the session that caused it.
 
-A bus has one set of handlers. Those of `Switchboard.interactions` pass a question on to the handlers of the
-session whose call caused it. Whoever watches the bus, such as its page, sees what waits for an answer and may
-answer, too: the first answer counts.
+A bus has one set of handlers. The handlers of `Switchboard.interactions` forward a question to the session
+whose call caused it. A watcher of the bus, such as its console, sees the open questions and may answer them:
+the first answer wins.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from toolbus.core.values.elicitation import Answer, Elicitation
 Question: TypeAlias = Elicitation | ApprovalRequest
 Reply: TypeAlias = Answer | ApprovalAnswer
 WATCHER = "console"
-"""Who watches, in the audit trail."""
+"""The name of the watcher in the audit trail."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,7 +55,7 @@ class Switchboard:
         self._numbers = itertools.count(1)
 
     def interactions(self, handlers: Interactions) -> Interactions:
-        """These handlers, with questions, approvals and sampling passed on to the sessions.
+        """These handlers, with questions, approvals and sampling forwarded to the sessions.
 
         A question for nobody is cancelled; with `declares_elicitation` or `forwards`, it fails its call with
         `InputNeeded`.
@@ -81,7 +81,7 @@ class Switchboard:
 
     @property
     def waiting(self) -> Mapping[int, WaitingQuestion]:
-        """What waits for an answer, by number, oldest first."""
+        """The questions that wait for an answer, by number, oldest first."""
         return MappingProxyType(self._waiting)
 
     def reply(self, number: int, reply: Reply) -> bool:

@@ -98,12 +98,12 @@ class CallEnded(_Event):
     server: str
     tool: str
     elapsed_ms: float
-    """Without the time that people took to answer."""
+    """The duration, without the time that people took to answer."""
     is_error: bool
     error: str | None = None
     """The error message, without arguments and results; None if the tool itself reported an error."""
     reason: Reason | None = None
-    """Why it failed; None if it did not."""
+    """The reason for a failure; None if it did not fail."""
     route: str = "tools/call"
 
 
@@ -196,7 +196,7 @@ class LoginNeeded(_Told):
 
     server: str
     user: str = ""
-    """Who; empty if the bus has only one user."""
+    """The user; empty if the bus has only one."""
     reason: str = ""
 
 
@@ -309,7 +309,7 @@ class Hub:
         self._listeners: weakref.WeakSet[EventStream] = weakref.WeakSet()
         self._callbacks: list[Emit] = []
         self._for_calls = 0
-        """How many callbacks also receive the events of calls."""
+        """The number of callbacks that also receive the events of calls."""
         self._ended = False
 
     @property

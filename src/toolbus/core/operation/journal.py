@@ -15,7 +15,7 @@ class Journal(Protocol):
     """Records operations before they are made and when they are done."""
 
     async def run(self, operation: Operation, make: Make, /) -> ToolResult:
-        """Make an operation and record it, or return what was recorded when it was made before."""
+        """Make an operation and record it, or return the recorded result if it was made before."""
         ...
 
 

@@ -45,7 +45,7 @@ class Operation:
     """One request on its way to a server; a hook may pass on a changed copy."""
 
     spec: ToolSpec
-    """The tool; for a resource, a prompt and the like a record of the same shape, with its `route`."""
+    """The tool; for a resource, a prompt and so on, a record of the same shape, with its `route`."""
     arguments: Mapping[str, JSON] = field(repr=False)
     timeout: float | None = None
     longest: float | None = None
@@ -55,7 +55,7 @@ class Operation:
     on_progress: Progress | None = None
     on_log: OnLog | None = None
     on_input: OnInput = "ask"
-    """How to handle a question of the server: ask the user, or suspend the call until `resumed`."""
+    """The way to handle a question of the server: ask the user, or suspend the call until `resumed`."""
     resumed: "Resumed | None" = None
     detached: bool = False
     """Whether to return as soon as the server turns the call into a task."""
@@ -73,7 +73,7 @@ class Operation:
     policies: tuple[object, ...] = ()
     """The policies of the views that it was made through; the guard of the bus knows them."""
     forwarding: Forwarding | None = None
-    """The MCP client that it is made for, if there is one: results and requests are passed on as sent."""
+    """The MCP client that it is made for, if there is one: results and requests are forwarded as sent."""
     catalog: Catalog | None = field(default=None, repr=False, compare=False)
     """The tools of its view, if that is where it was made."""
     is_unlisted: bool = False
@@ -92,7 +92,7 @@ class Operation:
 
     @property
     def people(self) -> PeopleTime | None:
-        """How long people were asked because of it; None if nobody counts that."""
+        """The time for which people were asked because of it; None if nobody counts that."""
         return PEOPLE.get() if self.observed is None else self.observed.people
 
 
@@ -160,7 +160,7 @@ class CallInFlight:
 
 
 class Failure(NamedTuple):
-    """Why an operation failed; `error` is None if the tool itself reported an error."""
+    """The reason why an operation failed; `error` is None if the tool itself reported an error."""
 
     reason: Reason
     error: str | None = None
@@ -184,7 +184,7 @@ class Observation(Protocol):
 class Observer(Protocol):
     """Follows every operation, including refused ones. Exceptions it raises are only logged.
 
-    What an operation took is without `operation.people.seconds`, in which a person was asked.
+    The duration of an operation excludes `operation.people.seconds`, in which a person was asked.
     """
 
     def start(self, operation: Operation, /) -> Observation | None:
@@ -200,7 +200,7 @@ class Observed(Protocol):
     error: BaseException | None
     """The error that it ended with."""
     people: PeopleTime
-    """How long people were asked because of it."""
+    """The time for which people were asked because of it."""
 
     @property
     def follows_progress(self) -> bool:
@@ -217,7 +217,7 @@ class Decided:
 
     action: Literal["allow", "deny"]
     by: str
-    """Who decided: `policy`, `guard`, `lock`, an answer of a person and who asked for it, or `default`."""
+    """The source: `policy`, `guard`, `lock`, an answer of a person and who asked for it, or `default`."""
     rule: str | None = None
     """The rule of the policy, such as `policy[2]`."""
     definition: str | None = None

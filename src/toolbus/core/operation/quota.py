@@ -1,7 +1,7 @@
 """The one rule for all that clients share: nobody holds more than is left.
 
-One alone gets half, n get an (n+1)th each, and the next one to come gets a slot, without anyone being thrown
-out: of 1,000 slots, nine who take all they can leave some to a tenth.
+A single client gets half, n clients get an (n+1)th each, and the next client always gets a slot. Nobody has
+to give one up: if nine clients take all they can of 1,000 slots, some are left for a tenth.
 """
 
 from collections.abc import Hashable

@@ -46,7 +46,7 @@ class RequestSpan(Protocol):
 
 
 class Tracing(Protocol):
-    """Traces what goes over the link to one server; each method returns a context manager."""
+    """Traces the traffic of the link to one server; each method returns a context manager."""
 
     def connecting(self) -> AbstractContextManager[object]:
         """An attempt to connect."""

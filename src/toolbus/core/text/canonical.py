@@ -1,4 +1,4 @@
-"""Canonical JSON (RFC 8785): one text for one value, whatever the order of its keys, and its digest.
+"""Canonical JSON (RFC 8785): one text for one value regardless of key order, and its digest.
 
 Python's encoder, which is written in C, does nearly all of it. The exceptions are numbers with a fraction or
 an exponent, which are replaced in its text, and keys with characters that sort differently in UTF-16.

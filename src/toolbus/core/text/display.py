@@ -1,4 +1,4 @@
-"""How results and tools are displayed in a REPL and in a notebook; a server's text is never interpreted."""
+"""The display of results and tools in a REPL and in a notebook; a server's text is never interpreted."""
 
 import json
 import re

@@ -16,7 +16,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=F
 
 
 def encoding_problem(value: object) -> str | None:
-    """Why a value cannot be encoded as JSON in UTF-8; None if it can."""
+    """The reason why a value cannot be encoded as JSON in UTF-8; None if it can."""
     try:
         text = _encode(value)
         text.encode()

@@ -1,7 +1,7 @@
 """Compare the frontmatter of a SKILL.md with the entry of the skill, value by value.
 
-YAML libraries read `yes`, `1.0` and dates differently. What one of them may have made of the text of a value
-counts as the same; a person who approves an entry reads the same characters.
+YAML libraries read `yes`, `1.0` and dates differently. Every value that one of them may have read
+from the same text is treated as equal: a person who approves an entry reads the same characters.
 """
 
 import re
@@ -26,7 +26,7 @@ def body_of(text: str) -> str:
 
 
 def frontmatter_problem(text: str, entry: JSON) -> str | None:
-    """How the frontmatter of a SKILL.md differs from its entry; None if it does not."""
+    """The first difference between the frontmatter of a SKILL.md and its entry; None if they agree."""
     import yaml  # only here: it takes a while
 
     found = _BLOCK.match(text[: _LONGEST + 100])
@@ -72,7 +72,7 @@ def _is_same(node: "yaml.ScalarNode", value: JSON) -> bool:
 
 
 def _readings(tag: str, text: str) -> list[Any]:
-    """What libraries for YAML 1.1 and 1.2 make of a plain scalar, other than text."""
+    """The values other than text that libraries for YAML 1.1 and 1.2 read from a plain scalar."""
     import yaml
 
     kind = tag.rpartition(":")[2]

@@ -44,7 +44,7 @@ def ascii_url(url: str) -> str:
 
 
 def host_problem(url: str) -> str | None:
-    """Why the host of a URL cannot be written in ASCII."""
+    """The reason why the host of a URL cannot be written in ASCII."""
     try:
         ascii_url(url)
     except ValueError as error:

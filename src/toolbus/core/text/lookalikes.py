@@ -1,4 +1,4 @@
-"""What names look like, so that none can pass for another: the skeletons of UTS #39, with case aside.
+"""The look of names, so that none can pass for another: the skeletons of UTS #39, ignoring case.
 
 The table is Unicode's own (`confusables.txt` beside this file names its version); it is read when the first
 name needs it.
@@ -19,7 +19,7 @@ _ALIKE = str.maketrans("01|5$", "ollss")
 
 @cache
 def _prototypes() -> dict[int, str]:
-    """What each character looks like."""
+    """The look of each character."""
     found: dict[int, str] = {}
     text = Path(__file__).with_name("confusables.txt").read_text(encoding="utf-8")
     for line in text.splitlines():
@@ -37,7 +37,7 @@ def skeleton(text: str) -> str:
 
 
 class _Looks(dict[int, str]):
-    """What each character looks like as a small letter; found when it first occurs."""
+    """The look of each character as a small letter; found when it first occurs."""
 
     def __missing__(self, code: int) -> str:
         character = chr(code)

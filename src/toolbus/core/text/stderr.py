@@ -66,7 +66,7 @@ def error_lines(lines: Sequence[str]) -> list[str]:
 
 
 def quoted(lines: Sequence[str], most: int = 3) -> str:
-    """What to quote of a program's standard error: the reason, else the last lines that say something."""
+    """The part of a program's standard error to quote: the reason, else the last lines that say something."""
     return error_line(lines) or " | ".join(_telling(lines)[-most:])
 
 

@@ -107,7 +107,7 @@ def headed(text: str, most: int) -> str:
 
 
 def cleaned_json(value: JSON) -> JSON:
-    """The value with every string cleaned, keys too; the same object if there is nothing to remove.
+    """The value with every string cleaned, including keys; the same object if there is nothing to remove.
 
     If two keys become equal, the later one gets a number.
     """
@@ -117,7 +117,7 @@ def cleaned_json(value: JSON) -> JSON:
 
 
 def rewritten_json(value: JSON, rewrite: Callable[[JSON], JSON]) -> JSON:
-    """A copy of the value with every string, number, boolean and null rewritten, keys too.
+    """A copy of the value with every string, number, boolean and null rewritten, including keys.
 
     If two keys become equal, the later one gets a number.
     """
@@ -168,7 +168,7 @@ def _is_suspect(text: str) -> bool:
 
 
 def strings(value: JSON) -> Iterator[str]:
-    """Every text in a JSON value, keys too, in its order."""
+    """Every text in a JSON value, including keys, in its order."""
     todo = [value]
     while todo:
         item = todo.pop()

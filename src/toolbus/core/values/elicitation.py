@@ -57,7 +57,7 @@ class Elicitation:
 
     @property
     def fault(self) -> str | None:
-        """Why the question must not be shown to a person: an invalid form, or an unsafe URL."""
+        """The reason not to show the question to a person: an invalid form, or an unsafe URL."""
         if self.url is not None:
             unsafe = f"the URL {self.url!r} is neither https nor on this machine"
             return None if _is_safe(self.url) else unsafe
@@ -93,7 +93,7 @@ class Elicitation:
 class Pending:
     """A suspended call that waits for a person: store it as JSON, and resume it with the answer.
 
-    `Toolbus.resume` accepts it, also in another process, as long as the server remembers the call.
+    `Toolbus.resume` accepts it, even in another process, as long as the server remembers the call.
     """
 
     server: str
@@ -108,13 +108,13 @@ class Pending:
     task: str | None = None
     """The task that waits, if the call became a task."""
     rounds: int = 1
-    """How often the server has asked so far."""
+    """The number of times the server has asked so far."""
     call: str | None = None
     """The digest of the call, if a person has to approve it: nothing was sent yet, and toolbus asks."""
     approved: str | None = None
     """The digest of the call, if a person approved it before its server suspended it."""
     approved_by: str | None = None
-    """Who asked that person."""
+    """The part that asked that person."""
     answered: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
     """For an MCP client: responses that are known already, because guards refused those requests."""
     script: str | None = field(default=None, repr=False)

@@ -1,4 +1,4 @@
-"""Every error toolbus raises: what happened, to whom, and the next step.
+"""Every error toolbus raises: what happened, to which server or tool, and the next step.
 
     ToolbusError
     ├── ConfigError            the config is invalid (also a ValueError)
@@ -53,11 +53,11 @@ from toolbus.core.values.login import login_line
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call", "sign-in"]
 """The step that failed: resolving values, starting the process, reaching the URL, and so on."""
 TokenProblem = Literal["damaged", "newer", "exposed", "unavailable", "unreadable", "unwritable", "busy"]
-"""Why stored tokens cannot be used."""
+"""The reason why stored tokens cannot be used."""
 INTERNAL_ERROR = -32603
 """The code of JSON-RPC for a failure inside a server."""
 FORKED = "it was started before this process was forked, and belongs to the parent"
-"""Why a bus cannot be used in a forked process."""
+"""The reason why a bus cannot be used in a forked process."""
 
 
 MOST_CHARACTERS = 100_000
@@ -149,7 +149,7 @@ class ToolNotFound(ToolbusError, LookupError):
         self.name = name
         self.down = tuple(down)
         self.likely = likely
-        """Why the server that most likely has the tool is not connected, if it is not."""
+        """The reason why the server that most likely has the tool is not connected, if it is not."""
         shown = headed(name, 200)
         # A similar name on another server would only mislead: a model would call it.
         self.close_matches = [] if likely else list(alike[:3]) or get_close_matches(shown, known, n=3)
@@ -486,7 +486,7 @@ def too_many_questions(server: str, what: str, limit: int) -> CallRejected:
 
 
 NOBODY_ANSWERS = "nobody can answer here: run it on a terminal, or pass Toolbus(..., interactions=...)"
-"""What to do about a question that nobody can be asked."""
+"""The next step for a question that nobody can be asked."""
 
 
 class InputNeeded(ServerError):

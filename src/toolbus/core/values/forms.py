@@ -24,7 +24,7 @@ _KINDS: dict[str, Kind] = {
 }
 MOST_FIELDS = 200
 MOST_CHOICES = 2_000
-"""Of all fields together."""
+"""The most choices in all fields together."""
 _SHOWN_CHOICES = 20
 _YES = frozenset({"y", "yes", "true", "1"})
 _NO = frozenset({"n", "no", "false", "0"})
@@ -208,7 +208,7 @@ def _is_finite(value: float) -> bool:
 
 
 def _problem(one: Field, value: Any) -> str | None:
-    """Why a value is invalid for a field; None if it is valid."""
+    """The reason why a value is invalid for a field; None if it is valid."""
     match one.kind:
         case "text":
             if not isinstance(value, str):

@@ -1,4 +1,4 @@
-"""How long an answer of a modern server stays fresh, and who may share it: its `ttlMs` and `cacheScope`."""
+"""The freshness of a modern server's answer, and who may share it: its `ttlMs` and `cacheScope`."""
 
 import time
 from typing import Literal, NamedTuple, TypeAlias
@@ -14,10 +14,10 @@ MAX_TTL = 24 * 60 * 60.0
 
 
 class Freshness(NamedTuple):
-    """How fresh an answer is."""
+    """The freshness of an answer."""
 
     seconds: float
-    """How much longer it is fresh."""
+    """The time for which it stays fresh."""
     is_public: bool
     """Whether it is the same for everybody."""
 
@@ -34,7 +34,7 @@ STALE = Freshness(0.0, False)
 
 
 def freshness_of(answer: JSONObject) -> Freshness | None:
-    """What a server says about its answer; None if it says nothing. An invalid TTL counts as 0."""
+    """The freshness that a server declares; None if it declares none. An invalid TTL is treated as 0."""
     ttl = answer.get("ttlMs")
     if ttl is None:
         return None

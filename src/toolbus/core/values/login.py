@@ -12,7 +12,7 @@ class LoginRequest:
 
     server: str
     user: str
-    """Who signs in; empty if the bus has only one user."""
+    """The user who signs in; empty if the bus has only one."""
     url: str = field(repr=False)
     """The sign-in page: an http or https URL."""
     redirect_uri: str

@@ -25,7 +25,7 @@ OWN = "toolbus"
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """Where a tool comes from: the server's alias and the server's own name for the tool."""
+    """The origin of a tool: the server's alias and the server's own name for the tool."""
 
     server: str
     tool: str
@@ -65,17 +65,17 @@ class ToolSpec:
     extras: JSONObject = field(default_factory=lambda: EMPTY)
     """Its `icons` and `execution`, as sent."""
     maps: tuple[ArgumentMap, ...] = ()
-    """How arguments are mapped back to the server's, the last one first."""
+    """The steps that map arguments back to the server's, the last one first."""
     server_schema: JSONObject | None = None
     """The schema of the server, if it is not `input_schema`."""
     route: str = "tools/call"
-    """The MCP method that a call sends; resources and prompts may be tools, too."""
+    """The MCP method that a call sends; even resources and prompts may be tools."""
     history: tuple[Change, ...] = ()
     """The changes made since the server listed it."""
     trusted: bool = False
     """Whether its annotations may be relied on: the config marks the server with `trust: true`."""
     repeatable: bool = False
-    """Whether the config says that repeating a call is safe."""
+    """Whether the config declares that repeating a call is safe."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
     """A cache of its definition in each dialect; filled by `toolbus.shape.dialects`."""
 
@@ -183,7 +183,7 @@ class Quarantined:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inventory:
-    """What one server offers now. Tools have the server's own names; `stale` means that a list failed and the
+    """A server's current offer. Tools have the server's own names; `stale` means that a list failed and the
     last good one is kept."""
 
     tools: tuple[ToolSpec, ...] = ()
@@ -401,7 +401,7 @@ class ServerStatus:
     restarts: int = 0
     error: str | None = None
     since: float = 0.0
-    """When the state was entered, as seconds since the epoch."""
+    """The time the state was entered, as seconds since the epoch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

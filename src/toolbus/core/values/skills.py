@@ -1,7 +1,7 @@
 """Skills: instructions for a task that a server offers as files, and the entry that describes them.
 
-An entry names every file of a skill with its digest, so what is read later can be compared with what was
-listed. It is checked when it enters: the files lie within the skill, and are neither too many nor too large.
+An entry names every file of a skill with its digest, so files that are read later can be compared with
+it. It is checked when it enters: the files lie within the skill, and are neither too many nor too large.
 """
 
 import re
@@ -40,7 +40,7 @@ class SkillFile:
     digest: str
     """`sha256:` and 64 hexadecimal digits, of the raw content."""
     size: int
-    """In bytes."""
+    """The size in bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,7 +141,7 @@ def file_uri(skill: str, path: str) -> str:
 
 
 def path_within(skill: str, uri: str) -> str | None:
-    """The path of a file within a skill; None if it lies outside, also by a `..` that is spelled with %."""
+    """The path of a file within a skill; None if it lies outside, even by a `..` that is spelled with %."""
     root = skill.removesuffix(MANIFEST)
     path = uri.removeprefix(root)
     if not uri.startswith(root) or not _is_plain_path(path):

@@ -112,7 +112,7 @@ def _with_object(item: JSONObject, ignored: list[str]) -> JSONObject:
 
 
 def _typed(given: JSONObject, kinds: Mapping[str, type], ignored: list[str], at: str = "") -> JSONObject:
-    """The object without the known keys that have the wrong type; null counts as absent."""
+    """The object without the known keys that have the wrong type; null is treated as absent."""
     wrong = [key for key, kind in kinds.items() if key in given and not isinstance(given[key], kind)]
     if not wrong:
         return given

@@ -1,4 +1,4 @@
-"""Find what is plainly wrong in an input schema: reported once, on arrival, and never in the way of a call.
+"""Find plain mistakes in an input schema: reported once, on arrival, and never in the way of a call.
 
 Where a keyword has no meaning nothing can be checked, and the server decides. Keywords that only some drafts
 of JSON Schema allow are not wrong.
@@ -31,12 +31,12 @@ _PLAIN = frozenset(
 )
 """Keywords that contain no schema and may have any value."""
 _MOST = 5
-"""How many faults of one schema are reported."""
+"""The number of faults to report for one schema."""
 _DEEPEST = 20
 
 
 def arguments_schema(schema: JSONObject, ignored: list[str]) -> JSONObject:
-    """The schema for the arguments of a call; whatever had to be ignored is added to the list."""
+    """The schema for the arguments of a call; ignored parts are added to the list."""
     takes_objects = schema.get("type") == "object" and schema.keys().isdisjoint(("enum", "anyOf"))
     if takes_objects and _is_ordinary(schema):
         return schema

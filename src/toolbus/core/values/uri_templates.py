@@ -17,7 +17,7 @@ _ENCODED = re.compile(r"(%[0-9A-Fa-f]{2})")
 
 
 class _Operator(NamedTuple):
-    """How an expression is expanded: its prefix, separator, and whether values have names."""
+    """The way to expand an expression: its prefix, separator, and whether values have names."""
 
     first: str
     between: str

@@ -1,4 +1,4 @@
-"""Tool definitions in the dialect of each provider, with a report of what was lost."""
+"""Tool definitions in the dialect of each provider, with a report of losses."""
 
 from toolbus.shape.dialects.definition import GRADES, Definition, Dialect, Grade, Kind, Loss
 from toolbus.shape.dialects.original_arguments import original_arguments, restored

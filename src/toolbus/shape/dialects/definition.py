@@ -11,7 +11,7 @@ Dialect: TypeAlias = Literal["openai", "openai-strict", "openai-responses", "ant
 Kind: TypeAlias = LossKind
 Grade: TypeAlias = Literal["unchanged", "lossless", "widened", "permissive"]
 GRADES: tuple[Grade, ...] = ("unchanged", "lossless", "widened", "permissive")
-"""From best to worst."""
+"""The grades from best to worst."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

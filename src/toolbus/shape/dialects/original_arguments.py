@@ -1,4 +1,4 @@
-"""Convert the arguments of a model back to those of the server's schema."""
+"""Convert the arguments of a model back to arguments that fit the server's schema."""
 
 from collections.abc import Mapping
 
@@ -18,7 +18,7 @@ def original_arguments(definition: Definition, arguments: Mapping[str, JSON]) ->
 
 
 def restored(spec: ToolSpec, arguments: Mapping[str, JSON]) -> Mapping[str, JSON]:
-    """The original arguments, whichever dialect of the tool a model used."""
+    """The original arguments, for any dialect of the tool."""
     for definition in spec.definitions.values():
         if _changes_arguments(definition):
             arguments = original_arguments(definition, arguments)

@@ -163,7 +163,7 @@ def _converted_schema(given: Node, rules: Rules, report: Report) -> Node:
 
 
 def _outline(given: Node) -> Node:
-    """What is left of a schema that takes too much work: the names of the first arguments."""
+    """The remains of a schema that takes too much work: the names of the first arguments."""
     names = [name for name in entries_of(given.get("properties")) if len(name) <= _LONGEST_NAME]
     return {
         "type": "object",

@@ -1,4 +1,4 @@
-"""What each provider accepts, as tables. The sources are listed in tests/shape/providers.py, whose checkers
+"""The limits of each provider, as tables. The sources are listed in tests/shape/providers.py, whose checkers
 are written from the same pages but share nothing with this file."""
 
 import re
@@ -11,7 +11,7 @@ from toolbus.schema.keywords import CHECKS, words
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NameRule:
-    """Which names are accepted: `legal` matches a whole name; `illegal` finds the characters to replace."""
+    """The accepted names: `legal` matches a whole name; `illegal` finds the characters to replace."""
 
     legal: re.Pattern[str]
     illegal: re.Pattern[str]

@@ -1,7 +1,7 @@
 """Backups: the tables of the shared databases in one private file of SQLite, and back into empty ones.
 
-Values of a gateway's store stay encrypted as they are; the key is not part of a backup. What describes
-processes (workers, replicas, locks) is left out: the processes that use the restored database are others.
+Values of a gateway's store stay encrypted as they are; the key is not part of a backup. Records about
+processes (workers, replicas, locks) are left out: other processes use the restored database.
 """
 
 import json
@@ -23,7 +23,7 @@ FORMAT = 1
 """The version of the file; a reader refuses a newer one."""
 PartName: TypeAlias = Literal["store", "runs"]
 Counts: TypeAlias = dict[str, int]
-"""How many rows each table has."""
+"""The number of rows in each table."""
 _HEAD = "toolbus_backup"
 _VALUES, _SCHEMA, _MIGRATIONS = "toolbus_store", "toolbus_schema", "dbos_migrations"
 _STORE = (_VALUES, _SCHEMA)
@@ -46,7 +46,7 @@ class Part:
     """Creates the tables, if they are not ours."""
 
     def tables(self, found: dict[str, list[str]]) -> dict[str, list[str]]:
-        """Those of the tables of a database that belong to this part."""
+        """The tables of a database that belong to this part."""
         is_store = self.name == "store"
         return {table: columns for table, columns in found.items() if (table in _STORE) == is_store}
 

@@ -1,4 +1,4 @@
-"""What is stored is encrypted: whoever reads the database, or a copy of it, learns names and times only.
+"""The encryption of stored values: a reader of the database, or of a copy, learns only names and times.
 
 The key is in `$TOOLBUS_STORE_KEY` or in the system's keyring, never in the store.
 """
@@ -23,7 +23,7 @@ VARIABLE = "TOOLBUS_STORE_KEY"
 KEYRING_ENTRY = "toolbus store key"
 _MAKE_ONE = f"set {VARIABLE} to the same 32 random bytes for all replicas, made by 'openssl rand -base64 32'"
 _KEYRING_SECONDS = 60.0
-"""How long the keyring may take; it may prompt the user to unlock it."""
+"""The time the keyring may take; it may prompt the user to unlock it."""
 _NONCE = 12
 
 

@@ -1,4 +1,4 @@
-"""What a store needs of its database."""
+"""The interface between a store and its database."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ Values: TypeAlias = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What a statement did."""
+    """The effect of a statement."""
 
     rows: list[tuple[Any, ...]]
     count: int
-    """How many rows it changed."""
+    """The number of rows it changed."""
 
 
 class Unavailable(Exception):

@@ -12,7 +12,7 @@ from toolbus.state.store.store import Store
 logger = logging.getLogger("toolbus")
 
 LOOK_SECONDS = 1.0
-"""How often the store is asked whether something changed."""
+"""The interval between two questions to the store about changes."""
 
 
 class Mirror:
@@ -45,7 +45,7 @@ class Mirror:
 
     @property
     def age(self) -> float:
-        """How many seconds ago the values were known to be current."""
+        """The seconds since the values were known to be current."""
         return self._clock() - self._looked
 
     async def look(self) -> None:

@@ -1,4 +1,4 @@
-"""What others carry for all who use a store: sealed with one key, and used once."""
+"""Values that clients carry for all users of a store: sealed with one key, and used once."""
 
 import os
 import secrets
@@ -21,7 +21,7 @@ class SharedSpent:
         self._store = store
 
     def issue(self, seconds: float) -> str:
-        """The name of an approval that can be used once, within so many seconds."""
+        """The name of an approval that can be used once, within this many seconds."""
         return f"{int(self._store.now() + seconds) + 1}-{secrets.token_hex(16)}"
 
     async def use(self, approval: str) -> bool:
@@ -36,14 +36,14 @@ class SharedSpent:
 
 @dataclass(frozen=True, slots=True)
 class SharedOnce:
-    """A seal, and what was used of what it sealed."""
+    """A seal, and the sealed values that were used."""
 
     seal: Seal
     spent: SharedSpent
 
 
 async def shared_seal(store: Store) -> Seal:
-    """The seal of all who use a store; whoever is first makes its key. Its clock is the store's."""
+    """The seal of all users of a store; the first user creates its key. Its clock is the store's."""
     await store.add(*_SEAL, os.urandom(KEY_BYTES))
     key = await store.get(*_SEAL)
     assert key is not None, "it was added"

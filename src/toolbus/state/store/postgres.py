@@ -117,7 +117,7 @@ class PostgresDatabase:
 
 
 async def _interruptible(connection: "AsyncConnection[Any]", work: Awaitable[T]) -> T:
-    """Wait for work; if that is cancelled, hang up.
+    """Wait for work; if that is cancelled, disconnect.
 
     The driver itself would ask the server to cancel the statement, and wait for ten seconds for one that
     does not respond.
@@ -152,6 +152,6 @@ def _text(statement: str) -> bytes:
 
 
 def _first_line(error: Exception) -> str:
-    """What the server said; libpq quotes host and user, never the password."""
+    """The server's message; libpq quotes host and user, never the password."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -1,4 +1,4 @@
-"""Replace the key of a store: what is encrypted with which key, and encrypt all of it with the first one."""
+"""Replace the key of a store: find the key of each value, and encrypt all values with the first key."""
 
 import logging
 from collections import Counter
@@ -14,7 +14,7 @@ logger = logging.getLogger("toolbus")
 
 @dataclass(slots=True, kw_only=True)
 class KeyUse:
-    """What the values of a store are encrypted with."""
+    """The use of keys in a store."""
 
     total: int = 0
     other: int = 0
@@ -24,7 +24,7 @@ class KeyUse:
 
     @property
     def problem(self) -> str:
-        """What is unreadable; empty if nothing is."""
+        """A message about unreadable values; empty if there are none."""
         kinds = ", ".join(f"{kind}: {count}" for kind, count in sorted(self.unreadable.items()))
         values = counted(self.unreadable.total(), "value")
         return f"none of the keys in {VARIABLE} decrypts {values} ({kinds})" if kinds else ""
@@ -51,7 +51,7 @@ async def report_keys(store: Store) -> None:
 
 
 async def rekey(store: Store) -> tuple[int, KeyUse]:
-    """Encrypt all values with the first key; returns how many were, and what is left.
+    """Encrypt all values with the first key; returns how many were, and the keys in use afterwards.
 
     Something is left if others, whose first key is another one, write meanwhile.
     """

@@ -73,7 +73,7 @@ PURGE = "DELETE FROM toolbus_store WHERE expires <= {now}"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Dialect:
-    """What databases write differently."""
+    """The differences between the databases' dialects."""
 
     now: str
     """The time as seconds since the epoch."""

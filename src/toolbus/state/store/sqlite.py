@@ -12,7 +12,7 @@ from toolbus.state.store.sql import Dialect
 
 T = TypeVar("T")
 _BUSY_SECONDS = 0.25
-"""How long to wait for others that write; longer, the store tries it again, and its thread is not stuck."""
+"""The time to wait for others that write; after it, the store retries, and its thread is not stuck."""
 _DIALECT = Dialect(now="((julianday('now') - 2440587.5) * 86400.0)", bytes="BLOB", is_pyformat=False)
 
 

@@ -1,8 +1,8 @@
 """Values by kind and name, which several processes share.
 
-A database that does not respond is tried again for a while, and then there is a clear error; the log says at
-once that it is gone, and that it is back. Every statement may be repeated: one whose response was lost has
-the same effect as one that was never interrupted.
+Requests to a database that does not respond are retried for a while, and then fail with a clear error. The
+log reports at once that it is gone, and that it is back. Every statement may be repeated: one whose response
+was lost has the same effect as one that was never interrupted.
 
 Work that uses several values, such as a request of a client, waits no longer for all of them than for one:
 see `Allowance`.
@@ -85,7 +85,7 @@ class Store:
     """The store at a URL, for any loop and any thread; it is opened when it is first used."""
 
     patience = 20.0
-    """Seconds for which a database that does not respond is tried again."""
+    """Seconds of retries for a database that does not respond."""
 
     def __init__(
         self, url: StoreUrl | UrlOf, cipher: Cipher | None = None, version: int = sql.VERSION
@@ -98,14 +98,14 @@ class Store:
         self._database: Database | None = None
         self._opening: asyncio.Task[None] | None = None
         self._ahead = time.time() - time.monotonic()
-        """How far the clock of the database is ahead of ours, which never goes back."""
+        """The lead of the database's clock over ours, which never goes back."""
 
     def __repr__(self) -> str:
         return f"Store({self.place!r})"
 
     @property
     def place(self) -> str:
-        """Where it is, for messages."""
+        """The place, for messages."""
         return self._url.place if isinstance(self._url, StoreUrl) else "of the config"
 
     async def __aenter__(self) -> Self:
@@ -161,7 +161,7 @@ class Store:
         return self._decrypted(kind, name, value), mark
 
     async def put(self, kind: str, name: str, value: bytes, seconds: float | None = None) -> None:
-        """Keep a value instead of any other; for so many seconds, or until it is removed."""
+        """Keep a value instead of any other; for this many seconds, or until it is removed."""
         await self._write(sql.PUT, kind, name, value, seconds)
 
     async def add(self, kind: str, name: str, value: bytes = b"", seconds: float | None = None) -> bool:
@@ -175,7 +175,7 @@ class Store:
         return (await self._write(sql.REPLACE, kind, name, value, seconds, was=mark)).count > 0
 
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
-        """Keep a value for so many seconds from now; False if there is none any more."""
+        """Keep a value for this many seconds from now; False if there is none any more."""
         return (await self._run(sql.KEEP, kind=kind, name=name, seconds=seconds)).count > 0
 
     async def remove(self, kind: str, name: str) -> bool:
@@ -201,14 +201,14 @@ class Store:
         return (await self._run(sql.STATE, kind=kind)).rows[0]
 
     async def purge(self) -> int:
-        """Delete what has expired; returns how many values that were."""
+        """Delete expired values; returns how many there were."""
         return (await self._run(sql.PURGE)).count
 
     # All values, whatever they are encrypted with
 
     @property
     def cipher(self) -> Cipher:
-        """What encrypts the values; the store is open."""
+        """The cipher of the values; the store is open."""
         assert self._cipher is not None, "it is open"
         return self._cipher
 
@@ -345,7 +345,7 @@ class Store:
             raise
 
     async def _check(self, cipher: Cipher, until: float) -> None:
-        """Create what is missing, and see that it is ours: the version, and the key."""
+        """Create missing tables, and check that the rest is ours: the version, and the key."""
         proof = cipher.encrypted(*_PROOF, b"")
         schema = {"version": self._version, "oldest": sql.OLDEST, "proof": proof}
         try:
@@ -381,7 +381,7 @@ class Store:
 
 
 def _stored(value: object) -> bytes:
-    """What a column has; nothing, which no key decrypts, if it has another type, as SQLite allows."""
+    """The value of a column; nothing, which no key decrypts, if it has another type, as SQLite allows."""
     return value if isinstance(value, bytes) else b""
 
 

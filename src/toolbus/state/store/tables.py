@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from psycopg import Connection
 
 _WAIT_SECONDS = 30.0
-"""How long to wait for others that write to a file, and for a connection to a server."""
+"""The time to wait for others that write to a file, and for a connection to a server."""
 _CHECK = "check that it can be reached and used, then try again"
 
 
@@ -40,7 +40,7 @@ class Tables(Protocol):
         ...
 
     def commit(self) -> None:
-        """Keep what was written; without it, nothing is."""
+        """Commit the changes; without it, none is kept."""
         ...
 
 

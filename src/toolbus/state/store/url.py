@@ -14,7 +14,7 @@ _POSTGRES = ("postgresql", "postgres")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoreUrl:
-    """Which database, and how messages name it."""
+    """The database, and its name in messages."""
 
     database: Database
     target: str = field(repr=False)

@@ -1,1 +1,1 @@
-"""Where tokens are kept."""
+"""The places where tokens are kept."""

@@ -83,7 +83,7 @@ class AutoStore:
 
     @property
     def place(self) -> str:
-        """Where tokens are kept; both places before the first access."""
+        """The place where tokens are kept; both places before the first access."""
         return f"{PLACE}, or {self._files.place}" if self._chosen is None else self._chosen.place
 
     def place_of(self, key: str, /) -> str:

@@ -27,9 +27,9 @@ logger = logging.getLogger("toolbus")
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.005, 0.1
 _GRACE = 10.0
-"""How long a disk may take to respond, in addition."""
+"""The additional time for a disk to respond."""
 _MAX_HOLDER = 64
-"""How many bytes of a lock's file are read for the process that holds it."""
+"""The number of bytes of a lock's file to read for the process that holds it."""
 
 
 class _Held(Protocol):
@@ -38,7 +38,7 @@ class _Held(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class _Patience:
-    """When to try again, and for how long."""
+    """The interval and the time limit of retries."""
 
     until: float
     given_up: Event

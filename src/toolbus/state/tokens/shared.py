@@ -25,7 +25,7 @@ class SharedTokens:
     remedy = _REMEDY
 
     def __init__(self, store: Store, seconds: float | None = None) -> None:
-        """Tokens that nobody uses are kept for so many seconds; None for forever."""
+        """Tokens that nobody uses are kept for this many seconds; None for forever."""
         self._store = store
         self._seconds = seconds
 

@@ -1,6 +1,6 @@
 """The seam to where tokens are kept: three methods, and how they are called.
 
-No call blocks the loop, each is bounded, and whatever a store raises becomes a TokenStoreError that quotes
+No call blocks the loop, and each is bounded. An exception of a store becomes a TokenStoreError that quotes
 nothing: the text of a foreign exception may contain a token.
 """
 
@@ -40,16 +40,16 @@ class DescribedStore(TokenStore, Protocol):
 
     @property
     def remedy(self) -> str:
-        """What to do if it does not respond or raises."""
+        """The next step if it does not respond or raises."""
         ...
 
     @property
     def place(self) -> str:
-        """Where it keeps tokens."""
+        """The place where it keeps tokens."""
         ...
 
     def place_of(self, key: str, /) -> str:
-        """Where it keeps one of them."""
+        """The place where it keeps one of them."""
         ...
 
     def set_aside(self, key: str, /) -> object:
@@ -77,7 +77,7 @@ class StoreCalls:
     """Calls the methods of a store: in a thread unless they are async, and never without end."""
 
     seconds = 60.0
-    """How long one call may take; a keyring may prompt the user to unlock it."""
+    """The time that one call may take; a keyring may prompt the user to unlock it."""
 
     def __init__(self, store: DescribedStore) -> None:
         self._store = store
@@ -103,7 +103,7 @@ class StoreCalls:
         await self._call("unwritable", "remove", key)
 
     async def set_aside(self, key: str, value: str) -> None:
-        """Keep a damaged value under another name, also if there is one already."""
+        """Keep a damaged value under another name, even if there is one already."""
         if await self._call("unwritable", "set_aside", key):
             return
         number = 1

@@ -1,7 +1,7 @@
 """The logins that survive a restart: found, saved and removed by server and user, and locked for a renewal.
 
-A damaged record, or one of a newer version, is an error and stays as it is; a new login that replaces a
-damaged one keeps that aside.
+A damaged record, or one of a newer version, is an error and stays as it is. A new login that replaces a
+damaged record keeps a copy of it.
 """
 
 import json
@@ -30,11 +30,11 @@ T = TypeVar("T")
 class Tokens:
     """The logins in one store.
 
-    Nothing is cached, and every method may wait for a disk or a person: whoever uses a login keeps it.
+    Nothing is cached, and every method may wait for a disk or a person: keep the login while you use it.
     """
 
     lock_seconds = 60.0
-    """How long to wait for a lock that another task, thread or process holds."""
+    """The time to wait for a lock that another task, thread or process holds."""
 
     def __init__(self, store: DescribedStore, locks: NamedLocks) -> None:
         self._calls = StoreCalls(store)
@@ -48,7 +48,7 @@ class Tokens:
 
     @property
     def place(self) -> str:
-        """Where they are kept, for messages; `auto` decides it at the first access."""
+        """The place where they are kept, for messages; `auto` decides it at the first access."""
         return self._calls.place
 
     async def find(self, resource: str, user: str, issuer: str | None = None) -> Login | None:
