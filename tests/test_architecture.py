@@ -1,4 +1,4 @@
-"""The rules of docs/architecture.md that a program can check, each one a test.
+"""The rules of the architecture that a program can check, each one a test.
 
 Every rule is a function from a source folder to a list of violations, `file:line: what is wrong`,
 so that each rule can also be shown a small tree that breaks it.
