@@ -18,7 +18,8 @@ from toolbus import Caller, CallRefused, Operation, Toolbus, ToolResult
 from toolbus.bus.view import View
 from toolbus.connect import read_cache
 from toolbus.core.operation.operation import request_spec
-from toolbus.core.values.records import Embedded, RawResult
+from toolbus.core.values.raw_result import RawResult
+from toolbus.core.values.records import Embedded
 from toolbus.events import Event, ListChanged, ResourceUpdated
 
 pytestmark = pytest.mark.anyio

@@ -11,7 +11,7 @@ from tests.hostile.besieged import besieged
 from tests.hostile.wordy import LONG
 from toolbus import Answer, Interactions, Toolbus
 from toolbus.core.operation.events import MOST_CHARACTERS, CallEnded, CallStarted, Event
-from toolbus.core.values.errors import MOST_CHARACTERS as MOST_IN_ERRORS
+from toolbus.core.values.errors import _MOST_CHARACTERS as MOST_IN_ERRORS
 from toolbus.errors import ServerError, ToolNotFound
 
 ROOT = str(Path(__file__).parents[2])

@@ -53,11 +53,11 @@ class _CachedResource:
     version: int
 
 
-MAX_NAMED = 5
+_MAX_NAMED = 5
 """How many of the omitted resources are named."""
-NOTE_TOKENS = 100
+_NOTE_TOKENS = 100
 """The token limit of the note that names them."""
-MIN_PART_TOKENS = 60
+_MIN_PART_TOKENS = 60
 """A part of a resource with fewer tokens is not useful."""
 
 Key: TypeAlias = tuple[str, str]
@@ -77,7 +77,7 @@ def fitted_text(resources: Iterable[tuple[Key, str]], budget: int) -> tuple[str,
     shown: list[str] = []
     incomplete: list[Key] = []
     omitted: list[Key] = []
-    room = budget - NOTE_TOKENS
+    room = budget - _NOTE_TOKENS
     for key, frame in framed:
         part = None if incomplete else frame.fitted(room)
         if part is not frame.full:
@@ -106,7 +106,7 @@ class _Frame:
         if _fits(self.full, tokens):
             return self.full
         room = tokens - estimated_tokens(f"{self._head}\n\n</resource>")
-        if room < MIN_PART_TOKENS:
+        if room < _MIN_PART_TOKENS:
             return None
         body = ToolResult(content=fitted_blocks((Text(text=self._text),), Budget(tokens=room), None)).text
         return f"{self._head}\n{body}\n</resource>" if _fits(body, room) else None
@@ -119,11 +119,11 @@ def _fits(text: str, tokens: int) -> bool:
 
 def _note(omitted: list[Key], budget: int) -> str:
     note = ""
-    for count in range(min(len(omitted), MAX_NAMED), -1, -1):
+    for count in range(min(len(omitted), _MAX_NAMED), -1, -1):
         names = "; ".join(_attribute(uri) for _, uri in omitted[:count]) or f"{len(omitted):,} resources"
         more = f"; and {len(omitted) - count:,} more" if 0 < count < len(omitted) else ""
         note = f"[left out, beyond {budget:,} tokens: {names}{more}]"
-        if _fits(note, NOTE_TOKENS):
+        if _fits(note, _NOTE_TOKENS):
             break
     return note
 
@@ -132,7 +132,7 @@ def _attribute(text: str) -> str:
     return re.sub(r'["<>\s]', lambda found: quote(found[0]), cleaned(text))
 
 
-def readable_text(block: Embedded) -> str:
+def _readable_text(block: Embedded) -> str:
     """The text of a resource for a model; a blob becomes one line of description."""
     if block.text is not None:
         return without_base64(block.text)
@@ -171,7 +171,7 @@ class ContextProvider:
         budget = self._config.context_budget if self._budget is None else self._budget
         found = await self._current()
         text, incomplete = fitted_text(
-            [((server, block.uri), readable_text(block)) for server, block in found], budget
+            [((server, block.uri), _readable_text(block)) for server, block in found], budget
         )
         for server, uri in incomplete:
             self._bus.warn(

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from toolbus.core.ask.people import PEOPLE, PeopleTime
-from toolbus.core.operation.events import CallEnded, CallStarted, EventHub, Progressed
+from toolbus.core.operation.events import CallEnded, CallStarted, Hub, Progressed
 from toolbus.core.operation.operation import Failure, Observation, Observer, Operation
 from toolbus.core.values.errors import ArgumentsError, CallRefused, ToolNotFound
 from toolbus.core.values.records import ToolResult
@@ -100,7 +100,7 @@ def _safely(notify: Callable[[], T]) -> T | None:
 class EventObserver:
     """Emits the events of every operation that reaches a server."""
 
-    def __init__(self, hub: EventHub) -> None:
+    def __init__(self, hub: Hub) -> None:
         self._hub = hub
 
     def start(self, operation: Operation, /) -> "_Events | None":
@@ -113,7 +113,7 @@ class EventObserver:
 
 
 class _Events:
-    def __init__(self, hub: EventHub, operation: Operation) -> None:
+    def __init__(self, hub: Hub, operation: Operation) -> None:
         self._hub = hub
         self._operation = operation
         spec = operation.spec

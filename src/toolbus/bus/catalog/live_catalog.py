@@ -13,7 +13,7 @@ from toolbus.bus.catalog.shaping import CatalogShaper
 from toolbus.call import READ_RESULT
 from toolbus.config import BusConfig
 from toolbus.core.collector import paused_collector
-from toolbus.core.operation.events import MOST_CHARACTERS, CatalogChanged, EventHub, Warned, warn
+from toolbus.core.operation.events import MOST_CHARACTERS, CatalogChanged, Hub, Warned, warn
 from toolbus.core.text.text import headed
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import ShaperFailed
@@ -52,7 +52,7 @@ class LiveCatalog:
         config: BusConfig,
         shapers: Sequence[Shaper],
         inventories: Callable[[], Mapping[str, Inventory]],
-        hub: EventHub,
+        hub: Hub,
         reports: Callable[[str], bool],
         policy: "CatalogPolicy",
         base: "LiveCatalog | None" = None,

@@ -25,7 +25,7 @@ from toolbus.core.ask.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import (
     Event,
-    EventHub,
+    Hub,
     LoginNeeded,
     Reason,
     StateChanged,
@@ -126,7 +126,7 @@ class Engine(ABC):
         self.user, self.interactions, self._base = user, extensions.interactions, base
         self._logins: set[str] = set()
         """The servers for which it was reported that the user has to sign in."""
-        self.hub = EventHub(config.limits.backlog)
+        self.hub = Hub(config.limits.backlog)
         self.encoding = BusEncoding(config, extensions) if base is None else base.encoding
         self.finder = Finder(lambda: self.encoding.now)
         lock = None if base is None else base.lock

@@ -15,7 +15,7 @@ from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
 from toolbus.connect.auth.identity import LinkOwner
 from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
-from toolbus.core.operation.events import EventHub
+from toolbus.core.operation.events import Hub
 from toolbus.core.values.errors import FORKED, BusClosed
 from toolbus.policy.shared_answers import KIND, SharedAnswers
 from toolbus.state.store.mirror import Mirror
@@ -55,7 +55,7 @@ class Lifecycle:
         catalog: LiveCatalog,
         lock: BusLock,
         enforcement: Enforcement,
-        hub: EventHub,
+        hub: Hub,
         get_secret: GetSecret | None,
         followers: Followers,
     ) -> None:

@@ -19,7 +19,8 @@ from toolbus.core.operation.operation import CallInFlight, Operation
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import ResourceTooLarge, too_many_questions
 from toolbus.core.values.freshness import clean_hints
-from toolbus.core.values.records import JSON, Embedded, JSONObject, RawResult, TaskState, ToolResult
+from toolbus.core.values.raw_result import RawResult
+from toolbus.core.values.records import JSON, Embedded, JSONObject, TaskState, ToolResult
 
 
 async def forward(

@@ -299,7 +299,7 @@ def warn(emit: Emit, server: str, message: str, tool: str | None = None) -> None
     emit(Warned(server=server, message=shown, tool=tool))
 
 
-class EventHub:
+class Hub:
     """Delivers events to callbacks and listeners."""
 
     def __init__(self, max_bytes: int = BACKLOG_BYTES) -> None:

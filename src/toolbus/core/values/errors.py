@@ -60,7 +60,7 @@ FORKED = "it was started before this process was forked, and belongs to the pare
 """The reason why a bus cannot be used in a forked process."""
 
 
-MOST_CHARACTERS = 100_000
+_MOST_CHARACTERS = 100_000
 """Of a message: it may quote what a server or a client sent."""
 
 
@@ -68,7 +68,7 @@ class ToolbusError(Exception):
     """The base of all errors that toolbus raises."""
 
     def __init__(self, message: object = "") -> None:
-        super().__init__(headed(str(message), MOST_CHARACTERS))
+        super().__init__(headed(str(message), _MOST_CHARACTERS))
 
 
 class ConfigError(ToolbusError, ValueError):

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, Literal, TypeAlias
 
 from toolbus.core.fast_init import with_fast_init
 from toolbus.core.text.display import mime_bundle, result_line
@@ -10,6 +10,7 @@ from toolbus.core.values.apps import is_app_only
 from toolbus.core.values.argument_restore import EMPTY, ArgumentMap
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import ToolFailed
+from toolbus.core.values.raw_result import RawResult
 from toolbus.core.values.skills import Skill
 from toolbus.schema.values import JSON, JSONObject, entries_of
 
@@ -255,14 +256,6 @@ class Embedded:
 
 
 Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
-
-
-class RawResult(NamedTuple):
-    """The JSON of a result, and the parts of the record that were read from it."""
-
-    json: JSONObject
-    content: object
-    structured: object
 
 
 @with_fast_init
