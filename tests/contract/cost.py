@@ -27,7 +27,8 @@ from itertools import repeat
 from pathlib import Path
 from statistics import mode
 from tempfile import TemporaryDirectory
-from threading import Thread
+from threading import Thread, main_thread
+from types import FrameType
 from typing import TypeAlias
 
 from bench.http_load import request
@@ -47,7 +48,6 @@ MANY, FEW, WARM = 40, 10, 2
 """How often something small and something large is repeated, and how many of the first do not count."""
 TOOLS = 200
 MIB = 2**20
-SETTLED = 0.005
 URL = re.compile(r"http://([\d.]+):(\d+)/mcp")
 
 Costs: TypeAlias = dict[str, Cost]
@@ -177,12 +177,15 @@ def exchange(connection: socket.socket, call: bytes, response: bytearray) -> Non
 
 
 def settled(meter: Meter) -> Cost:
-    """The cost once nothing is left to do; what comes later makes a cost that is not typical."""
-    cost, before = meter.cost, None
-    while cost != before:
-        time.sleep(SETTLED)
-        cost, before = meter.cost, cost
-    return cost
+    """The cost so far, once the loop of the gateway has nothing to do but wait."""
+    while not is_waiting(sys._current_frames()[main_thread().ident or 0]):  # pyright: ignore[reportPrivateUsage]  # documented
+        time.sleep(0.001)
+    return meter.cost
+
+
+def is_waiting(frame: FrameType) -> bool:
+    """Whether a loop waits in `selectors`; while callbacks are due, it waits for 0 seconds."""
+    return frame.f_code.co_name == "select" and frame.f_locals.get("timeout") != 0
 
 
 def listening(log: Path) -> re.Match[str]:
