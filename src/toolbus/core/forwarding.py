@@ -4,7 +4,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from toolbus.core.argument_map import EMPTY
-from toolbus.core.fast_init import with_fast_init
 from toolbus.core.records import JSON, JSONObject, LogLevel
 
 
@@ -34,7 +33,6 @@ class Client(Protocol):
         ...
 
 
-@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
     """For whom an operation is made, and what goes to the server with it."""

@@ -16,7 +16,6 @@ from typing import Protocol
 
 from toolbus.config.location import is_mapping
 from toolbus.config.telemetry import Telemetry
-from toolbus.core.fast_init import with_fast_init
 from toolbus.core.people import Stopwatch
 from toolbus.core.records import JSON
 from toolbus.telemetry import names
@@ -28,7 +27,6 @@ UNTOLD = frozenset({str(INVALID_PARAMS), str(METHOD_NOT_FOUND)})
 """Codes of requests whose names may be inventions of the client: durations are not counted by them."""
 
 
-@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """How a request came in."""
