@@ -41,10 +41,10 @@ PYTHON = f"{sys.version_info.major}.{sys.version_info.minor}"
 CALLS_MORE = 0.4
 """How many calls more than the limit are allowed: none, but the cost of a listed tool is an average."""
 BYTES_MORE = 1.01
-"""How many times the limit's bytes are allowed; two counts differ by up to 0.3 %."""
+"""How many times the limit's bytes are allowed; two counts differ by up to 0.5 %."""
 LESS = 0.98
 """Below this part of a limit, the limit is too high."""
-MANY, FEW, WARM = 40, 10, 2
+MANY, FEW, WARM = 60, 16, 2
 """How often something small and something large is repeated, and how many of the first do not count."""
 TOOLS = 200
 MIB = 2**20
@@ -221,13 +221,14 @@ def read_limits() -> tuple[str, Costs]:
 
 
 def lower_limits(costs: Costs) -> None:
-    """Write the limits anew, each at most as high as before."""
+    """Lower the limits on calls to the counts, and those on bytes only if they are much too high."""
     python, limits = read_limits()
     if python != PYTHON:
         sys.exit(f"the limits are for Python {python}, and this is {PYTHON}")
     for work, cost in costs.items():
         old = limits.get(work, cost)
-        limits[work] = Cost(min(old.calls, cost.calls), min(old.bytes, cost.bytes))
+        size = cost.bytes if cost.bytes < old.bytes * LESS else old.bytes
+        limits[work] = Cost(min(old.calls, cost.calls), size)
     written = {
         work: {"calls": round(limit.calls, 1), "bytes": round(limit.bytes)} for work, limit in limits.items()
     }
