@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from toolbus.core.argument_map import EMPTY
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.records import JSON, JSONObject, LogLevel
 
 
@@ -33,6 +34,7 @@ class Client(Protocol):
         ...
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forwarding:
     """For whom an operation is made, and what goes to the server with it."""

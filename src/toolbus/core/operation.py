@@ -14,6 +14,7 @@ from toolbus.core.approval import Approval
 from toolbus.core.catalog import Catalog
 from toolbus.core.elicitation import Answer, Pending
 from toolbus.core.events import OnLog, Reason
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.forwarding import Forwarding
 from toolbus.core.people import PEOPLE, PeopleTime
 from toolbus.core.records import JSON, OWN, Origin, Progress, ToolResult, ToolSpec
@@ -38,6 +39,7 @@ class Caller:
 PROGRAM = Caller()
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
     """One request on its way to a server; a hook may pass on a changed copy."""
@@ -208,6 +210,7 @@ class Observed(Protocol):
     def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
     """A decision about one operation."""

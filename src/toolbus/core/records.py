@@ -9,6 +9,7 @@ from toolbus.core.argument_map import EMPTY, ArgumentMap
 from toolbus.core.display import mime_bundle, result_line
 from toolbus.core.elicitation import Pending
 from toolbus.core.errors import ToolFailed
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.received import Received
 from toolbus.core.skills import Skill
 from toolbus.schema.values import JSON, JSONObject, entries_of
@@ -46,6 +47,7 @@ class Change:
     fields: tuple[str, ...]
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
     """One tool as a model should see it; calls go to its `origin`."""
@@ -197,6 +199,7 @@ class Inventory:
     stale: bool = False
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Text:
     """A text block."""
@@ -255,6 +258,7 @@ class Embedded:
 Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ToolResult:
     """The complete result of a tool; `is_error` marks a failure."""

@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.records import Era, JSONObject, LogLevel
 from toolbus.gateway.channel import Channel as Channel
 from toolbus.gateway.principal import Principal
 from toolbus.gateway.sessions import Session
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Exchange:
     """One request of a client."""

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 from toolbus.config.policy import Action
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.records import ToolSpec
 
 Kind: TypeAlias = Literal["tool", "resource", "prompt", "request"]
 STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """What an operation uses: a tool, a resource or a prompt of a server; or what a server requests of us."""

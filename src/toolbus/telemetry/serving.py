@@ -16,6 +16,7 @@ from typing import Protocol
 
 from toolbus.config.location import is_mapping
 from toolbus.config.telemetry import Telemetry
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.people import Stopwatch
 from toolbus.core.records import JSON
 from toolbus.telemetry import names
@@ -27,6 +28,7 @@ UNTOLD = frozenset({str(INVALID_PARAMS), str(METHOD_NOT_FOUND)})
 """Codes of requests whose names may be inventions of the client: durations are not counted by them."""
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Inbound:
     """How a request came in."""

@@ -5,10 +5,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from toolbus.core.fast_init import with_fast_init
 from toolbus.core.records import JSONObject
 from toolbus.gateway.principal import Principal
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestFacts:
     """The head of an HTTP request, as it came over the wire."""

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from toolbus.config.auth import is_loopback
 from toolbus.config.serve import Serve
+from toolbus.core.fast_init import with_fast_init
 from toolbus.gateway.access.admission import RequestFacts
 
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE)
@@ -20,6 +21,7 @@ _EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after"
 _PREFLIGHT_SECONDS = "600"
 
 
+@with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
     """The client of a request, seen past trusted proxies."""
