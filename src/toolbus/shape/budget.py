@@ -12,7 +12,6 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from typing import TypeAlias, TypeGuard
 
-from toolbus.core.collector import paused_collector
 from toolbus.core.text.text import cleaned_json
 from toolbus.core.values.records import JSON, Audio, Budget, Image, Text, ToolResult
 
@@ -185,8 +184,7 @@ def _parsed(text: str) -> JSON:
     if not _BEGINS_JSON.match(text):
         return None
     try:
-        with paused_collector():
-            value = json.loads(text, parse_float=_number, parse_constant=str)
+        value = json.loads(text, parse_float=_number, parse_constant=str)
     except (ValueError, RecursionError):
         return None
     # Written again, an escaped character would be hidden.

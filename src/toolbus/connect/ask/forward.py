@@ -158,9 +158,7 @@ def _pending(pending: Pending, raw: JSONObject) -> ToolResult:
 def _tool(raw: dict[str, JSON]) -> ToolResult:
     result = wire.plain_result(raw)
     if result is not None:
-        # Not a changed copy, which takes longer: nobody has seen it yet.
-        object.__setattr__(result, "received", RawResult(raw, result.content, result.structured))
-        return result
+        return replace(result, received=RawResult(raw, result.content, result.structured))
     known: dict[str, JSON] = dict(raw)
     if isinstance(raw.get("content"), list):
         known["content"] = [*raw["content"]]  # a copy: it is changed for the SDK

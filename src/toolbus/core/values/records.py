@@ -1,7 +1,7 @@
 """The values passed between the stages: plain and frozen, independent of the SDK and the network."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from toolbus.core.fast_init import with_fast_init
@@ -304,16 +304,7 @@ class ToolResult:
         """The same result with these facts in its meta, under `toolbus`."""
         # A server may send anything under this key.
         ours = {**entries_of(self.meta.get("toolbus")), **facts}
-        return ToolResult(
-            content=self.content,
-            structured=self.structured,
-            is_error=self.is_error,
-            meta={**self.meta, "toolbus": ours},
-            pending=self.pending,
-            tool=self.tool,
-            value=self.value,
-            received=self.received,
-        )
+        return replace(self, meta={**self.meta, "toolbus": ours})
 
     @classmethod
     def from_pending(cls, pending: Pending) -> "ToolResult":

@@ -74,8 +74,9 @@ def _is_ordinary(schema: JSON, depth: int = 0) -> bool:
 
 
 def _is_type(value: JSON) -> bool:
-    names = value if is_array(value) else [value]
-    return bool(names) and all(isinstance(name, str) and name in TYPES for name in names)
+    if isinstance(value, str):
+        return value in TYPES
+    return is_array(value) and bool(value) and all(isinstance(name, str) and name in TYPES for name in value)
 
 
 def _faults(schema: JSONObject) -> list[str]:

@@ -4,7 +4,6 @@ import json
 import re
 import sys
 from collections.abc import Iterable
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 from opentelemetry.context import get_current
@@ -13,7 +12,6 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from pydantic_core import from_json, to_json
 
 from toolbus.config.settings.limits import ServerLimits
-from toolbus.core.collector import paused_collector
 from toolbus.core.operation.tracing import SPAN, ConnectionFacts, RequestSpan
 
 if TYPE_CHECKING:  # the gateway reads messages before the SDK is imported
@@ -22,13 +20,10 @@ if TYPE_CHECKING:  # the gateway reads messages before the SDK is imported
 Message = dict[str, Any]
 MAX_ID = 1_000
 """Characters of the id of a request; one with a longer id is ignored."""
-LARGE = 64 * 1024
-"""From how many bytes on the garbage collector is paused for a message."""
 _trace = TraceContextTextMapPropagator()
 _TRACE = ("traceparent", "tracestate")
 _MARKS = b",[{"
 """Every value but the first follows one of these."""
-_NOTHING = nullcontext()
 _TOO_DEEP = "recursion limit exceeded"
 _DEEPEST_FAST = 200
 """The levels that the fast parser reads."""
@@ -95,20 +90,18 @@ def parsed(data: bytes, limits: ServerLimits, key: str = "limits.values") -> Any
     `key` is the setting that limits the number of values.
     """
     _check_values(data, limits.values, key)
-    with paused_collector() if len(data) >= LARGE else _NOTHING:
-        return _parsed(data, limits.depth)
+    return _parsed(data, limits.depth)
 
 
 def parsed_strictly(data: bytes, most: int) -> Any:
     """The same for the JSON of an HTTP client, which may have so many values (`serve.max_values`)."""
     _check_values(data, most, "serve.max_values")
-    with paused_collector() if len(data) >= LARGE else _NOTHING:
-        try:
-            return from_json(data, allow_inf_nan=False)
-        except ValueError as error:
-            if _TOO_DEEP in str(error):
-                raise UnreadableMessage(f"is nested deeper than {_DEEPEST_FAST} levels") from None
-            raise
+    try:
+        return from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        if _TOO_DEEP in str(error):
+            raise UnreadableMessage(f"is nested deeper than {_DEEPEST_FAST} levels") from None
+        raise
 
 
 def _check_values(data: bytes, most: int, key: str) -> None:
