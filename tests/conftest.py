@@ -16,13 +16,12 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.inside.bus import servers
+from tests.inside.connect import guard, helpers
 from tests.patience import PATIENCE
 from tests.processes import children, keeping
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus.bus.engine import servers
-from toolbus.connect.transports.process.guarded import guard
-from toolbus.connect.transports.process.start import helpers
 
 SERVERS = Path(__file__).parent / "servers"
 

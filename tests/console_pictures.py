@@ -16,11 +16,10 @@ from typing import Any
 
 from tests.gateway.console.chromium import Chromium, Tab, chromium
 from tests.gateway.console.opening import Opened, console_over
+from tests.inside.console import MINUTES, STEP, CallLog, anchor
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import Caller, ToolbusError
-from toolbus.console.html.widgets import anchor
-from toolbus.console.state.calls import MINUTES, STEP, CallLog
 
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DEMO = ("notes", "pictures", "worker")

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from toolbus.core.fast_init import with_fast_init
+from tests.inside.core import with_fast_init
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

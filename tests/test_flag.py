@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
+from tests.inside.core import Flag
 from tests.patience import PATIENCE
-from toolbus.core.flag import Flag
 
 pytestmark = pytest.mark.anyio
 

@@ -19,8 +19,8 @@ from mcp_types import (
 )
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS, MODERN_PROTOCOL_VERSIONS
 
-from toolbus.connect.sdk.client import memory_connector, without_span
-from toolbus.gateway.protocol import words as protocol
+from tests.inside.connect import memory_connector, without_span
+from tests.inside.gateway import words as protocol
 
 pytestmark = pytest.mark.anyio
 

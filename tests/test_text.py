@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.core import cleaned, cleaned_json
 from tests.properties import modest
-from toolbus.core.text.text import cleaned, cleaned_json
 from toolbus.records import JSON
 
 # The same examples on every run, and no judgement of how busy the machine is.

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm
-from toolbus.config.launch import administrator
+from tests.inside.config import administrator
 
 NOBODY = 65534
 

@@ -9,14 +9,14 @@ import pytest
 from platformdirs import site_config_dir
 
 from tests.admin.conftest import NOBODY, Site
-from toolbus import Toolbus
-from toolbus.config.launch.administrator import (
+from tests.inside.config import (
     AdministratorPolicy,
     LaunchList,
     PolicyFile,
     policy_folders,
     read_administrator,
 )
+from toolbus import Toolbus
 from toolbus.errors import ConfigError
 
 GOOD = "allow: {argv: [x]}\n"

@@ -5,7 +5,7 @@ from pathlib import Path
 from tests.admin.conftest import Site
 from tests.cli.running import toolbus
 from tests.codeblocks import code_blocks
-from toolbus.config.launch.administrator import read_administrator
+from tests.inside.config import read_administrator
 
 PAGE = Path(__file__).parents[2] / "docs" / "administrators.md"
 

@@ -9,9 +9,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolbus.config.launch.administrator import Administrator, AdministratorPolicy, LaunchList, PolicyFile
-from toolbus.config.launch.patterns import ResolvedLaunch, url_allowed, url_denied, url_problem
-from toolbus.connect.http.url import parse_url
+from tests.inside.config import (
+    Administrator,
+    AdministratorPolicy,
+    LaunchList,
+    PolicyFile,
+    ResolvedLaunch,
+    url_allowed,
+    url_denied,
+    url_problem,
+)
+from tests.inside.connect import parse_url
 
 CORP = "https://*.example.com/*"
 

@@ -8,13 +8,11 @@ import pytest
 
 from tests.admin.conftest import NOBODY, Site
 from tests.cli.running import toolbus
+from tests.inside.config import Secrets, permitted_config, read_administrator, resolved
 from tests.lock.place import Place, names
 from tests.servers.everyday import everyday
 from toolbus import Toolbus, connect_mcp
 from toolbus.config import load_config
-from toolbus.config.launch.administrator import read_administrator
-from toolbus.config.permitted import permitted_config
-from toolbus.config.secrets.expand import Secrets, resolved
 from toolbus.errors import ConfigError
 
 pytestmark = pytest.mark.anyio

@@ -9,10 +9,10 @@ from pydantic_ai.models.fallback import FallbackModel
 from pydantic_ai.models.openai import OpenAIChatModel
 
 from tests.agent.stage import MODELS, final, provided
+from tests.inside.agent import served_models
 from tests.patience import PATIENCE
 from tests.wire import Fault, Provider, ToolCall
 from toolbus.agent import Agent, ModelFailed, generate
-from toolbus.agent.models import served_models
 
 pytestmark = pytest.mark.anyio
 

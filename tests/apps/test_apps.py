@@ -9,10 +9,10 @@ import pytest
 from tests.freshness.growing_bus import over_http, over_stdio, text_of
 from tests.gateway.driving import ModernClient, client_of, gateway_over
 from tests.gateway.driving import text_of as text_for_client
+from tests.inside.core import is_app_only
+from tests.inside.gateway import ProtocolError
 from toolbus import Toolbus, ToolNotFound
 from toolbus.adapters import anthropic, openai
-from toolbus.core.values.apps import is_app_only
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 

@@ -6,12 +6,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.inside.audit import AuditTrail
+from tests.inside.config import Audit, Content
+from tests.inside.core import Decision, Operation
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Answer, CallRefused, Elicitation, Interactions, Sampled, Sampling, Text, Toolbus
-from toolbus.audit.trail import AuditTrail
-from toolbus.config.settings.audit import Audit, Content
-from toolbus.core.operation.operation import Decision, Operation
 
 
 def answering(day: str = "2026-12-24") -> Interactions:

@@ -7,10 +7,10 @@ import pytest
 
 from tests.audit.bus import answering, lines
 from tests.audit.writing import problems, write_lines
+from tests.inside.audit import verify
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import CallRefused, Toolbus
-from toolbus.audit.verify import verify
 
 pytestmark = pytest.mark.anyio
 

@@ -14,12 +14,9 @@ import pytest
 
 from tests.audit.writing import Writers, only_chain, problems, write_lines
 from tests.conftest import sampled
-from toolbus.audit.chain import Chain
-from toolbus.audit.files import chains
-from toolbus.audit.lines import position_of
-from toolbus.audit.verify import verify
-from toolbus.config.settings.audit import Audit
-from toolbus.core.values.errors import AuditFailed
+from tests.inside.audit import Chain, chains, position_of, verify
+from tests.inside.config import Audit
+from tests.inside.core import AuditFailed
 
 PROCESSES, LINES = 4, 1000
 

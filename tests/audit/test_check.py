@@ -8,8 +8,8 @@ import pytest
 
 from tests.audit.writing import write_lines
 from tests.cli.running import scripted, toolbus, write_config
-from toolbus.audit.chain import Chain
-from toolbus.config.settings.audit import Audit
+from tests.inside.audit import Chain
+from tests.inside.config import Audit
 from toolbus.errors import AuditFailed
 
 

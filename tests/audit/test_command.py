@@ -8,11 +8,10 @@ import pytest
 
 from tests.audit.writing import only_chain, write_lines
 from tests.cli.running import Done, toolbus
+from tests.inside.audit import AuditTrail
+from tests.inside.config import Audit
+from tests.inside.core import Decision, Failure, Operation, Text, ToolResult, request_spec
 from toolbus import Caller
-from toolbus.audit.trail import AuditTrail
-from toolbus.config.settings.audit import Audit
-from toolbus.core.operation.operation import Decision, Failure, Operation, request_spec
-from toolbus.core.values.records import Text, ToolResult
 
 TIME = re.compile(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d", re.MULTILINE)
 CONFIG = "servers:\n  files: {command: x}\naudit: {file: audit.jsonl, content: full}\n"

@@ -10,15 +10,11 @@ import pytest
 
 from tests.audit.bus import lines, recorded_bus
 from tests.audit.writing import problems
+from tests.inside.audit import AuditTrail, Chain, open_trail
+from tests.inside.config import Audit, Redactor
+from tests.inside.core import AuditFailed, Decision, Operation, digest, request_spec
 from toolbus import ArgumentsError, Caller, CallRefused, CallRejected, CallTimeout, Interactions, ToolNotFound
-from toolbus.audit.chain import Chain
-from toolbus.audit.trail import AuditTrail, open_trail
 from toolbus.config import BusConfig, load_config
-from toolbus.config.secrets.redact import Redactor
-from toolbus.config.settings.audit import Audit
-from toolbus.core.operation.operation import Decision, Operation, request_spec
-from toolbus.core.text.canonical import digest
-from toolbus.core.values.errors import AuditFailed
 
 pytestmark = pytest.mark.anyio
 SECRET = "s3cr3t-of-a-server"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.audit.writing import only_chain, problems, write_lines
-from toolbus.audit.verify import verify
+from tests.inside.audit import verify
 
 LINES = 10_000
 FLIPS = 300

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests import warm
+from tests.inside.audit import Chain, ChainReport, verify
+from tests.inside.config import Audit
 from tests.patience import PATIENCE
-from toolbus.audit.chain import Chain
-from toolbus.audit.verify import ChainReport, verify
-from toolbus.config.settings.audit import Audit
 
 ROTATE = 1_000_000_000
 WRITERS = """

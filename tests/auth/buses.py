@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 from tests.auth.resource_server import ResourceServer
+from tests.inside.connect import OAuthClient, resolve
+from tests.inside.core import LoginHandler
+from tests.inside.state import Login, open_tokens
 from toolbus import Interactions, Toolbus, View
 from toolbus.config import Secrets, bus_config
-from toolbus.connect.auth.oauth.sign_in import OAuthClient
-from toolbus.connect.opening.early import resolve
-from toolbus.core.values.login import LoginHandler
-from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import open_tokens
 
 
 def config(server: ResourceServer, folder: Path, auth: Any = "oauth", **more: Any) -> dict[str, Any]:

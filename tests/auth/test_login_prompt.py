@@ -9,10 +9,10 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.inside.cli import WrongPaste, redirect_in
+from tests.inside.connect import has_browser, is_link, open_browser
 from tests.patience import PATIENCE
 from toolbus import Interactions, LoginRequest, browser_login
-from toolbus.cli.login_prompt import WrongPaste, redirect_in
-from toolbus.connect.auth.browser import has_browser, is_link, open_browser
 
 pytestmark = pytest.mark.anyio
 

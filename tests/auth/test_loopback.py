@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
-from toolbus.connect.auth import loopback as module
-from toolbus.connect.auth.loopback import CallbackUnavailable, Loopback
+from tests.inside.connect import CallbackUnavailable, Loopback
+from tests.inside.connect import loopback as module
 
 pytestmark = pytest.mark.anyio
 

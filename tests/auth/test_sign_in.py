@@ -11,10 +11,10 @@ from tests.auth.buses import bus_of, called, client_of, config, stored
 from tests.auth.clients import DOCUMENT, KEY, SECRET
 from tests.auth.pages import Person, browse, walk, why_no_browser
 from tests.auth.resource_server import ResourceServer, resource_server
+from tests.inside.state import open_tokens
 from tests.interop.servers import require_installed
 from tests.patience import PATIENCE
 from toolbus import LoginNeeded, LoginRequest, LoginRequired, SignInFailed, ToolbusError, View
-from toolbus.state.tokens.tokens import open_tokens
 
 require_installed("oauth")
 pytestmark = pytest.mark.anyio

@@ -21,10 +21,9 @@ from keyring.errors import KeyringLocked
 from tests import warm
 from tests.auth.keyrings import FileKeyring
 from tests.auth.token_process import LOGIN, RESOURCE
+from tests.inside.state import StoreCalls, TokenSource, open_tokens
 from tests.patience import PATIENCE
 from toolbus.errors import TokenStoreError
-from toolbus.state.tokens.store import StoreCalls
-from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]

@@ -17,9 +17,9 @@ from keyring.backends import fail
 
 from tests.auth.keyrings import FileKeyring
 from tests.auth.token_process import LOGIN, RESOURCE
+from tests.inside.state import TokenSource, open_tokens
 from tests.patience import PATIENCE
 from toolbus.errors import TokenStoreError
-from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 pytestmark = pytest.mark.anyio
 ROOT = Path(__file__).resolve().parents[2]

@@ -20,13 +20,9 @@ from keyring.backends import chainer, fail, null
 
 from tests.auth.keyrings import FileKeyring
 from tests.auth.token_process import LOGIN, RESOURCE
+from tests.inside.state import KeyringStore, Locks, Login, StoreCalls, TokenSource, open_tokens
 from tests.patience import PATIENCE
 from toolbus import TokenStore
-from toolbus.state.tokens.keyring import KeyringStore
-from toolbus.state.tokens.lock import Locks
-from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.store import StoreCalls
-from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 pytestmark = pytest.mark.anyio
 ISSUER = LOGIN.issuer

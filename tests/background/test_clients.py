@@ -18,8 +18,8 @@ import pytest
 from tests import warm
 from tests.background.holding import background, called, everyday_entry, status
 from tests.cli.running import environment, toolbus, write_config
+from tests.inside.background import Messages, send
 from tests.patience import PATIENCE, wait_until
-from toolbus.background.protocol import Messages, send
 
 NOBODY = 65534
 COUNT = 100

@@ -9,9 +9,9 @@ from typer.main import get_command
 
 from tests.background.holding import background
 from tests.cli.running import environment
+from tests.inside.background import COMMANDS, FLAGS, NOT_THERE, WITH_VALUE, bus_command
+from tests.inside.cli import app
 from tests.patience import PATIENCE
-from toolbus.background.command_line import COMMANDS, FLAGS, NOT_THERE, WITH_VALUE, bus_command
-from toolbus.cli.app import app
 
 
 @pytest.mark.parametrize(

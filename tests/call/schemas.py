@@ -8,9 +8,8 @@ from typing import Any
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from tests.inside.schema import InvalidSchema, Validator, is_object
 from toolbus.records import JSON
-from toolbus.schema.validator import InvalidSchema, Validator
-from toolbus.schema.values import is_object
 
 Draw = Callable[[st.SearchStrategy[Any]], Any]
 Call = tuple[dict[str, JSON], dict[str, JSON]]

@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.call import CAPACITY, MAX_CHARACTERS, READ_RESULT, Results, ResultStore
 from tests.properties import modest
-from toolbus.call.result_store import CAPACITY, MAX_CHARACTERS, READ_RESULT, ResultStore
-from toolbus.call.results import Results
 from toolbus.records import JSON, Budget, Origin, Text, ToolResult
 
 # The same examples on every run, and no judgement of how busy the machine is.

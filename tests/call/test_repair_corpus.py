@@ -1,9 +1,9 @@
 """The schemas of real servers: each one compiles, and what is missing in an empty call is named."""
 
+from tests.inside.call import ArgumentCheck
+from tests.inside.schema import InvalidSchema, Validator
 from tests.shape.corpus import specs
-from toolbus.call.arguments import ArgumentCheck
 from toolbus.records import JSON
-from toolbus.schema.validator import InvalidSchema, Validator
 
 # `exclusiveMinimum: true` is draft 4, which the schema does not say; so nothing is checked there.
 INVALID = {"pdf-reader-mcp/read_pdf"}

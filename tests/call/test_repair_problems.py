@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given
 
 from tests.call.schemas import documents, modest, validator_of, verdict
-from toolbus.call.arguments import ArgumentCheck
-from toolbus.call.arguments.examples import Examples
+from tests.inside.call import ArgumentCheck, Examples
+from tests.inside.schema import Schema
 from toolbus.records import JSON
-from toolbus.schema.node import Schema
 
 TAGGED = {
     "anyOf": [

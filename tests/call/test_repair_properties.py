@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.call.schemas import Call, calls, modest, validator_of, values, verdict
-from toolbus.call.arguments import ArgumentCheck, CheckedArguments
+from tests.inside.call import ArgumentCheck, CheckedArguments
 from toolbus.records import JSON
 
 KEYWORDS = [

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.call.tools import CLOSED, INTEGER, POINT, STRING, STRINGS, TAG_A, TAG_B, TAGGED, checked, tool
-from toolbus.call.arguments import CheckedArguments
+from tests.inside.call import CheckedArguments
 from toolbus.records import JSON
 
 # What stands at the argument `a`, what is given for it, what becomes of it, and how that is told.

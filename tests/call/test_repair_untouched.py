@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.call.tools import INTEGER, POINT, STRING, STRINGS, checked, tool
-from toolbus.call.arguments import CheckedArguments
+from tests.inside.call import CheckedArguments
 from toolbus.records import JSON
 
 VALID: list[tuple[JSON, JSON]] = [

@@ -6,9 +6,9 @@ import sys
 import pytest
 
 from tests.call.tools import CLOSED, INTEGER, POINT, STRING, STRINGS, tool
+from tests.inside.schema import Validator
 from tests.patience import PATIENCE
 from toolbus.records import JSON
-from toolbus.schema.validator import Validator
 
 NODE = {"type": "object", "properties": {"next": {"anyOf": [{"$ref": "#/$defs/node"}, {"type": "null"}]}}}
 VALID: list[tuple[JSON, JSON]] = [

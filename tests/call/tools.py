@@ -1,6 +1,6 @@
 """Small schemas, and the check of arguments against them, for the tables of slips."""
 
-from toolbus.call.arguments import ArgumentCheck, CheckedArguments
+from tests.inside.call import ArgumentCheck, CheckedArguments
 from toolbus.records import JSON, JSONObject
 
 INTEGER = {"type": "integer"}

@@ -16,9 +16,9 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.inside.config import accept, candidate
+from tests.inside.core import ConfigError
 from tests.patience import PATIENCE
-from toolbus.config.trust import accept, candidate
-from toolbus.core.values.errors import ConfigError
 
 TOOLBUS = str(Path(sys.executable).parent / "toolbus")
 SCRIPTED = Path(__file__).parent / "servers" / "scripted.py"

@@ -5,11 +5,8 @@ import signal
 
 import pytest
 
+from tests.inside.cli import ChatTurns, Prompter, Screen, SharedOptions, background_loop
 from toolbus.agent import Agent, RunEvent, RunResult, TextDelta
-from toolbus.cli.chat.background import background_loop
-from toolbus.cli.chat.conversation import ChatTurns
-from toolbus.cli.chat.prompter import Prompter
-from toolbus.cli.output.screen import Screen, SharedOptions
 from toolbus.testing import ScriptedModel
 
 

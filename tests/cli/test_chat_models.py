@@ -15,8 +15,8 @@ import pytest
 from pydantic_ai.models import KnownModelName
 
 from tests.cli.running import Done, scripted, toolbus, write_config
+from tests.inside.cli import KEYS, LOCAL, SEARCH_SECONDS, find_local_model
 from tests.wire import Provider
-from toolbus.cli.chat.models import KEYS, LOCAL, SEARCH_SECONDS, find_local_model
 
 
 @pytest.fixture

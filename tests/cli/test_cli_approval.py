@@ -8,8 +8,8 @@ import pytest
 
 from tests.cli.running import Done, scripted, toolbus, write_config
 from tests.cli.terminal import Terminal, terminal
+from tests.inside.audit import Query, read_events
 from tests.wire import Provider, ToolCall, Turn
-from toolbus.audit.read import Query, read_events
 
 EVIL = "x\x1b[2J\x1b]0;owned\x07y"
 SHOWN = '"text": "x\\u001b[2J\\u001b]0;owned\\u0007y"'

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 
-from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import described, given, read
+from tests.inside.cli import Usage, described, given, read
 from toolbus.records import Origin, ToolSpec
 
 POINT = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}}

@@ -9,7 +9,7 @@ import pytest
 from tests.cli.running import scripted, toolbus, write_config
 from tests.cli.tab import printed
 from tests.conftest import sampled
-from toolbus.cli.completion.shells import SAFE
+from tests.inside.cli import SAFE
 
 COMMANDS = [
     "demo",

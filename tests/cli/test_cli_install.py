@@ -12,11 +12,8 @@ import yaml
 
 from tests.cli.running import TOOLBUS, toolbus, write_config
 from tests.cli.terminal import terminal
+from tests.inside.config import EDITORS, Location, host_config, read_document, without_comments
 from toolbus.config import ServerConfig, load_server
-from toolbus.config.hosts.editors import EDITORS
-from toolbus.config.hosts.host_files import host_config
-from toolbus.config.hosts.read import read_document, without_comments
-from toolbus.config.location import Location
 
 ZED = """\
 // Zed settings

@@ -10,7 +10,7 @@ import pytest
 from tests.cli.running import scripted, toolbus, write_config
 from tests.cli.tab import Shell, printed, shell
 from tests.conftest import sampled
-from toolbus.cli.completion.shells import rejoined_words
+from tests.inside.cli import rejoined_words
 
 QUOTES = ["", "'", '"']
 LINES = {

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import scripted, toolbus, write_config
-from toolbus.cli.suggested import repeat_config, suggested
+from tests.inside.cli import repeat_config, suggested
 
 ELSEWHERE = ("--config", "../w/my file.yaml")
 OPTION = "--config '../w/my file.yaml'"

@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from toolbus.cli.errors import Usage
-from toolbus.cli.input.values import typed
-from toolbus.schema.describe import type_words
-from toolbus.schema.node import Schema
+from tests.inside.cli import Usage, typed
+from tests.inside.schema import Schema, type_words
 
 INTEGER, NUMBER, BOOLEAN, STRING, LIST, OBJECT = (
     {"type": kind} for kind in ("integer", "number", "boolean", "string", "array", "object")

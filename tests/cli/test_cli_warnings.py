@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import scripted, toolbus, write_config
+from tests.inside.core import Interactions
 from toolbus import Toolbus
-from toolbus.core.ask.interactions import Interactions
 from toolbus.events import Event, Warned
 
 LOCKED = {"reply": {"content": [{"type": "text", "text": "hello"}]}}

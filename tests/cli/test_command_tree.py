@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer import _adapters  # pyright: ignore[reportPrivateUsage]  # it is put back after the test
 
-from toolbus.cli.declared.command_tree import command_tree, keep_environment
+from tests.inside.cli import command_tree, keep_environment
 
 app = typer.Typer()
 

@@ -9,9 +9,9 @@ import pytest
 import yaml
 
 from tests.cli.running import Done, scripted, together, toolbus, write_config
+from tests.inside.lock import definition_digest
+from tests.inside.policy import AnswerKey, StoredAnswers, rule_digest
 from toolbus.config import load_config
-from toolbus.lock.definitions import definition_digest
-from toolbus.policy.answers import AnswerKey, StoredAnswers, rule_digest
 
 PATH: dict[str, Any] = {
     "type": "object",

@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen
-from toolbus.cli.output.serve_log import ServeLog
-from toolbus.core.operation.events import Event, StateChanged, ToolHeld
+from tests.inside.cli import Screen, ServeLog, SharedOptions
+from tests.inside.core import Event, StateChanged, ToolHeld
 
 
 def test_an_event_of_several_views_is_one_line_with_its_user(

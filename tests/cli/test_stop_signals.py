@@ -14,10 +14,10 @@ import pytest
 from tests import warm
 from tests.cli.running import environment, living_at, write_config
 from tests.gateway.replicas.cluster import SERVER, TASKS, Cluster, client, cluster, until
+from tests.inside.gateway import MARGIN
 from tests.patience import PATIENCE
 from tests.postgres import Server, over_tcp, postgres_server
 from tests.processes import alive
-from toolbus.gateway.serve.signals import MARGIN
 
 pytestmark = [
     pytest.mark.anyio,

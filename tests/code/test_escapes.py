@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.inside.code import ScriptSandbox
 from tests.patience import PATIENCE, until
 from toolbus import Toolbus
-from toolbus.code.sandbox import ScriptSandbox
 
 pytestmark = pytest.mark.anyio
 SECRET = "a-secret-of-the-host"

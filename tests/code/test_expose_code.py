@@ -6,12 +6,12 @@ import pytest
 
 from tests.code.support import config, written
 from tests.gateway.driving import JSON, Era, ModernClient, client_of, gateway_over, text_of
+from tests.inside.config import expose
+from tests.inside.gateway import ProtocolError
 from tests.servers.asking import asking
 from toolbus import Toolbus
 from toolbus.adapters.approval import needs_approval
-from toolbus.config.settings import expose
 from toolbus.errors import ExtraMissing
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.code.support import config
+from tests.inside.bus import HAS, LACKS, LANGUAGE, MODULES
 from toolbus import Toolbus
-from toolbus.bus.catalog.exposure import HAS, LACKS, LANGUAGE, MODULES
 
 pytestmark = pytest.mark.anyio
 

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from tests.code.support import config, written
+from tests.inside.core import ToolResult
 from tests.patience import PATIENCE
 from toolbus import Toolbus
-from toolbus.core.values.records import ToolResult
 
 pytestmark = pytest.mark.anyio
 GATHER = """

@@ -5,10 +5,8 @@ from typing import Any
 
 import pytest
 
-from toolbus.code.names import argument_names, identifiers
-from toolbus.code.stubs import Library, joined, stub
-from toolbus.core.values.catalog import Catalog
-from toolbus.core.values.records import Origin, ToolSpec
+from tests.inside.code import Library, argument_names, identifiers, joined, stub
+from tests.inside.core import Catalog, Origin, ToolSpec
 
 
 def spec(name: str, properties: dict[str, Any] | None = None, **fields: Any) -> ToolSpec:

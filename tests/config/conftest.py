@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 from jsonschema import Draft202012Validator
 
+from tests.inside.config import Location, container, is_list, is_mapping
 from toolbus.config import BusConfig, load
-from toolbus.config.hosts.dialects import container
-from toolbus.config.location import Location, is_list, is_mapping
 from toolbus.config.schema import config_schema
 
 

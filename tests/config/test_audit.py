@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from tests.config.conftest import misfits
+from tests.inside.config import Audit
+from tests.inside.core import ConfigError
 from toolbus.config import load_config
-from toolbus.config.settings.audit import Audit
-from toolbus.core.values.errors import ConfigError
 
 SERVERS = {"servers": {"files": {"command": "x"}}}
 

@@ -5,9 +5,8 @@ from typing import Any
 
 import pytest
 
+from tests.inside.config import ImportFile, imported
 from toolbus.config import ContextSource, load_config
-from toolbus.config.hosts.convert import imported
-from toolbus.config.hosts.editors import ImportFile
 from toolbus.errors import ConfigError
 
 SERVERS = {"docs": {"command": "docs-server"}, "notes": {"command": "notes-server"}}

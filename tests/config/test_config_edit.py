@@ -6,8 +6,14 @@ from typing import Any
 
 import pytest
 
-from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
-from toolbus.config.hosts.read import document_in
+from tests.inside.config import (
+    document_in,
+    new_document,
+    servers_in,
+    with_servers,
+    with_switch,
+    without_server,
+)
 from toolbus.errors import ConfigError
 
 NEW: dict[str, Any] = {"new": {"command": "npx", "args": ["-y", "pkg"], "env": {"A": "b"}}}

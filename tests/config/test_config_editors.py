@@ -9,10 +9,8 @@ import yaml
 
 from tests.config.test_config_dialects import DIALECTS
 from tests.config.test_config_entries import WRONG
+from tests.inside.config import EDITORS, ImportedServers, ImportFile, Secret, found_files, imported
 from toolbus.config import load_config
-from toolbus.config.hosts.convert import ImportedServers, imported
-from toolbus.config.hosts.editors import EDITORS, ImportFile, found_files
-from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ConfigError
 
 NPX = {"command": "npx", "args": ["-y", "pkg"]}

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import plain
+from tests.inside.config import accept, candidate, distrust
 from toolbus import ConfigNotTrusted, Toolbus
 from toolbus.config import find_config, found_config, load_config
-from toolbus.config.trust import accept, candidate, distrust
 from toolbus.errors import ConfigError
 from toolbus.sync import SyncToolbus
 

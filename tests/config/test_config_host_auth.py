@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from tests.config.test_config_editors import taken_over, written
+from tests.inside.config import Secret
 from toolbus.config import OAuth, load_config
-from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ConfigError
 
 URL = "https://x.test/mcp"

@@ -4,10 +4,18 @@ from pathlib import Path
 
 import pytest
 
-from toolbus.config.editing.host_file import host_document, with_entry, without_entry
-from toolbus.config.editing.yaml_json import NotEditable, Steps
-from toolbus.config.hosts.editors import EDITORS, user_file
-from toolbus.config.hosts.host_entry import FORMS, container_in, is_toolbus
+from tests.inside.config import (
+    EDITORS,
+    FORMS,
+    NotEditable,
+    Steps,
+    container_in,
+    host_document,
+    is_toolbus,
+    user_file,
+    with_entry,
+    without_entry,
+)
 
 ENTRY = {"command": "toolbus", "args": ["serve", "--stdio"]}
 

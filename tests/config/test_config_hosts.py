@@ -6,9 +6,8 @@ from typing import Any
 import pytest
 
 from tests.config.test_config_editors import NPX, taken_over, written
+from tests.inside.config import found_files, imported
 from toolbus.config import load_config
-from toolbus.config.hosts.convert import imported
-from toolbus.config.hosts.editors import found_files
 
 CODEX = """
 model = "gpt-5"

@@ -10,11 +10,8 @@ from typing import Any
 import pytest
 
 from tests.config.test_config_secrecy import random_texts
+from tests.inside.config import ImportedServers, ImportFile, Secret, as_yaml, imported
 from toolbus.config import Resolved, Secrets, load_config, load_server, resolved
-from toolbus.config.editing.yaml_text import as_yaml
-from toolbus.config.hosts.convert import ImportedServers, imported
-from toolbus.config.hosts.editors import ImportFile
-from toolbus.config.secrets.literals import Secret
 from toolbus.errors import ToolbusError
 
 GITHUB = "ghp_" + "a1B2c3D4" * 4

@@ -8,12 +8,8 @@ from typing import Any
 import pytest
 
 from tests.config.conftest import misfits
+from tests.inside.config import FILE, ImportFile, Sandbox, Secrets, imported, resolved
 from toolbus.config import ServerConfig, load_config, load_server
-from toolbus.config.hosts.convert import imported
-from toolbus.config.hosts.editors import ImportFile
-from toolbus.config.hosts.host_files import FILE
-from toolbus.config.secrets.expand import Secrets, resolved
-from toolbus.config.settings.sandbox import Sandbox
 from toolbus.errors import ConfigError
 
 PROGRAM = {"command": "x"}

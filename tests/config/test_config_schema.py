@@ -11,13 +11,8 @@ from jsonschema import Draft202012Validator
 from tests.cli.running import toolbus
 from tests.codeblocks import code_blocks
 from tests.config.conftest import misfits
+from tests.inside.config import IGNORED, KEYS, SETTINGS, SIGN_IN, TEMPLATE, is_list, is_mapping, read_document
 from toolbus.config import load_config
-from toolbus.config.editing.yaml_text import TEMPLATE
-from toolbus.config.hosts.dialects import SETTINGS
-from toolbus.config.hosts.entry import IGNORED, KEYS
-from toolbus.config.hosts.host_auth import SIGN_IN
-from toolbus.config.hosts.read import read_document
-from toolbus.config.location import is_list, is_mapping
 from toolbus.config.schema import DRAFT, config_schema
 
 ROOT = Path(__file__).parents[2]

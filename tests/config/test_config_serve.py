@@ -6,11 +6,9 @@ from typing import Any
 import pytest
 
 from tests.config.conftest import misfits
+from tests.inside.config import Location, Serve, ServeAuth, ServeView, Tls, read_serve
+from tests.inside.core import Budget, ConfigError
 from toolbus.config import load_config
-from toolbus.config.location import Location
-from toolbus.config.settings.serve import Serve, ServeAuth, ServeView, Tls, read_serve
-from toolbus.core.values.errors import ConfigError
-from toolbus.core.values.records import Budget
 
 SERVERS: dict[str, Any] = {"servers": {"files": {"command": "x"}, "web": {"command": "y"}}}
 ISSUER = {"issuer": "https://id.example.com", "audience": "tools"}

@@ -2,10 +2,10 @@
 
 import pytest
 
+from tests.inside.bus import store_of
+from tests.inside.core import StoreError
 from toolbus import BusConfig, ConfigError
-from toolbus.bus.engine.stores import store_of
 from toolbus.config import load_config
-from toolbus.core.values.errors import StoreError
 
 SERVERS = {"a": {"command": "x"}}
 pytestmark = pytest.mark.anyio

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from tests.inside.config import accept, candidate, distrust, forget, trusted_config
 from toolbus import ConfigError, ConfigNotTrusted, Toolbus
 from toolbus.config import Resolved, Secrets, find_config, found_config, load_config, resolved
-from toolbus.config.trust import accept, candidate, distrust, forget, trusted_config
 from toolbus.sync import SyncToolbus
 
 TEXT = """\

@@ -9,9 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from tests.inside.config import TEMPLATE, as_yaml, servers_in, with_servers
 from toolbus.config import BusConfig, ServerConfig, load_config
-from toolbus.config.editing.edit import servers_in, with_servers
-from toolbus.config.editing.yaml_text import TEMPLATE, as_yaml
 from toolbus.errors import ConfigError
 
 DEMO = ServerConfig(

@@ -3,8 +3,8 @@
 import pytest
 
 from tests.config.conftest import misfits
+from tests.inside.core import ConfigError
 from toolbus.config import load_config
-from toolbus.core.values.errors import ConfigError
 
 SERVERS = {"servers": {"files": {"command": "x"}}}
 

@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 
-from toolbus.config.editing.change import TextChange, edited
-from toolbus.config.editing.host_file import with_entry
-from toolbus.core.values.errors import ConfigError
+from tests.inside.config import TextChange, edited, with_entry
+from tests.inside.core import ConfigError
 
 PATH = Path("config.toml")
 ENTRY = {"command": "npx", "args": ["-y", "a b"], "env": {"A": 'quo"te'}}

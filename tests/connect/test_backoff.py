@@ -1,7 +1,6 @@
 """When to try again: sooner, later, and not all at once."""
 
-from toolbus.connect.opening import backoff
-from toolbus.connect.opening.backoff import Backoff
+from tests.inside.connect import Backoff, backoff
 
 
 def test_pauses_grow_and_the_breaker_opens() -> None:

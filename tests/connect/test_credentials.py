@@ -7,16 +7,18 @@ from typing import Any
 import pytest
 from mcp.shared.exceptions import MCPError
 
+from tests.inside.connect import (
+    MAX_REFUSALS,
+    Attempt,
+    Diagnostics,
+    HttpRefusal,
+    JsonRpcPeer,
+    WireError,
+    connect_failure,
+    streamable_http_peer,
+)
 from tests.servers.recording import Recording, recording
 from toolbus.config import Secrets, load_server, resolved
-from toolbus.connect.auth.credentials import HttpRefusal
-from toolbus.connect.opening.attempt import Attempt
-from toolbus.connect.opening.diagnostics import Diagnostics
-from toolbus.connect.opening.failure import connect_failure
-from toolbus.connect.transports.http import MAX_REFUSALS
-from toolbus.connect.transports.streamable import streamable_http_peer
-from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer
-from toolbus.connect.transports.wire.wire_error import WireError
 
 pytestmark = pytest.mark.anyio
 LOOK: dict[str, Any] = {"name": "look", "arguments": {}}

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
+from tests.inside.connect import Deadlines
 from tests.patience import PATIENCE
 from tests.virtual_time import VIRTUAL_TIME
-from toolbus.connect.deadlines import Deadlines
 
 pytestmark = pytest.mark.anyio
 

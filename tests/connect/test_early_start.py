@@ -10,9 +10,9 @@ import pytest
 from mcp.client.stdio import DEFAULT_INHERITED_ENV_VARS
 
 from tests.conftest import plain
+from tests.inside.connect import SAFE_VARIABLES
 from tests.patience import PATIENCE
 from toolbus import Toolbus
-from toolbus.connect.transports.process.process import SAFE_VARIABLES
 
 CLIENT = Path(__file__).with_name("early_client.py")
 ROOT = CLIENT.parents[2]

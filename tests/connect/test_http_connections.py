@@ -10,12 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.connect import EventParser, ServerSentEvent, parse_url
+from tests.inside.connect import connection as http_connection
 from tests.patience import PATIENCE
 from tests.servers.raw_http import RawServer, Request, raw_server, response, send_plain
 from toolbus import LinkLost, Toolbus
-from toolbus.connect.http import connection as http_connection
-from toolbus.connect.http.events import EventParser, ServerSentEvent
-from toolbus.connect.http.url import parse_url
 
 pytestmark = pytest.mark.anyio
 

@@ -7,14 +7,12 @@ from urllib.parse import quote
 
 import pytest
 
+from tests.inside.connect import Proxy, environment_proxy, http, parse_url
 from tests.patience import until
 from tests.servers.certificates import self_signed
 from tests.servers.proxy import proxy_server, server_tls
 from tests.servers.raw_http import raw_server, raw_unix_server
 from toolbus import ConnectFailed, LinkLost, Toolbus, connect_mcp
-from toolbus.connect.http.proxy import Proxy, environment_proxy
-from toolbus.connect.http.url import parse_url
-from toolbus.connect.transports import http
 
 pytestmark = pytest.mark.anyio
 LOGIN = "Basic YW5uOnBAc3M="

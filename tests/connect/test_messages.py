@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolbus.connect.transports.wire.messages import encoded_request
+from tests.inside.connect import encoded_request
 
 PARAMS: list[dict[str, Any]] = [{}, {"name": "x", "arguments": {"text": '"quoted" and zoë'}}]
 METAS: list[dict[str, Any]] = [{}, {"version": "1", "info": {"name": "x"}}]

@@ -8,13 +8,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import plain
+from tests.inside.connect import Link, LinkOwner, ServerSession
+from tests.inside.discover import Discovery
 from tests.patience import PATIENCE
 from tests.servers.recording import recording
 from toolbus.config import load_server
-from toolbus.connect.auth.identity import LinkOwner
-from toolbus.connect.link import Link
-from toolbus.connect.session import ServerSession
-from toolbus.discover import Discovery
 
 pytestmark = pytest.mark.anyio
 

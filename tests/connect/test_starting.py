@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from tests.conftest import SERVERS, plain
+from tests.inside.connect import FEWEST, PER_CORE
 from toolbus import ConnectFailed, Toolbus
-from toolbus.connect.transports.process.turns import FEWEST, PER_CORE
 
 pytestmark = pytest.mark.anyio
 SLOW = "if it starts slowly, as with a first download, raise timeouts.connect"

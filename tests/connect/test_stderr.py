@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import SERVERS
+from tests.inside.connect import old_sdk
+from tests.inside.core import error_line, last_line, quoted
 from toolbus import ConnectFailed, connect_mcp
 from toolbus.config import Resolved
-from toolbus.connect.opening.process_hints import old_sdk
-from toolbus.core.text.stderr import error_line, last_line, quoted
 
 UVX = str(Path(sys.executable).parent / "uvx")
 NESTED = "raise ExceptionGroup('a group', [ValueError('bad port'), OSError('no disk')])"

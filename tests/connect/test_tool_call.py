@@ -6,9 +6,9 @@ import mcp_types as types
 import pytest
 from mcp_types import HEADER_MISMATCH
 
+from tests.inside.connect import wire
 from tests.servers.recording import RESULTS, Recording, recording
 from toolbus import CallRejected, Toolbus
-from toolbus.connect.sdk import wire
 
 pytestmark = pytest.mark.anyio
 

@@ -6,7 +6,7 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolbus.core.values import tool_schemas
+from tests.inside.core import tool_schemas
 
 KEYWORDS = [
     *("type", "properties", "required", "items", "enum", "const", "additionalProperties", "anyOf", "$ref"),

@@ -6,10 +6,10 @@ import logging
 import pytest
 
 from tests.context.shelf import Shelf
+from tests.inside.bus import Key, fitted_text
+from tests.inside.shape import estimated_tokens
 from toolbus import Toolbus
-from toolbus.bus.context import Key, fitted_text
 from toolbus.context import ContextProvider
-from toolbus.shape.budget import estimated_tokens
 
 LINE = "There is tea in the kitchen, on the second shelf.\n"
 

@@ -25,9 +25,9 @@ from tests import patience, warm
 from tests.cli.running import TOOLBUS, environment
 from tests.gateway.front import modern_request
 from tests.gateway.serving import end, wait_until
+from tests.inside.gateway import MARGIN
 from tests.patience import PATIENCE
 from toolbus.config import load_config
-from toolbus.gateway.serve.signals import MARGIN
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
 PROXY = shutil.which("haproxy") or "/usr/sbin/haproxy"

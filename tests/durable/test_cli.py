@@ -14,14 +14,14 @@ import pytest
 from tests import warm
 from tests.cli import running
 from tests.durable.stage import run_when, settings
+from tests.inside.agent import WaitingCall
+from tests.inside.cli import Hints, answer_text
+from tests.inside.core import Answer, Pending
 from tests.patience import PATIENCE
 from tests.postgres import Server
 from tests.wire import Provider
 from tests.wire import ToolCall as WireCall
 from toolbus.agent.durable import Durable, Runs, RunStoreError
-from toolbus.agent.durable.questions import WaitingCall
-from toolbus.cli.output.run_hints import Hints, answer_text
-from toolbus.core.values.elicitation import Answer, Pending
 
 pytestmark = pytest.mark.anyio
 PROGRAM = '''

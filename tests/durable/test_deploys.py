@@ -13,10 +13,10 @@ from tests import warm
 from tests.cli import running
 from tests.durable.deploys import Stage, staged
 from tests.durable.stage import run_when, settings
+from tests.inside.agent import Member, best, better, label_of, lacking
+from tests.inside.core import version
 from tests.patience import PATIENCE, until
 from toolbus.agent.durable import Runs
-from toolbus.agent.durable.workers.programs import Member, best, better, label_of, lacking
-from toolbus.core.version import version
 
 pytestmark = pytest.mark.anyio
 KEYS = [f"run-{number}" for number in range(4)]

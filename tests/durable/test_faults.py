@@ -14,14 +14,12 @@ from sqlalchemy import event, text
 from sqlalchemy.exc import DBAPIError
 
 from tests.durable.stage import Ledger, ended, run_when, settings
+from tests.inside.agent import JOURNAL_VERSION, RunStore, Worker
 from tests.patience import PATIENCE, until
 from tests.postgres import Server
 from tests.servers.asking import TASK_STORE, asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import RunNotFound, Runs, RunStoreError, repeatable, runs
-from toolbus.agent.durable.settings import JOURNAL_VERSION
-from toolbus.agent.durable.store.store import RunStore
-from toolbus.agent.durable.workers.worker import Worker
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio

@@ -9,11 +9,11 @@ from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.settings import ModelSettings
 
 from tests.durable.stage import Ledger, ended, is_waiting, run_when, settings
+from tests.inside.core import Answer
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import NotWaiting, QuestionAnswered
-from toolbus.core.values.elicitation import Answer
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio

@@ -23,13 +23,12 @@ from pydantic_ai.messages import ToolReturn as PydanticReturn
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tests.durable.stage import Ledger, ended, is_waiting, run_when, settings
+from tests.inside.agent import Clock, ToolCalled, ToolReturned
+from tests.inside.core import Answer
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.agent import Agent, Limits
 from toolbus.agent.durable import QuestionAnswered, RunFailed, Runs, repeatable
-from toolbus.agent.durable.execution.clock import Clock
-from toolbus.agent.events import ToolCalled, ToolReturned
-from toolbus.core.values.elicitation import Answer
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio

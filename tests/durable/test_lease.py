@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.durable.stage import settings
-from toolbus.agent.durable.store.store import RunStore
-from toolbus.agent.durable.workers.lease import Leases, Watch, WorkerRow, host, started
+from tests.inside.agent import Leases, RunStore, Watch, WorkerRow, host, started
 
 ROW = WorkerRow(worker="a", lease=3.0, host="", pid=1, started="", agents="agent", version="0")
 

@@ -10,6 +10,8 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tests.durable.stage import Ledger, ended, is_waiting, run_when, settings
+from tests.inside.agent import TextDelta, ToolCalled, ToolReturned
+from tests.inside.core import QUESTION, Answer
 from tests.patience import PATIENCE, until
 from tests.servers.asking import asking
 from toolbus import Toolbus
@@ -24,8 +26,6 @@ from toolbus.agent.durable import (
     Runs,
     RunStoreError,
 )
-from toolbus.agent.events import TextDelta, ToolCalled, ToolReturned
-from toolbus.core.values.elicitation import QUESTION, Answer
 from toolbus.testing import ScriptedModel, ToolCall, Turn
 
 pytestmark = pytest.mark.anyio

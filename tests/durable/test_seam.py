@@ -11,8 +11,8 @@ from dbos._schemas.system_database import SystemSchema
 from dbos._sys_db import SystemDatabase
 from dbos._utils import GlobalParams
 
+from tests.inside.agent import dbos_private as seam
 from tests.patience import PATIENCE
-from toolbus.agent.durable.store import dbos_private as seam
 
 
 def test_a_run_of_a_dead_worker_can_be_given_back_to_its_queue() -> None:

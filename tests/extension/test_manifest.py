@@ -8,10 +8,10 @@ import pytest
 import yaml
 
 from tests.extension.hosts import Context, desk, manifest
+from tests.inside.extension import bridge_config
 from toolbus import ConfigError
 from toolbus.config import ContextSource
 from toolbus.extension import McpBridgeExtension, load_manifest
-from toolbus.extension.manifest import bridge_config
 
 pytestmark = pytest.mark.anyio
 

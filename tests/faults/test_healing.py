@@ -13,12 +13,12 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, plain, sampled, web_server
+from tests.inside.bus import servers
+from tests.inside.connect import backoff
 from tests.patience import PATIENCE, until
 from tests.processes import alive
 from tests.servers.recording import recording
 from toolbus import CallRejected, LinkLost, ServerDown, Toolbus
-from toolbus.bus.engine import servers
-from toolbus.connect.opening import backoff
 from toolbus.events import CatalogChanged, Event, EventStream, StateChanged
 
 pytestmark = pytest.mark.anyio

@@ -15,12 +15,10 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.inside.connect import Proxy, http, parse_url
 from tests.patience import PATIENCE, until
 from tests.servers.recording import recording
 from toolbus import Toolbus
-from toolbus.connect.http.proxy import Proxy
-from toolbus.connect.http.url import parse_url
-from toolbus.connect.transports import http
 
 pytestmark = pytest.mark.anyio
 TIMES = 3

@@ -8,6 +8,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, Place, sampled
+from tests.inside.core import NO_HANDLERS
 from tests.patience import PATIENCE, until
 from toolbus import (
     Answer,
@@ -22,7 +23,6 @@ from toolbus import (
     ToolResult,
 )
 from toolbus.call import Call, Next
-from toolbus.core.ask.interactions import NO_HANDLERS
 
 pytestmark = pytest.mark.anyio
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.inside.discover import watch
 from tests.patience import PATIENCE, until
 from tests.servers.recording import Recording, recording
 from toolbus import Toolbus
-from toolbus.discover import watch
 from toolbus.events import CatalogChanged, EventStream
 
 pytestmark = pytest.mark.anyio

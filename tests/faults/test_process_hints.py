@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from tests.conftest import SERVERS
+from tests.inside.connect import missing_variables
 from toolbus import Toolbus
-from toolbus.connect.opening.process_hints import missing_variables
 
 pytestmark = pytest.mark.anyio
 

@@ -13,11 +13,10 @@ from typing import Any
 import pytest
 
 from tests.conftest import SERVERS, web_server
+from tests.inside.connect import ON_DEMAND_EVERY, backoff
 from tests.patience import PATIENCE, until
 from tests.servers.recording import recording
 from toolbus import ServerDown, ServerNotFound, Toolbus
-from toolbus.connect.link import ON_DEMAND_EVERY
-from toolbus.connect.opening import backoff
 from toolbus.events import Event, StateChanged
 from toolbus.sync import SyncToolbus
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.freshness.growing_bus import Clock
-from toolbus.core.values import freshness
+from tests.inside.core import freshness
 
 
 @pytest.fixture

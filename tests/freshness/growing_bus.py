@@ -9,10 +9,10 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any
 
+from tests.inside.bus import View
+from tests.inside.core import ToolResult
 from tests.patience import wait_until
 from toolbus import Toolbus
-from toolbus.bus.view import View
-from toolbus.core.values.records import ToolResult
 
 SERVER = str(Path(__file__).parents[1] / "servers" / "growing.py")
 HOUR = 3_600_000

@@ -6,9 +6,7 @@ import pytest
 
 from tests.freshness.growing_bus import HOUR, Clock, over_stdio
 from tests.gateway.driving import LegacyClient, ModernClient, client_of, gateway_over, text_of
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
+from tests.inside.gateway import Gateway, Principal, ProtocolError
 
 pytestmark = pytest.mark.anyio
 ANN = Principal(kind="key", name="ann", user="ann")

@@ -12,13 +12,12 @@ import pytest
 from mcp.server import MCPServer
 
 from tests.freshness.growing_bus import HOUR, Clock, counts, grow, growing, over_http, over_stdio, text_of
+from tests.inside.bus import engine
+from tests.inside.lock import NAME, Lockfile, snapshot, write_lock
 from tests.patience import PATIENCE, until, wait_until
 from toolbus import CallRefused, Toolbus, ToolNotFound
-from toolbus.bus.engine import engine
 from toolbus.config import load_config
 from toolbus.events import CatalogChanged, Event, ListChanged
-from toolbus.lock.file import NAME, Lockfile, write_lock
-from toolbus.lock.snapshot import snapshot
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio

@@ -13,13 +13,11 @@ from mcp.server.caching import CacheHint
 from mcp.server.mcpserver import Context, MCPServer
 
 from tests.freshness.growing_bus import HOUR, Clock, counts, growing, over_stdio
+from tests.inside.bus import View
+from tests.inside.connect import read_cache
+from tests.inside.core import Embedded, RawResult, request_spec
 from tests.patience import until
 from toolbus import Caller, CallRefused, Operation, Toolbus, ToolResult
-from toolbus.bus.view import View
-from toolbus.connect import read_cache
-from toolbus.core.operation.operation import request_spec
-from toolbus.core.values.raw_result import RawResult
-from toolbus.core.values.records import Embedded
 from toolbus.events import Event, ListChanged, ResourceUpdated
 
 pytestmark = pytest.mark.anyio

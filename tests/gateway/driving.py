@@ -6,18 +6,21 @@ from contextlib import asynccontextmanager
 from itertools import count
 from typing import Any, Literal, Protocol
 
+from tests.inside.config import Serve
+from tests.inside.core import Interactions
+from tests.inside.gateway import (
+    LOCAL,
+    ClientExchange,
+    ClientSession,
+    Gateway,
+    GatewayLimits,
+    Principal,
+    Replicas,
+    Views,
+)
+from tests.inside.state import Seal
 from tests.patience import PATIENCE
 from toolbus import Toolbus
-from toolbus.config.settings.serve import Serve
-from toolbus.core.ask.interactions import Interactions
-from toolbus.gateway.access.views import Views
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.exchange import ClientExchange
-from toolbus.gateway.protocol.principal import LOCAL, Principal
-from toolbus.gateway.protocol.sessions import ClientSession
-from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.settings import GatewayLimits
-from toolbus.state.seal import Seal
 
 VERSION = "2026-07-28"
 TASKS = "io.modelcontextprotocol/tasks"

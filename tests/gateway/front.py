@@ -14,15 +14,19 @@ from mcp.server.mcpserver import Context, MCPServer
 from pydantic import Field
 
 from tests.gateway.driving import JSON, VERSION, gateway_over
+from tests.inside.config import Serve
+from tests.inside.gateway import (
+    Admission,
+    App,
+    Gateway,
+    GatewayLimits,
+    HttpLimits,
+    HttpServer,
+    Replicas,
+    listening_socket,
+    tls_context,
+)
 from tests.patience import PATIENCE
-from toolbus.config.settings.serve import Serve
-from toolbus.gateway.access.admission import Admission
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.http.app import App
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.http.run import HttpServer, listening_socket, tls_context
-from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.settings import GatewayLimits
 
 OLDER = "2025-06-18"
 """Clients before 2025-11-25 get what is answered within 15 s as JSON; later ones a stream after 0.05 s."""

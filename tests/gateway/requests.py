@@ -3,8 +3,7 @@
 import json
 from typing import Any
 
-from toolbus.gateway.access.admission import Refusal, RequestFacts
-from toolbus.gateway.protocol.principal import Principal
+from tests.inside.gateway import Principal, Refusal, RequestFacts
 
 HERE = "127.0.0.1:7400"
 

@@ -7,14 +7,18 @@ from dataclasses import dataclass
 
 import pytest
 
+from tests.inside.gateway import (
+    Acceptor,
+    ConnectionCounts,
+    ConnectionLimits,
+    HttpLimits,
+    HttpRequest,
+    Metrics,
+    Refusals,
+    Workers,
+    listening_socket,
+)
 from tests.patience import until
-from toolbus.gateway.http.accepting import Acceptor
-from toolbus.gateway.http.limits import HttpLimits, Refusals
-from toolbus.gateway.http.protocol import ConnectionLimits
-from toolbus.gateway.http.request import HttpRequest
-from toolbus.gateway.http.run import listening_socket
-from toolbus.gateway.http.workers import ConnectionCounts, Workers
-from toolbus.gateway.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
 

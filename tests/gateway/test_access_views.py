@@ -4,16 +4,12 @@ from typing import Any
 
 import pytest
 
+from tests.inside.config import Location, Serve, read_serve
+from tests.inside.core import Budget, Caller, Interactions
+from tests.inside.gateway import LOCAL, Principal, Views, caller_of
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import CallRefused, ServerNotFound, Toolbus, ToolNotFound
-from toolbus.config.location import Location
-from toolbus.config.settings.serve import Serve, read_serve
-from toolbus.core.ask.interactions import Interactions
-from toolbus.core.operation.operation import Caller
-from toolbus.core.values.records import Budget
-from toolbus.gateway.access.views import Views, caller_of
-from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 pytestmark = pytest.mark.anyio
 

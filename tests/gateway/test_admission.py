@@ -8,23 +8,24 @@ from typing import Any
 import pytest
 
 from tests.gateway.requests import HERE, Clock, refused, request
-from toolbus.config import load_config
-from toolbus.config.location import Location
-from toolbus.config.settings.serve import Serve, read_serve
-from toolbus.core.values.errors import ConfigError
-from toolbus.gateway.access.admission import Admission, Refusal
-from toolbus.gateway.access.control import (
+from tests.inside.config import Location, Serve, read_serve
+from tests.inside.core import ConfigError
+from tests.inside.gateway import (
     FREE,
+    LOCAL,
     LONGEST,
     MAX_ADDRESSES,
     MAX_LINES,
     AccessControl,
+    Admission,
+    Keys,
+    Principal,
+    Refusal,
+    StoredKeys,
     Throttle,
     access_of,
 )
-from toolbus.gateway.access.keys import Keys
-from toolbus.gateway.access.stored_keys import StoredKeys
-from toolbus.gateway.protocol.principal import LOCAL, Principal
+from toolbus.config import load_config
 
 pytestmark = pytest.mark.anyio
 

@@ -14,14 +14,11 @@ from pydantic import BaseModel
 from tests.gateway.driving import JSON, LegacyClient, ModernClient, gateway_over, text_of
 from tests.gateway.front import OLDER, Front, Gates, front, gated
 from tests.gateway.test_http_legacy import Names
+from tests.inside.connect import BUSY, wait_for_room
+from tests.inside.core import INTERNAL_ERROR, CallRejected
+from tests.inside.gateway import CallLimits, GatewayLimits, HttpLimits, Principal
 from tests.patience import PATIENCE, until
 from toolbus import Toolbus
-from toolbus.connect.busy import BUSY, wait_for_room
-from toolbus.core.values.errors import INTERNAL_ERROR, CallRejected
-from toolbus.gateway.calls.queue import CallLimits
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.settings import GatewayLimits
 
 pytestmark = pytest.mark.anyio
 

@@ -5,8 +5,8 @@ import random
 
 import pytest
 
+from tests.inside.gateway import Busy, CallLimits, CallQueue, Slot
 from tests.patience import PATIENCE
-from toolbus.gateway.calls.queue import Busy, CallLimits, CallQueue, Slot
 
 pytestmark = pytest.mark.anyio
 

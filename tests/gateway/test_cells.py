@@ -15,10 +15,9 @@ from tests.gateway.driving import (
     gateway_over,
     text_of,
 )
+from tests.inside.gateway import ProtocolError, RequestCancelled
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.sessions import RequestCancelled
 
 pytestmark = pytest.mark.anyio
 ERAS: tuple[Era, ...] = get_args(Era)

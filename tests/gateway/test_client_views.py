@@ -11,18 +11,13 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS
 from tests.gateway.driving import FORWARDS, Era, LegacyClient, ModernClient, client_of, gateway_over, text_of
+from tests.inside.bus import View
+from tests.inside.core import Budget, Event, Interactions, StateChanged
+from tests.inside.gateway import LOCAL, ClientSessions, Gateway, Principal, ProtocolError
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
-from toolbus.bus.view import View
-from toolbus.core.ask.interactions import Interactions
-from toolbus.core.operation.events import Event, StateChanged
-from toolbus.core.values.records import Budget
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.principal import LOCAL, Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.sessions import ClientSessions
 
 pytestmark = pytest.mark.anyio
 

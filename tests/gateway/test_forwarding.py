@@ -6,14 +6,19 @@ from typing import Any
 import pytest
 
 from tests.conftest import Place
+from tests.inside.core import (
+    CallRejected,
+    ClientError,
+    Forwarding,
+    Interactions,
+    ListChanged,
+    Text,
+    ToolResult,
+    as_sent,
+    contents_json,
+    request_spec,
+)
 from toolbus import Toolbus
-from toolbus.core.ask.forwarding import ClientError, Forwarding
-from toolbus.core.ask.interactions import Interactions
-from toolbus.core.operation.events import ListChanged
-from toolbus.core.operation.operation import request_spec
-from toolbus.core.text.encoding import as_sent, contents_json
-from toolbus.core.values.errors import CallRejected
-from toolbus.core.values.records import Text, ToolResult
 
 pytestmark = pytest.mark.anyio
 

@@ -8,15 +8,11 @@ import pytest
 
 from tests.gateway.driving import Era, LegacyClient, ModernClient, gateway_over, text_of
 from tests.gateway.front import front
+from tests.inside.config import Location, read_serve
+from tests.inside.gateway import Gateway, Principal, ProtocolError, readiness
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
-from toolbus.config.location import Location
-from toolbus.config.settings.serve import read_serve
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.http.app import readiness
-from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 

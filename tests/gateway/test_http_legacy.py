@@ -9,11 +9,9 @@ import pytest
 
 from tests.gateway.driving import JSON
 from tests.gateway.front import BOTH, OLDER, Events, Front, LegacySession, front, tool_call
+from tests.inside.gateway import HttpLimits, Principal, Refusal, RequestFacts
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
-from toolbus.gateway.access.admission import Refusal, RequestFacts
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

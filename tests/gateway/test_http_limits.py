@@ -10,9 +10,8 @@ import pytest
 
 from tests.gateway.driving import JSON
 from tests.gateway.front import BOTH, Front, front, modern_bytes, modern_request
+from tests.inside.gateway import HttpLimits, Metrics, Refusals
 from tests.patience import PATIENCE, until
-from toolbus.gateway.http.limits import HttpLimits, Refusals
-from toolbus.gateway.metrics import Metrics
 
 pytestmark = pytest.mark.anyio
 

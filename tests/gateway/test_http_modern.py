@@ -7,8 +7,8 @@ import pytest
 
 from tests.gateway.driving import JSON, VERSION
 from tests.gateway.front import BOTH, META, PREFIX, Events, front, modern_bytes, modern_request
+from tests.inside.gateway import HttpLimits
 from tests.patience import PATIENCE
-from toolbus.gateway.http.limits import HttpLimits
 
 pytestmark = pytest.mark.anyio
 

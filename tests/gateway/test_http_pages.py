@@ -10,13 +10,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from tests.gateway.driving import JSON
 from tests.gateway.front import Events, Gates, front, gated, modern_bytes, tool_call
 from tests.gateway.test_http_legacy import Names
+from tests.inside.core import ServerStatus
+from tests.inside.gateway import HttpLimits, Metrics, Principal, Refusal, RequestFacts
 from tests.patience import until
 from tests.servers.asking import asking
-from toolbus.core.values.records import ServerStatus
-from toolbus.gateway.access.admission import Refusal, RequestFacts
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.metrics import Metrics
-from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

@@ -14,10 +14,9 @@ import pytest
 
 from tests import warm
 from tests.gateway.front import Events, front, modern_request
+from tests.inside.gateway import CannotListen, HttpLimits, listening_socket
 from tests.patience import PATIENCE, until
 from tests.servers.certificates import self_signed
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.http.run import CannotListen, listening_socket
 
 pytestmark = pytest.mark.anyio
 

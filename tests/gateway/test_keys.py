@@ -10,10 +10,18 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.requests import Clock
-from toolbus.gateway.access.identity import CredentialDenied, CredentialHolder
-from toolbus.gateway.access.keys import LOOK_SECONDS, Keys
-from toolbus.gateway.access.stored_keys import KeyExists, StoredKey, StoredKeys, digest_of_key, hour_of
-from toolbus.gateway.protocol.principal import Principal
+from tests.inside.gateway import (
+    LOOK_SECONDS,
+    CredentialDenied,
+    CredentialHolder,
+    KeyExists,
+    Keys,
+    Principal,
+    StoredKey,
+    StoredKeys,
+    digest_of_key,
+    hour_of,
+)
 
 pytestmark = pytest.mark.anyio
 

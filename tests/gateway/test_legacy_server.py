@@ -16,10 +16,9 @@ from tests.gateway.driving import (
     text_of,
 )
 from tests.gateway.serving import behind
+from tests.inside.gateway import Gateway, ProtocolError
 from tests.interop.servers import require_installed
 from tests.patience import PATIENCE
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 require_installed("legacy")
 pytestmark = pytest.mark.anyio

@@ -8,13 +8,10 @@ import pytest
 from mcp.server.mcpserver import MCPServer
 
 from tests.gateway.driving import LegacyClient, ModernClient, gateway_over, text_of
+from tests.inside.gateway import LOCAL, Gateway, GatewayLimits, Principal, ProtocolError
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.principal import LOCAL, Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.settings import GatewayLimits
 
 pytestmark = pytest.mark.anyio
 INFO = "io.modelcontextprotocol/serverInfo"

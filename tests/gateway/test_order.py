@@ -17,12 +17,11 @@ from tests.gateway.driving import FORWARDS
 from tests.gateway.front import front, tool_call
 from tests.gateway.serving import Config, end, wait_until
 from tests.gateway.test_stdio import HELLO, Wire
+from tests.inside.connect import incoming
+from tests.inside.core import CallEnded, Event, Logged, Progressed
+from tests.inside.gateway import Gateway, serve_stdio
 from tests.patience import PATIENCE
 from toolbus import CallRejected, Toolbus
-from toolbus.connect.transports.wire import incoming
-from toolbus.core.operation.events import CallEnded, Event, Logged, Progressed
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.stdio import serve_stdio
 
 pytestmark = pytest.mark.anyio
 RUNS, COUNT = 200, 5

@@ -20,11 +20,9 @@ from tests.gateway.driving import (
     gateway_over,
     text_of,
 )
+from tests.inside.gateway import Gateway, Principal, ProtocolError
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 WITH_TASKS: dict[str, Any] = {**MODERN_CAPABILITIES, "extensions": {TASKS: {}}}

@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from mcp.server.mcpserver import Context, MCPServer
 
 from tests.gateway.driving import Era, Heard, LegacyClient, ModernClient, client_of, gateway_over
+from tests.inside.core import within
+from tests.inside.gateway import ProtocolError, ResourceOrigin, Uris, fits_template
 from tests.patience import PATIENCE
 from tests.properties import modest
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus.core.values.uri_templates import within
-from toolbus.gateway.protocol.naming import ResourceOrigin, Uris, fits_template
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 pytestmark = pytest.mark.anyio
 SUBSCRIPTION = "io.modelcontextprotocol/subscriptionId"

@@ -9,12 +9,10 @@ from mcp.server.mcpserver import Context, MCPServer
 from tests import warm
 from tests.conftest import SERVERS
 from tests.gateway.driving import Era, ModernClient, client_of, gateway_over, text_of
+from tests.inside.gateway import GatewayLimits, Principal, ProtocolError
+from tests.inside.state import Seal
 from tests.servers.asking import Sure, asking
 from tests.servers.everyday import everyday
-from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.settings import GatewayLimits
-from toolbus.state.seal import Seal
 
 pytestmark = pytest.mark.anyio
 ANN = {"name": "book", "arguments": {"guest": "Ann"}}

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.requests import Clock
-from toolbus.gateway.serve.front import stored_key
-from toolbus.state.files import FileExposed
-from toolbus.state.seal import Seal
+from tests.inside.gateway import stored_key
+from tests.inside.state import FileExposed, Seal
 
 VALUE = {"server": "files", "state": "naïve ☃", "round": 2}
 

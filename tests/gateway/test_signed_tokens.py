@@ -15,14 +15,18 @@ from jwt.algorithms import RSAAlgorithm
 
 from tests.gateway.requests import Clock, refused, request
 from tests.gateway.signing import AUDIENCE, Signer, signing
+from tests.inside.config import Location, read_serve
+from tests.inside.gateway import (
+    AGAIN_SECONDS,
+    KEEP_SECONDS,
+    LAST_RESORT_SECONDS,
+    AccessControl,
+    AccessTokens,
+    Issuer,
+    Principal,
+    Refusal,
+)
 from toolbus.config import Secrets
-from toolbus.config.location import Location
-from toolbus.config.settings.serve import read_serve
-from toolbus.gateway.access.admission import Refusal
-from toolbus.gateway.access.control import AccessControl
-from toolbus.gateway.access.issuer import AGAIN_SECONDS, KEEP_SECONDS, LAST_RESORT_SECONDS, Issuer
-from toolbus.gateway.access.tokens import AccessTokens
-from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

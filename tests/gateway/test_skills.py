@@ -10,9 +10,9 @@ from tests.conformance.server_suite import SKILLS, judged_server
 from tests.conformance.suite import EXTENSION
 from tests.gateway.driving import ModernClient, gateway_over
 from tests.gateway.serving import gateway, written_config
+from tests.inside.gateway import ProtocolError
 from tests.interop.servers import require_installed
 from tests.skills.shelf import FILES, FORMS, PDF, Shelf, entry, manifest
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 OTHER = {PDF: manifest("pdf", body="Look away."), "skill://pdf/more.md": "More.\n"}
 

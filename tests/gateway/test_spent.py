@@ -6,14 +6,11 @@ from typing import Any
 import pytest
 
 from tests.gateway.driving import FORWARDS, ModernClient, text_of
+from tests.inside.gateway import Gateway, ProtocolError
+from tests.inside.state import LocalOneTimeUse, PrivateFolder, Seal
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.state.files import PrivateFolder
-from toolbus.state.one_time_use import LocalOneTimeUse
-from toolbus.state.seal import Seal
 
 pytestmark = pytest.mark.anyio
 KEY = b"k" * 32

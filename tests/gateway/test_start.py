@@ -17,17 +17,13 @@ from tests import warm
 from tests.cli.running import TOOLBUS, environment, write_config
 from tests.gateway.driving import FORWARDS, LegacyClient, ModernClient, text_of
 from tests.gateway.test_stdio import ENVELOPE, HELLO
+from tests.inside.cli import last_inventories, save_listings
+from tests.inside.config import Serve
+from tests.inside.core import Inventory
+from tests.inside.gateway import LOCAL, Gateway, GatewayLimits, ProtocolError, Views
 from tests.patience import PATIENCE, until
 from toolbus import Toolbus
-from toolbus.cli.listing_cache import last_inventories, save_listings
 from toolbus.config import usable_config
-from toolbus.config.settings.serve import Serve
-from toolbus.core.values.records import Inventory
-from toolbus.gateway.access.views import Views
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.principal import LOCAL
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.settings import GatewayLimits
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio

@@ -13,12 +13,11 @@ import pytest
 
 from tests import warm
 from tests.gateway.driving import FORWARDS, LEGACY_CAPABILITIES, MODERN_CAPABILITIES, text_of
+from tests.inside.gateway import Gateway, serve_stdio
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.stdio import serve_stdio
 
 pytestmark = pytest.mark.anyio
 ENVELOPE = {

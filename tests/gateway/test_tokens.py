@@ -13,18 +13,21 @@ import pytest
 from tests.auth.authorization_server import AuthorizationServer, authorization_server
 from tests.auth.clients import CLIENTS, SECRET
 from tests.gateway.requests import Clock, refused, request
+from tests.inside.config import Location, read_serve
+from tests.inside.gateway import (
+    REMEMBER_OPAQUE,
+    AccessControl,
+    AccessTokens,
+    Issuer,
+    Principal,
+    Refusal,
+    Views,
+    access_of,
+)
 from tests.processes import keeping
 from tests.servers.recording import recording
 from toolbus import Toolbus
 from toolbus.config import Secrets, load_config
-from toolbus.config.location import Location
-from toolbus.config.settings.serve import read_serve
-from toolbus.gateway.access.admission import Refusal
-from toolbus.gateway.access.control import AccessControl, access_of
-from toolbus.gateway.access.issuer import Issuer
-from toolbus.gateway.access.tokens import REMEMBER_OPAQUE, AccessTokens
-from toolbus.gateway.access.views import Views
-from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

@@ -15,10 +15,10 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS
 from tests.gateway.serving import gateway
+from tests.inside.core import ServerStatus
 from tests.patience import PATIENCE, until
 from tests.processes import alive
 from toolbus import LinkLost, Toolbus, View
-from toolbus.core.values.records import ServerStatus
 from toolbus.events import Event, StateChanged
 
 pytestmark = pytest.mark.anyio

@@ -25,9 +25,9 @@ from tests.cli.running import environment
 from tests.gateway.driving import JSON
 from tests.gateway.front import BOTH, META, PREFIX, Events, modern_request, tool_call
 from tests.gateway.serving import URL, end, wait_until
+from tests.inside.gateway import crowding
 from tests.patience import PATIENCE, until
 from tests.processes import alive
-from toolbus.gateway.serve.workers import crowding
 
 pytestmark = [
     pytest.mark.anyio,

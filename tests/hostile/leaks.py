@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, cast
 
-from toolbus.core.text.text import cleaned
+from tests.inside.core import cleaned
 
 SECRET = "s3cret-Value_9"
 SHOWN = (

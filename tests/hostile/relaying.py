@@ -9,15 +9,9 @@ from pathlib import Path
 from mcp.server.mcpserver import MCPServer
 
 from tests.gateway.front import Front, front
+from tests.inside.gateway import Admission, HttpServer, ReplicaFront, Replicas, listening_socket
+from tests.inside.state import Cipher, Store, parse_store_url, shared_seal
 from tests.patience import PATIENCE
-from toolbus.gateway.access.admission import Admission
-from toolbus.gateway.http.run import HttpServer, listening_socket
-from toolbus.gateway.replicas.front import ReplicaFront
-from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.one_time_use import shared_seal
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import parse_store_url
 
 
 @dataclass(slots=True)

@@ -12,6 +12,8 @@ import pytest
 from tests.cli.running import write_config
 from tests.cli.terminal import terminal
 from tests.hostile.liar import liar
+from tests.inside.config import FILE, ImportFile, imported
+from tests.inside.core import Event, Warned
 from tests.patience import PATIENCE
 from tests.wire import Provider, ToolCall, Turn
 from toolbus import Toolbus
@@ -19,10 +21,6 @@ from toolbus.adapters import openai_agents
 from toolbus.adapters.approval import definition_digest, needs_approval
 from toolbus.agent import Agent, ApprovalAsked
 from toolbus.config import load_config
-from toolbus.config.hosts.convert import imported
-from toolbus.config.hosts.editors import ImportFile
-from toolbus.config.hosts.host_files import FILE
-from toolbus.core.operation.events import Event, Warned
 from toolbus.records import JSON, Origin, ToolSpec
 from toolbus.shape import excluding, including
 from toolbus.testing import ScriptedModel

@@ -8,9 +8,9 @@ import pytest
 
 from tests.cli.running import toolbus
 from tests.hostile.besieged import besieged
+from tests.inside.gateway import tls_context
 from tests.patience import PATIENCE
 from tests.servers.certificates import Authority
-from toolbus.gateway.http.run import tls_context
 
 pytestmark = pytest.mark.anyio
 

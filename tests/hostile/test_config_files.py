@@ -10,15 +10,11 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import environment, toolbus
+from tests.inside.cli import Screen, SharedOptions, trust_written
+from tests.inside.config import MissingValue, Reference, Secrets
+from tests.inside.core import ConfigError, UnreadableFile, read_plain
 from tests.patience import PATIENCE
-from toolbus.cli.commands.safety.trust import trust_written
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen
 from toolbus.config import load_config
-from toolbus.config.secrets.lookup import MissingValue, Secrets
-from toolbus.config.secrets.reference import Reference
-from toolbus.core.plain_files import UnreadableFile, read_plain
-from toolbus.core.values.errors import ConfigError
 
 SHELL = "servers: {a: {command: sh, args: [-c, 'exit 1']}}\n"
 ENDLESS = {

@@ -17,11 +17,8 @@ from tests.gateway.console.opening import Opened, console_over, home_of
 from tests.gateway.driving import JSON
 from tests.gateway.front import Gates, gated
 from tests.hostile.neighbor import ATTACK, neighbor
+from tests.inside.console import BY_PATH, Console, Element, Page, PageRequest, element
 from tests.patience import PATIENCE
-from toolbus.console.html.elements import Element, element
-from toolbus.console.page import Page, PageRequest
-from toolbus.console.pages import BY_PATH
-from toolbus.console.state.console import Console
 
 pytestmark = pytest.mark.anyio
 

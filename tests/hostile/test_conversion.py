@@ -20,19 +20,14 @@ from tests.conftest import sampled
 from tests.gateway.console.opening import home_of
 from tests.hostile.besieged import Besieged, besieged
 from tests.hostile.multiplying import MULTIPLYING
+from tests.inside.code import stub
+from tests.inside.console import field_widget, fields_of_schema
+from tests.inside.schema import LEAST_STEPS, STEPS_PER_VALUE, Schema, expected, size_of, type_words
+from tests.inside.shape import DIALECTS, converted, definition_tokens, described_schema
 from tests.patience import PATIENCE
 from tests.properties import modest
 from tests.shape.providers import CHECKERS
 from tests.shape.schemas import messy, tool
-from toolbus.code.stubs import stub
-from toolbus.console.html.field_widgets import field_widget
-from toolbus.console.html.fields import fields_of_schema
-from toolbus.schema.describe import expected, type_words
-from toolbus.schema.node import Schema
-from toolbus.schema.work import LEAST_STEPS, STEPS_PER_VALUE, size_of
-from toolbus.shape.cost import definition_tokens
-from toolbus.shape.dialects import DIALECTS, converted
-from toolbus.shape.trim import described_schema
 
 T = TypeVar("T")
 ROOT = str(Path(__file__).parents[2])

@@ -11,9 +11,9 @@ from urllib.parse import quote
 import pytest
 
 from tests.hostile.leaks import SECRET, strings
+from tests.inside.config import Redactor
+from tests.inside.core import cleaned
 from toolbus.config import Secrets, load_server, resolved
-from toolbus.config.secrets.redact import Redactor
-from toolbus.core.text.text import cleaned
 
 MESSAGES: dict[str, Callable[[str], str]] = {
     "a text": lambda secret: json.dumps({"x": f"a {secret} b"}),

@@ -12,10 +12,7 @@ from tests import warm
 from tests.budget import BUDGET, measured
 from tests.conftest import SERVERS
 from tests.hostile.wires import hostile_http, modern
-from tests.patience import PATIENCE
-from tests.servers.flooding import LINES
-from toolbus import CallRejected, Toolbus, ToolSpec
-from toolbus.core.operation.events import (
+from tests.inside.core import (
     BACKLOG,
     CatalogChanged,
     Event,
@@ -23,8 +20,11 @@ from toolbus.core.operation.events import (
     Logged,
     StateChanged,
     Warned,
+    tool_spec,
 )
-from toolbus.core.values.tool_definition import tool_spec
+from tests.patience import PATIENCE
+from tests.servers.flooding import LINES
+from toolbus import CallRejected, Toolbus, ToolSpec
 
 pytestmark = pytest.mark.anyio
 FLOODING = """

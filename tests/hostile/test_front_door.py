@@ -14,10 +14,9 @@ import pytest
 from tests.gateway.driving import JSON
 from tests.gateway.front import front, modern_bytes, modern_request
 from tests.hostile.besieged import besieged
+from tests.inside.gateway import HttpConnection, HttpLimits
 from tests.patience import PATIENCE, until
 from tests.servers.certificates import self_signed
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.http.protocol import HttpConnection
 
 pytestmark = pytest.mark.anyio
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from mcp.shared.exceptions import MCPError
 
 from tests.hostile.strategies import WRITTEN
+from tests.inside.config import Redactor
+from tests.inside.connect import JsonRpcPeer, ResponseFuture
 from tests.properties import modest
 from toolbus.config import load_server
-from toolbus.config.secrets.redact import Redactor
-from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
 
 CONFIG = load_server(
     {"url": "http://127.0.0.1:9/mcp", "limits": {"message": 10_000, "values": 300}}, alias="a"

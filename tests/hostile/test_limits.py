@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from toolbus.config.settings.limits import ServerLimits
+from tests.inside.config import ServerLimits
 
 PAGE = Path(__file__).parents[2] / "docs" / "limits.md"
 ROW = re.compile(r"^\| `(\w+)` \| ([\d,]+) \|", re.MULTILINE)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.cli.running import toolbus
+from tests.inside.lock import read_lock, write_lock
 from tests.lock.place import Place
 from tests.sandbox.place import PYTHON, sandbox_problem
 from toolbus import Toolbus
-from toolbus.lock.file import read_lock, write_lock
 
 pytestmark = pytest.mark.anyio
 

@@ -10,15 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.config import check_alias
+from tests.inside.core import look, looks, skeleton
+from tests.inside.lock import LockedServer, suspicions
+from tests.inside.policy import Pattern, PolicyTarget
 from tests.policy import confusables
 from tests.properties import modest
-from toolbus.config.model import check_alias
-from toolbus.core.text.lookalikes import look, looks, skeleton
 from toolbus.errors import ConfigError
-from toolbus.lock.deception import suspicions
-from toolbus.lock.file import LockedServer
-from toolbus.policy.patterns import Pattern
-from toolbus.policy.target import PolicyTarget
 
 DENIED = "delete_my_cafiles0"
 KNOWN = {

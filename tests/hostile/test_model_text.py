@@ -11,13 +11,11 @@ import pytest
 
 from tests.conftest import sampled
 from tests.hostile.liar import liar
+from tests.inside.agent import Toolbox
+from tests.inside.core import ArgumentMap, Event, Warned, cleaned, cleaned_json
 from tests.timing import fastest
 from toolbus import Toolbus
 from toolbus.adapters.openai import messages
-from toolbus.agent.tools import Toolbox
-from toolbus.core.operation.events import Event, Warned
-from toolbus.core.text.text import cleaned, cleaned_json
-from toolbus.core.values.argument_restore import ArgumentMap
 from toolbus.records import JSON, Origin, ToolResult, ToolSpec
 from toolbus.shape import DIALECTS, Dialect, cleaned_texts, converted, shaped
 

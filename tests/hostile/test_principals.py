@@ -12,16 +12,14 @@ from tests.gateway.front import PREFIX, front, modern_request
 from tests.gateway.requests import request
 from tests.gateway.serving import gateway
 from tests.gateway.signing import AUDIENCE, Signer, signing
+from tests.inside.audit import Query, read_events
+from tests.inside.gateway import Principal, Views, access_of, client_user, subject_user
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from tests.warm import python
 from toolbus import Toolbus
-from toolbus.audit.read import Query, read_events
 from toolbus.config import BusConfig, load_config
-from toolbus.gateway.access.control import access_of
-from toolbus.gateway.access.views import Views
-from toolbus.gateway.protocol.principal import Principal, client_user, subject_user
 
 OFFERING = Path(__file__).parents[1] / "lock" / "offering.py"
 TOOL = {"name": "read", "inputSchema": {"type": "object"}}

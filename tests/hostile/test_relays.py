@@ -12,15 +12,9 @@ import pytest
 from tests.gateway.front import OLDER, LegacySession
 from tests.gateway.replicas.cluster import TASKS, client, cluster
 from tests.hostile.relaying import Pair, changed, pair, sent_to
+from tests.inside.config import Location, read_serve
+from tests.inside.gateway import AccessControl, Keys, Peers, StoredKeys, relay, tls_context
 from tests.servers.certificates import Authority
-from toolbus.config.location import Location
-from toolbus.config.settings.serve import read_serve
-from toolbus.gateway.access.control import AccessControl
-from toolbus.gateway.access.keys import Keys
-from toolbus.gateway.access.stored_keys import StoredKeys
-from toolbus.gateway.http.run import tls_context
-from toolbus.gateway.replicas import relay
-from toolbus.gateway.replicas.peers import Peers
 
 pytestmark = pytest.mark.anyio
 

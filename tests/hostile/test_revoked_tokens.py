@@ -12,10 +12,8 @@ from tests.auth.clients import CLIENTS
 from tests.gateway.front import Events, Front, front, modern_request
 from tests.gateway.test_tokens import Door, asked, token_of
 from tests.hostile.test_revoked_keys import bearer, outcome
+from tests.inside.gateway import ASK_EVERY, REMEMBER_OPAQUE, HttpLimits
 from tests.patience import PATIENCE
-from toolbus.gateway.access.tokens import REMEMBER_OPAQUE
-from toolbus.gateway.http.app import ASK_EVERY
-from toolbus.gateway.http.limits import HttpLimits
 
 pytestmark = pytest.mark.anyio
 

@@ -8,12 +8,12 @@ import pytest
 from tests.budget import BUDGET, within_budget
 from tests.conftest import sampled
 from tests.hostile.schemas import CASES
-from toolbus.call.arguments import ArgumentCheck
-from toolbus.connect.sdk.output_check import OutputCheck
-from toolbus.core.values.tool_definition import tool_spec
+from tests.inside.call import ArgumentCheck
+from tests.inside.connect import OutputCheck
+from tests.inside.core import tool_spec
+from tests.inside.shape import DIALECTS
 from toolbus.records import Quarantined, ToolSpec
 from toolbus.shape import cleaned_texts, converted
-from toolbus.shape.dialects import DIALECTS
 
 SOME = list(CASES)[::5]
 

@@ -18,20 +18,20 @@ from tests.gateway.test_busy import asking
 from tests.gateway.test_call_queue import Line
 from tests.gateway.test_http_legacy import Names
 from tests.gateway.test_stdio import served
+from tests.inside.core import Interactions, Quota, TooManySessions, within
+from tests.inside.gateway import (
+    MAX_PRINCIPALS,
+    Busy,
+    CallLimits,
+    ClientSessions,
+    GatewayLimits,
+    HttpLimits,
+    Principal,
+    ProtocolError,
+)
 from tests.patience import PATIENCE, until
 from tests.properties import modest
 from tests.servers.everyday import everyday
-from toolbus.core.ask.interactions import Interactions
-from toolbus.core.operation.quota import Quota
-from toolbus.core.values.errors import TooManySessions
-from toolbus.core.values.uri_templates import within
-from toolbus.gateway.calls.queue import Busy, CallLimits
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.sessions import ClientSessions
-from toolbus.gateway.protocol.views import MAX_PRINCIPALS
-from toolbus.gateway.settings import GatewayLimits
 
 BAD, GOOD = Principal(name="key:bad"), Principal(name="key:good")
 BUSY = -32029

@@ -11,12 +11,9 @@ from tests.auth.buses import client_of, config
 from tests.auth.resource_server import METADATA, ResourceServer
 from tests.auth.test_refusals import canary
 from tests.hostile.authority import ISSUER, Authority, Visitor, authority
+from tests.inside.connect import MAX_CONNECTIONS, Fetch, Loopback, Unreachable, parse_url
 from toolbus import SignInFailed
 from toolbus.config import bus_config
-from toolbus.connect.auth.failure import Unreachable
-from toolbus.connect.auth.fetch import Fetch
-from toolbus.connect.auth.loopback import MAX_CONNECTIONS, Loopback
-from toolbus.connect.http.url import parse_url
 
 pytestmark = pytest.mark.anyio
 

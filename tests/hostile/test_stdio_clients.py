@@ -9,12 +9,11 @@ from typing import Any, BinaryIO
 
 import pytest
 
+from tests.inside.gateway import Gateway, GatewayLimits
 from tests.patience import PATIENCE, until
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
 from toolbus.gateway import stdio
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.settings import GatewayLimits
 
 pytestmark = pytest.mark.anyio
 

@@ -6,12 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from toolbus.core.values.errors import StoreError
-from toolbus.gateway.access.shared_keys import KIND, SharedKeys
-from toolbus.gateway.replicas.peers import Peers
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import parse_store_url
+from tests.inside.core import StoreError
+from tests.inside.gateway import KEY, Peers, SharedKeys
+from tests.inside.state import Cipher, Store, parse_store_url
 
 pytestmark = pytest.mark.anyio
 
@@ -62,7 +59,7 @@ async def test_a_key_or_a_replica_is_written_by_somebody_without_the_key_of_the_
         forged = Peers(evil)
         await forged.start("http://169.254.169.254:80")
         SharedKeys(evil).add("eve")
-        for kind, name in (("replica", forged.id), (KIND, "eve")):
+        for kind, name in (("replica", forged.id), (KEY, "eve")):
             written(file, INSERT, kind, name, stored(elsewhere, kind, name))
         own = Peers(store)
         await own.start("http://127.0.0.1:1")

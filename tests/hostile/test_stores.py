@@ -7,14 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.inside.call import ResultStore
+from tests.inside.core import StoreError, without_passwords
+from tests.inside.state import Cipher, Mirror, Store, parse_store_url
 from toolbus.agent.durable import Durable, Runs, RunStoreError
-from toolbus.call.result_store import ResultStore
-from toolbus.core.text.display import without_passwords
-from toolbus.core.values.errors import StoreError
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.mirror import Mirror
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import parse_store_url
 
 pytestmark = pytest.mark.anyio
 SECRET = "s3cr3t"

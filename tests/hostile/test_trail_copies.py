@@ -9,9 +9,9 @@ import pytest
 
 from tests.audit.writing import problems, write_lines
 from tests.cli.running import toolbus
-from toolbus.audit.chain import Chain
-from toolbus.config.settings.audit import Audit
-from toolbus.console.state.console import TrailCheck
+from tests.inside.audit import Chain
+from tests.inside.config import Audit
+from tests.inside.console import TrailCheck
 
 
 def two_chains(path: Path) -> None:

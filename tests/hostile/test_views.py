@@ -13,22 +13,15 @@ from mcp.server.mcpserver import MCPServer
 from tests import warm
 from tests.gateway.driving import LegacyClient, ModernClient, gateway_over
 from tests.gateway.front import front
+from tests.inside.bus import Scope
+from tests.inside.config import Location, PolicyRule, read_serve
+from tests.inside.core import Catalog, Origin, ToolSpec
+from tests.inside.gateway import AccessControl, Keys, Principal, ProtocolError, StoredKeys
+from tests.inside.policy import Layer
 from tests.lock.place import OFFER, READ, Place
 from tests.patience import until
 from tests.properties import modest
 from toolbus import CallRefused, Toolbus, ToolbusError, ToolNotFound
-from toolbus.bus.rules.scope import Scope
-from toolbus.config.location import Location
-from toolbus.config.settings.policy import PolicyRule
-from toolbus.config.settings.serve import read_serve
-from toolbus.core.values.catalog import Catalog
-from toolbus.core.values.records import Origin, ToolSpec
-from toolbus.gateway.access.control import AccessControl
-from toolbus.gateway.access.keys import Keys
-from toolbus.gateway.access.stored_keys import StoredKeys
-from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.policy.layers import Layer
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from tests import warm
 from tests.budget import within_budget
 from tests.hostile.besieged import besieged
 from tests.hostile.wordy import LONG
+from tests.inside.core import MOST_CHARACTERS, CallEnded, CallStarted, Event
 from toolbus import Answer, Interactions, Toolbus
-from toolbus.core.operation.events import MOST_CHARACTERS, CallEnded, CallStarted, Event
 from toolbus.errors import ServerError, ToolNotFound
 
 ROOT = str(Path(__file__).parents[2])

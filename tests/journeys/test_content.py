@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from tests.conftest import Place, web_server
+from tests.inside.core import NO_HANDLERS
 from tests.patience import PATIENCE
 from tests.servers.everyday import PNG, everyday
 from toolbus import (
@@ -26,7 +27,6 @@ from toolbus import (
     Text,
     Toolbus,
 )
-from toolbus.core.ask.interactions import NO_HANDLERS
 from toolbus.events import Event, EventStream, ResourceUpdated, StateChanged
 from toolbus.records import Completion
 from toolbus.sync import SyncToolbus

@@ -10,6 +10,7 @@ import pytest
 from opentelemetry.context import attach, detach
 from opentelemetry.trace import NonRecordingSpan, SpanContext, TraceFlags, set_span_in_context
 
+from tests.inside.discover import watch
 from tests.patience import PATIENCE
 from tests.servers.certificates import self_signed
 from tests.servers.recording import Recording, recording
@@ -25,7 +26,6 @@ from toolbus import (
     Toolbus,
     connect_mcp,
 )
-from toolbus.discover import watch
 
 pytestmark = pytest.mark.anyio
 

@@ -11,6 +11,7 @@ from mcp.server.mcpserver import Context
 
 from tests import warm
 from tests.conftest import PLACES, SERVERS, Place, sampled
+from tests.inside.core import NO_HANDLERS
 from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from toolbus import (
@@ -26,7 +27,6 @@ from toolbus import (
     Toolbus,
     ToolResult,
 )
-from toolbus.core.ask.interactions import NO_HANDLERS
 from toolbus.events import Event, InputAnswered, InputAsked, Logged, Progressed, Warned
 
 pytestmark = pytest.mark.anyio

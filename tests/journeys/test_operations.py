@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.inside.core import Failure, Observation, Operation
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import (
@@ -24,7 +25,6 @@ from toolbus import (
     ToolResult,
 )
 from toolbus.call import Call, Next
-from toolbus.core.operation.operation import Failure, Observation, Operation
 from toolbus.events import CallEnded, CallStarted, Event, InputAnswered, InputAsked
 from toolbus.records import Embedded
 from toolbus.sync import SyncToolbus

@@ -8,12 +8,10 @@ from pathlib import Path
 from typing import Any
 
 from tests import warm
+from tests.inside.core import Inventory, Prompt, PromptArgument, ResourceTemplate, ToolSpec, tool_spec
+from tests.inside.lock import NAME, LockedServer, Lockfile, snapshot, write_lock
 from toolbus import Toolbus
 from toolbus.config import load_config
-from toolbus.core.values.records import Inventory, Prompt, PromptArgument, ResourceTemplate, ToolSpec
-from toolbus.core.values.tool_definition import tool_spec
-from toolbus.lock.file import NAME, LockedServer, Lockfile, write_lock
-from toolbus.lock.snapshot import snapshot
 
 Definition = dict[str, Any]
 Offer = dict[str, Any]

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from tests.cli.running import toolbus
+from tests.inside.lock import VERSION, Migration, lock_in, upgraded
 from tests.lock.place import Place
 from toolbus import Toolbus
 from toolbus.errors import LockError
-from toolbus.lock.file import VERSION, Migration, lock_in, upgraded
 from toolbus.records import JSON
 
 Document = dict[str, Any]

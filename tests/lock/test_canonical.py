@@ -11,9 +11,9 @@ import rfc8785
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.core import LARGEST, NotCanonical, canonical, digest
+from tests.inside.lock import definition_digest
 from tests.properties import modest
-from toolbus.core.text.canonical import LARGEST, NotCanonical, canonical, digest
-from toolbus.lock.definitions import definition_digest
 
 Schema = dict[str, Any]
 NUMBERS = {  # RFC 8785, appendix B

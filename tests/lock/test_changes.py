@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from toolbus.lock.changes import definition_changes, server_differences, word_changes
-from toolbus.lock.file import LockedServer
+from tests.inside.lock import LockedServer, definition_changes, server_differences, word_changes
 
 MARKS = {"same": "{}", "removed": "[-{}-]", "added": "{{+{}+}}"}
 WORDS = [

@@ -12,9 +12,9 @@ from tests import warm
 from tests.cli.running import Done, bound_by_permissions, environment, toolbus
 from tests.cli.terminal import terminal
 from tests.conftest import sampled
+from tests.inside.lock import read_lock
 from tests.lock.place import OFFER, Offer, Place
 from tests.patience import PATIENCE
-from toolbus.lock.file import read_lock
 
 LAUNCH_HELD = "its launch line changed since toolbus.lock was written"
 APPROVED = "approved files/read in toolbus.lock\n"

@@ -6,12 +6,10 @@ from typing import Any
 
 import pytest
 
+from tests.inside.core import Inventory, ToolSpec
+from tests.inside.lock import LockedServer, offered, suspicions
 from tests.lock.place import inventory_of
 from tests.shape.corpus import specs
-from toolbus.core.values.records import Inventory, ToolSpec
-from toolbus.lock.deception import suspicions
-from toolbus.lock.file import LockedServer
-from toolbus.lock.snapshot import offered
 
 Servers = dict[str, list[dict[str, Any]]]
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.inside.lock import launched_package, pin_warning, resolved_package
 from toolbus.config import ServerConfig, load_config
-from toolbus.lock.packages import launched_package, pin_warning, resolved_package
 
 
 def server(*words: str, **more: Any) -> ServerConfig:

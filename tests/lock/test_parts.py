@@ -7,15 +7,14 @@ from typing import Any
 
 import pytest
 
+from tests.inside.config import with_config_cwd
+from tests.inside.lock import launch_of, read_lock
 from tests.lock.place import GREET, NOTES, OFFER, READ, Offer, Place, names
 from tests.patience import until
 from toolbus import Toolbus
 from toolbus.config import load_config
-from toolbus.config.find import with_config_cwd
 from toolbus.errors import CallRefused, ConfigError, ToolbusError
 from toolbus.events import Event, ToolHeld
-from toolbus.lock.file import read_lock
-from toolbus.lock.launch import launch_of
 
 pytestmark = pytest.mark.anyio
 WHAT = "since toolbus.lock was written; review it: toolbus diff files, accept it: toolbus approve files"

@@ -23,12 +23,12 @@ from tests import warm
 from tests.cli.running import toolbus, write_config
 from tests.cli.terminal import terminal
 from tests.conftest import SERVERS
+from tests.inside.audit import Query, read_events
 from tests.wire import Provider
 from tests.wire import ToolCall as WireCall
 from toolbus import ApprovalRequest, Interactions, Toolbus, ToolbusError
 from toolbus.adapters import langchain, openai_agents, pydantic_ai
 from toolbus.agent import Agent, ApprovalAsked
-from toolbus.audit.read import Query, read_events
 from toolbus.extension import McpBridgeExtension
 from toolbus.testing import ScriptedModel, ToolCall
 

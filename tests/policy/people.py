@@ -4,8 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
-from toolbus.core.ask.interactions import Interactions
+from tests.inside.core import ApprovalAnswer, ApprovalRequest, Interactions
 
 
 class Person:

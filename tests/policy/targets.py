@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from toolbus.config.location import Location
-from toolbus.config.settings.policy import PolicyRule, read_policy
-from toolbus.core.values.records import Origin, ToolSpec
-from toolbus.policy.rules import Policy, PolicyTarget
+from tests.inside.config import Location, PolicyRule, read_policy
+from tests.inside.core import Origin, ToolSpec
+from tests.inside.policy import Policy, PolicyTarget
 
 ETC = {"properties": {"path": {"type": "string", "pattern": "^/etc"}}, "required": ["path"]}
 

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.inside.policy import StoredAnswers
 from tests.policy.people import Person
 from tests.servers.everyday import everyday
 from toolbus import CallRefused, Toolbus
 from toolbus.events import Event, Warned
-from toolbus.policy.answers import StoredAnswers
 
 pytestmark = pytest.mark.anyio
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.inside.core import Origin, ToolSpec
+from tests.inside.policy import PolicyTarget
 from tests.policy.targets import ETC, policy, prompt, resource, tool
-from toolbus.core.values.records import Origin, ToolSpec
-from toolbus.policy.rules import PolicyTarget
 
 OFFERED: dict[str, list[PolicyTarget]] = {
     "github": [tool("github/create_issue"), tool("github/delete_repo"), prompt("github/review")],

@@ -6,16 +6,13 @@ from typing import Any
 
 import pytest
 
+from tests.inside.core import ApprovalAnswer, ApprovalRequest, AuditFailed, Interactions, Operation
 from tests.patience import PATIENCE
 from tests.policy.people import Person, decisions, lines
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from tests.virtual_time import VirtualTimeLoop
 from toolbus import CallRefused, Toolbus
-from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
-from toolbus.core.ask.interactions import Interactions
-from toolbus.core.operation.operation import Operation
-from toolbus.core.values.errors import AuditFailed
 from toolbus.events import CallEnded, CatalogChanged, Event, Progressed, Warned
 from toolbus.sync import SyncToolbus
 

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
+from tests.inside.config import Hint
+from tests.inside.policy import Holds, Verdict, holds
 from tests.policy.targets import policy, tool
-from toolbus.config.settings.policy import Hint
-from toolbus.policy.hints import Holds, holds
-from toolbus.policy.rules import Verdict
 
 HINTS: tuple[Hint, ...] = ("destructive", "writes", "open-world", "read-only", "idempotent")
 

@@ -2,8 +2,8 @@
 
 import pytest
 
+from tests.inside.policy import PolicyTarget
 from tests.policy.targets import policy, resource, tool_of
-from toolbus.policy.rules import PolicyTarget
 
 MATCHES = [
     ("*", "files", "read", True),

@@ -1,8 +1,8 @@
 """How often a rule lets calls through."""
 
+from tests.inside.core import PROGRAM, Caller
+from tests.inside.policy import Rates
 from tests.policy.targets import rule
-from toolbus.core.operation.operation import PROGRAM, Caller
-from toolbus.policy.layers import Rates
 
 
 class Clock:

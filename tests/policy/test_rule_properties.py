@@ -5,10 +5,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.policy import STRICTNESS, Policy, Verdict
 from tests.policy.targets import policy, tool_of
 from tests.properties import modest
-from toolbus.policy.rules import Policy, Verdict
-from toolbus.policy.target import STRICTNESS
 
 NAMES = st.sampled_from(["read", "write", "Read", "read_all", "delete"])
 SERVERS = st.sampled_from(["files", "git", "a/b"])

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.inside.policy import Policy, PolicyTarget, Verdict
 from tests.policy.targets import ETC, policy, prompt, request, resource, tool
-from toolbus.policy.rules import Policy, PolicyTarget, Verdict
 
 DENY_DELETE = {"tools": "github/delete_*", "do": "deny", "reason": "use the web page"}
 DENY_ETC = {"tools": "files/*", "arguments": ETC, "do": "deny"}

@@ -10,11 +10,11 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.inside.core import Operation
 from tests.policy.people import Person, decisions
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Answer, CallRefused, Pending, Toolbus
-from toolbus.core.operation.operation import Operation
 
 pytestmark = pytest.mark.anyio
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from toolbus.core.values.forms import Form
+from tests.inside.core import Form
 
 FORM: dict[str, Any] = {
     "type": "object",

@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.driving import client_of, text_of
+from tests.inside.core import ApprovalRequest, QuestionRouter
+from tests.inside.gateway import Gateway
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus import Answer, Caller, CallRefused, Elicitation, Interactions, Toolbus
-from toolbus.core.ask.approval import ApprovalRequest
-from toolbus.core.ask.question_router import QuestionRouter
-from toolbus.gateway.gateway import Gateway
 
 pytestmark = pytest.mark.anyio
 ERAS = ("modern", "legacy")

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from tests.inside.core import expanded, variables
 from toolbus import ArgumentsError
-from toolbus.core.values.uri_templates import expanded, variables
 
 VALUES: dict[str, Any] = {
     "count": ["one", "two", "three"],

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from tests.inside.connect import NotLaunchable, local_program, package_of
 from tests.patience import PATIENCE
 from tests.sandbox.place import attack, require_sandbox
 from tests.sandbox.registry import PACKAGE, Registry, serving
 from toolbus import Toolbus, ToolbusError
-from toolbus.connect.sandbox.launchers import NotLaunchable, local_program, package_of
 
 require_sandbox()
 

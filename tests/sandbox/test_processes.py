@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from tests.inside.connect import home_folder
 from tests.patience import until, wait_until
 from tests.processes import alive, children
 from tests.sandbox.place import PROBE, attack, bus_of, command_lines, probe, require_sandbox
 from toolbus import CallTimeout, LinkLost, Toolbus, ToolbusError
-from toolbus.connect.sandbox.environment import home_folder
 from toolbus.errors import ConnectFailed
 
 require_sandbox()

@@ -9,10 +9,9 @@ from typing import Any
 
 import pytest
 
+from tests.inside.connect import divided, find_bubblewrap
 from tests.sandbox.place import PYTHON, probe, require_sandbox
 from toolbus import Toolbus
-from toolbus.connect.sandbox.bubblewrap import find_bubblewrap
-from toolbus.connect.sandbox.environment import divided
 from toolbus.errors import ConnectFailed
 
 require_sandbox()

@@ -12,17 +12,21 @@ from typing import Any
 import numpy
 import pytest
 
+from tests.inside.core import Catalog
+from tests.inside.search import (
+    Encoding,
+    EncodingFailed,
+    Finder,
+    FunctionEncoder,
+    best_encoder,
+    minilm_encoder,
+    static_encoder,
+)
 from tests.patience import PATIENCE
 from tests.search import encoders
 from tests.search.test_search import SPECS
 from toolbus import ConfigError, Toolbus
 from toolbus.config import load_config
-from toolbus.core.values.catalog import Catalog
-from toolbus.search.encoders.encoder import EncodingFailed
-from toolbus.search.encoders.function import FunctionEncoder
-from toolbus.search.encoders.installed import best_encoder, minilm_encoder, static_encoder
-from toolbus.search.encoding import Encoding
-from toolbus.search.finder import Finder
 
 CATALOG = Catalog(SPECS)
 TOPICS = ("issue", "commit", "code", "file", "rain")

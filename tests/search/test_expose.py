@@ -8,6 +8,10 @@ import pytest
 from hypothesis import given
 
 from tests.gateway.driving import client_of, gateway_over, text_of
+from tests.inside.bus import CALL_TOOL, Exposure, definition_cost
+from tests.inside.core import Catalog
+from tests.inside.schema import InvalidSchema, Validator
+from tests.inside.shape import trimmed_schema
 from tests.properties import modest
 from tests.servers.everyday import everyday
 from tests.shape.corpus import specs
@@ -15,13 +19,9 @@ from tests.shape.schemas import sane_tops
 from tests.shape.table import many
 from toolbus import Toolbus
 from toolbus.adapters.tool_list import ToolList
-from toolbus.bus.catalog.exposure import CALL_TOOL, Exposure, definition_cost
-from toolbus.core.values.catalog import Catalog
 from toolbus.errors import ConfigError, ToolNotFound
 from toolbus.events import CallStarted, Event
 from toolbus.records import JSON
-from toolbus.schema.validator import InvalidSchema, Validator
-from toolbus.shape.trim import trimmed_schema
 
 pytestmark = pytest.mark.anyio
 

@@ -1,9 +1,9 @@
 """How well tools are found among real ones by words alone, with queries that no weight was chosen by."""
 
 from bench.search import own_queries
+from tests.inside.core import Catalog
+from tests.inside.search import Finder
 from tests.shape import corpus
-from toolbus.core.values.catalog import Catalog
-from toolbus.search.finder import Finder
 
 AMONG_THREE = {
     "open a ticket for a bug": "create_issue",  # in a large corpus, some tools are about tickets for trains

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from tests.conftest import sampled
+from tests.inside.code import argument_names, identifier
+from tests.inside.shape import estimated_tokens
 from tests.search.bench_servers import Called, arguments_for, config, tasks
 from tests.shape.corpus import by_server_name
 from toolbus import Toolbus
 from toolbus.adapters import anthropic, openai
-from toolbus.code.names import argument_names, identifier
 from toolbus.records import JSON, ToolSpec
-from toolbus.shape.budget import estimated_tokens
 
 pytestmark = pytest.mark.anyio
 

@@ -6,12 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.search import Index, key, words
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Hit, Toolbus
 from toolbus.records import JSON, Origin, ToolSpec
-from toolbus.search.index import Index
-from toolbus.search.words import key, words
 from toolbus.sync import SyncToolbus
 
 TOOLS = {

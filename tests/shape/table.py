@@ -5,11 +5,11 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
+from tests.inside.shape import DIALECTS, GRADES, Dialect, converted
 from tests.shape import corpus, judges
 from tests.shape.providers import CHECKERS
 from toolbus.records import Origin, ToolSpec
 from toolbus.shape import named, selected, shaped
-from toolbus.shape.dialects import DIALECTS, GRADES, Dialect, converted
 
 
 def many(count: int) -> list[ToolSpec]:

@@ -8,12 +8,11 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from tests.inside.bus import CatalogShaper
+from tests.inside.cli import described
+from tests.inside.core import Catalog, tool_spec
 from tests.properties import modest
-from toolbus.bus.catalog.shaping import CatalogShaper
-from toolbus.cli.input.arguments import described
 from toolbus.config import load_config
-from toolbus.core.values.catalog import Catalog
-from toolbus.core.values.tool_definition import tool_spec
 from toolbus.records import JSON, Inventory, Quarantined, ToolSpec
 from toolbus.shape import DIALECTS, converted
 

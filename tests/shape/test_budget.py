@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.core import cleaned_json
+from tests.inside.shape import MINIMUM, character_limit, estimated_tokens, fitted, fitted_blocks
 from tests.properties import modest
-from toolbus.core.text.text import cleaned_json
 from toolbus.records import DEFAULT_BUDGET, JSON, Budget, Image, Text, ToolResult
-from toolbus.shape.budget import MINIMUM, character_limit, estimated_tokens, fitted, fitted_blocks
 
 # The same examples on every run, and no judgement of how busy the machine is.
 MARKER = re.compile(

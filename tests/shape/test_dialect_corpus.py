@@ -3,11 +3,11 @@
 import pytest
 
 from tests.conftest import sampled
+from tests.inside.shape import DIALECTS, Dialect, converted
 from tests.shape import corpus, judges, table
 from tests.shape.providers import CHECKERS
 from tests.timing import fastest
 from toolbus.records import ToolSpec
-from toolbus.shape.dialects import DIALECTS, Dialect, converted
 
 LARGEST_SHARE = 0.005  # of definitions that may have a permissive place
 

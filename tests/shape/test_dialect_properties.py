@@ -9,11 +9,11 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
+from tests.inside.shape import DIALECTS, Definition, Dialect, converted, original_arguments
 from tests.shape import judges
 from tests.shape.providers import CHECKERS
 from tests.shape.reading import JSON, accepts, is_list, is_object
 from tests.shape.schemas import instance, messy, sane_tops, tool
-from toolbus.shape.dialects import DIALECTS, Definition, Dialect, converted, original_arguments
 
 # The same examples on every run, more with --full; others with TOOLBUS_EXAMPLES=5000.
 ASKED = int(os.environ.get("TOOLBUS_EXAMPLES", "0"))

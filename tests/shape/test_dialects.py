@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from tests.conftest import sampled
+from tests.inside.schema import PLACES, RECURSION
+from tests.inside.shape import DIALECTS, Dialect, Loss, converted, original_arguments
 from tests.shape.providers import CHECKERS, nodes
 from tests.shape.schemas import tool
 from toolbus.records import Origin, ToolSpec
-from toolbus.schema.reader import PLACES, RECURSION
-from toolbus.shape.dialects import DIALECTS, Dialect, Loss, converted, original_arguments
 
 JSON = Any
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}

@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.schema import InvalidSchema, Validator
+from tests.inside.shape import trimmed_text
 from tests.properties import modest
 from tests.shape.corpus import specs
 from toolbus.records import Origin, ToolSpec
-from toolbus.schema.validator import InvalidSchema, Validator
 from toolbus.shape import Dialect, converted
-from toolbus.shape.trim import trimmed_text
 
 RULER = re.compile(r"([-=*_#~])\1{2,}")
 LINES = st.lists(

@@ -3,8 +3,8 @@
 import pytest
 from mcp.server.mcpserver import MCPServer
 
+from tests.inside.bus import live_catalog
 from toolbus import Toolbus
-from toolbus.bus.catalog import live_catalog
 from toolbus.events import CatalogChanged
 
 pytestmark = pytest.mark.anyio

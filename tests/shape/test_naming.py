@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.core import Catalog
 from tests.properties import modest
-from toolbus.core.values.catalog import Catalog
 from toolbus.records import Origin, ToolSpec
 from toolbus.shape import may_name, named, selected, shaped
 

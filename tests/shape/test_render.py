@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.inside.shape import deduplicated, rendered, rendered_text, without_base64
 from tests.properties import modest
 from toolbus.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
-from toolbus.shape.render import deduplicated, rendered, rendered_text, without_base64
 
 # The same examples on every run, and no judgement of how busy the machine is.
 PICTURE = Image(data=b"p" * 4200, mime_type="image/png")

@@ -6,13 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.inside.core import JSONObject
+from tests.inside.lock import NAME, Kind, Lockfile, lock_text, read_lock, snapshot, write_lock
 from tests.skills.shelf import FILES, FORMS, PDF, Shelf, entry
 from toolbus import CallRefused, Toolbus
 from toolbus.config import load_config
-from toolbus.core.values.records import JSONObject
-from toolbus.lock.definitions import Kind
-from toolbus.lock.file import NAME, Lockfile, lock_text, read_lock, write_lock
-from toolbus.lock.snapshot import snapshot
 
 pytestmark = pytest.mark.anyio
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from toolbus.console.announcement import runtime_folder, runtime_folders
-from toolbus.state.files import Foreign
+from tests.inside.console import runtime_folder, runtime_folders
+from tests.inside.state import Foreign
 
 
 @pytest.fixture(autouse=True)

@@ -5,13 +5,11 @@ import sys
 
 from tests.budget import pieces_of
 from tests.conftest import SERVERS
+from tests.inside.config import Telemetry
+from tests.inside.core import Operation, Origin, ToolSpec
+from tests.inside.telemetry import BusTelemetry, RequestArrival, ServerTelemetry
 from tests.patience import PATIENCE
 from toolbus.config import load_config
-from toolbus.config.settings.telemetry import Telemetry
-from toolbus.core.operation.operation import Operation
-from toolbus.core.values.records import Origin, ToolSpec
-from toolbus.telemetry.observer import BusTelemetry
-from toolbus.telemetry.serving import RequestArrival, ServerTelemetry
 
 CALLS, ROUNDS = 20_000, 5
 MOST = 3 / 1.25e3 * CALLS

@@ -8,10 +8,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from tests import warm
 from tests.conftest import SERVERS, Place, plain
+from tests.inside.core import Operation
 from tests.servers.everyday import everyday
 from tests.telemetry.collected import Collected, attributes, events
 from toolbus import CallRefused, CallRejected, CallTimeout, ServerDown, Text, Toolbus
-from toolbus.core.operation.operation import Operation
 from toolbus.events import CallStarted
 
 pytestmark = pytest.mark.anyio

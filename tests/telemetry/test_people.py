@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from tests.inside.config import Telemetry
+from tests.inside.console import CallLog
+from tests.inside.core import ApprovalRequest
+from tests.inside.telemetry import RequestArrival, ServerTelemetry
 from tests.servers.asking import asking
 from tests.telemetry.collected import Collected, attributes
 from toolbus import Answer, Elicitation, Interactions, Toolbus
-from toolbus.config.settings.telemetry import Telemetry
-from toolbus.console.state.calls import CallLog
-from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.events import CallEnded, Event
-from toolbus.telemetry.serving import RequestArrival, ServerTelemetry
 
 pytestmark = pytest.mark.anyio
 

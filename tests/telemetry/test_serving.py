@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 from opentelemetry.trace import SpanKind, StatusCode
 
+from tests.inside.config import Telemetry
+from tests.inside.telemetry import RequestArrival, ServerTelemetry
 from tests.servers.everyday import everyday
 from tests.telemetry.collected import Collected, attributes
 from toolbus import Toolbus
-from toolbus.config.settings.telemetry import Telemetry
-from toolbus.telemetry.serving import RequestArrival, ServerTelemetry
 
 pytestmark = pytest.mark.anyio
 CLIENT = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"

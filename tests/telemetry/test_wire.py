@@ -8,13 +8,12 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 
+from tests.inside.connect import encoded_request
+from tests.inside.core import Forwarding, JSONObject
 from tests.servers.everyday import everyday
 from tests.servers.recording import Recording, recording
 from tests.telemetry.collected import Collected, id_of, trace_of
 from toolbus import Toolbus
-from toolbus.connect.transports.wire.messages import encoded_request
-from toolbus.core.ask.forwarding import Forwarding
-from toolbus.core.values.records import JSONObject
 
 pytestmark = pytest.mark.anyio
 CLIENT = "00-0123456789abcdef0123456789abcdef-0123456789abcdef-01"

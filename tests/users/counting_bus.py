@@ -5,8 +5,8 @@ from typing import Any
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.inside.bus import View
 from toolbus import Toolbus
-from toolbus.bus.view import View
 
 
 def counting(starts: Path | None = None, **more: Any) -> dict[str, Any]:

@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.inside.bus import View
 from tests.patience import PATIENCE
 from toolbus import Toolbus
-from toolbus.bus.view import View
 
 T = TypeVar("T")
 

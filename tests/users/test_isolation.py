@@ -6,9 +6,9 @@ import random
 import pytest
 
 from tests.conftest import sampled
+from tests.inside.bus import View
 from tests.users.personal_bus import bus_of, event_of, heard, process, text_of, token_of, web
 from toolbus import Caller, Toolbus, ToolNotFound
-from toolbus.bus.view import View
 from toolbus.events import CallEnded, CallStarted, Logged, ResourceUpdated, StateChanged
 
 pytestmark = pytest.mark.anyio

@@ -5,12 +5,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.inside.bus import user_access, users
 from tests.patience import PATIENCE, until
 from tests.processes import alive, children
 from tests.servers.everyday import everyday
 from tests.users.personal_bus import bus_of, event_of, heard, process, text_of, token_of, web
 from toolbus import BusClosed, SecretMissing, ServerDown, Toolbus, ToolNotFound
-from toolbus.bus.engine import user_access, users
 from toolbus.events import CallStarted, CatalogChanged, StateChanged
 
 pytestmark = pytest.mark.anyio

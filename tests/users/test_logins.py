@@ -4,14 +4,13 @@ import asyncio
 
 import pytest
 
+from tests.inside.bus import View
+from tests.inside.connect import link
+from tests.inside.state import Login, TokenSource, open_tokens
 from tests.users.personal_bus import heard, text_of
 from toolbus import LoginRequired, Toolbus
-from toolbus.bus.view import View
 from toolbus.config import load_config
-from toolbus.connect import link
 from toolbus.events import LoginNeeded, StateChanged
-from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 pytestmark = pytest.mark.anyio
 ISSUER = "https://sign-in.example"

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.inside.bus import View
+from tests.inside.core import JSONObject
 from tests.lock.place import Place
 from tests.lock.test_mutations import MUTATIONS, mutated
 from tests.patience import PATIENCE
@@ -21,8 +23,6 @@ from toolbus import (
     LoginRequired,
     Toolbus,
 )
-from toolbus.bus.view import View
-from toolbus.core.values.records import JSONObject
 from toolbus.events import (
     CallEnded,
     CatalogChanged,

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
+from tests.inside.bus import users
 from tests.patience import PATIENCE, until
 from tests.processes import alive, children
 from tests.servers.everyday import everyday
 from tests.users.counting_bus import bus_of, counting, pid_of, started, text_of
 from toolbus import BusClosed, LinkLost, ServerDown, Toolbus, ToolNotFound, TooManySessions
-from toolbus.bus.engine import users
 
 pytestmark = pytest.mark.anyio
 

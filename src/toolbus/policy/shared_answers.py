@@ -17,7 +17,7 @@ from toolbus.policy.answers import AnswerKey, StoredAnswer, read_answer
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.store import Store
 
-KIND = "answer"
+ANSWER = "answer"
 
 
 class SharedAnswers:
@@ -33,7 +33,7 @@ class SharedAnswers:
 
     def all(self) -> list[StoredAnswer]:
         """All answers, the oldest first."""
-        values = self._store.wait(self._store.items(KIND)) if self._mirror is None else self._mirror.values
+        values = self._store.wait(self._store.items(ANSWER)) if self._mirror is None else self._mirror.values
         stored = {name: one for name, value in values.items() if (one := _read(value)) is not None}
         return sorted({**stored, **self._written}.values(), key=lambda one: one.time)
 
@@ -64,7 +64,7 @@ class SharedAnswers:
         self._store.begin(self._write(name, given)).add_done_callback(written)
 
     async def _write(self, name: str, given: StoredAnswer) -> None:
-        await self._store.put(KIND, name, json.dumps(asdict(given)).encode(), self._seconds)
+        await self._store.put(ANSWER, name, json.dumps(asdict(given)).encode(), self._seconds)
         if self._mirror is not None:
             await self._mirror.look()
 
@@ -74,10 +74,10 @@ class SharedAnswers:
 
     async def _forget(self, target: str | None) -> int:
         count = 0
-        for name, value in (await self._store.items(KIND)).items():
+        for name, value in (await self._store.items(ANSWER)).items():
             one = _read(value)
             if target is None or (one is not None and one.about.target == target):
-                count += await self._store.remove(KIND, name)
+                count += await self._store.remove(ANSWER, name)
         return count
 
 

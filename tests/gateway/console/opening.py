@@ -14,17 +14,13 @@ from urllib.parse import urljoin
 import httpx2
 
 from tests.gateway.front import Events
+from tests.inside.background import StandaloneConsole
+from tests.inside.config import Serve
+from tests.inside.console import Console, ConsoleApp, ConsoleEntry
+from tests.inside.core import Interactions, QuestionRouter
+from tests.inside.gateway import HttpLimits, HttpServer, listening_socket
 from tests.patience import PATIENCE
 from toolbus import Toolbus
-from toolbus.background.console import StandaloneConsole
-from toolbus.config.settings.serve import Serve
-from toolbus.console.app import ConsoleApp
-from toolbus.console.entry import ConsoleEntry
-from toolbus.console.state.console import Console
-from toolbus.core.ask.interactions import Interactions
-from toolbus.core.ask.question_router import QuestionRouter
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.http.run import HttpServer, listening_socket
 
 
 @dataclass

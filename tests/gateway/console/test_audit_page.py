@@ -8,9 +8,9 @@ import pytest
 from tests.gateway.console.opening import Markup, console_over, plain
 from tests.gateway.driving import JSON
 from tests.gateway.front import Gates, gated
+from tests.inside.console import audit
+from tests.inside.core import Caller
 from toolbus import ToolbusError
-from toolbus.console.pages import audit
-from toolbus.core.operation.operation import Caller
 
 pytestmark = pytest.mark.anyio
 

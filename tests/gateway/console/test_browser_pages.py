@@ -12,13 +12,12 @@ from tests.gateway.console.chromium import SMALL, WIDE, Chromium, Tab, token
 from tests.gateway.console.opening import Opened, console_over, home_of
 from tests.gateway.console.test_browser_servers import card, wild
 from tests.gateway.console.wild import HOSTILE, PICTURE
+from tests.inside.config import Serve, ServeAuth, ServeView
+from tests.inside.console import SESSION_SECONDS, ConsoleKeys
+from tests.inside.gateway import StoredKeys
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import LinkLost, ToolbusError
-from toolbus.config.settings.serve import Serve, ServeAuth, ServeView
-from toolbus.console.entry import SESSION_SECONDS
-from toolbus.console.state.console import ConsoleKeys
-from toolbus.gateway.access.stored_keys import StoredKeys
 
 pytestmark = pytest.mark.anyio
 

@@ -14,11 +14,11 @@ from tests.gateway.console.opening import console_over
 from tests.gateway.console.test_browser_servers import wild
 from tests.gateway.console.test_held_page import DRIFTED
 from tests.gateway.console.wild import PICTURE
+from tests.inside.console import anchor
+from tests.inside.gateway import StoredKeys, digest_of_key
 from tests.lock.place import READ, WRITE, Place
 from tests.patience import until
 from toolbus import CallRefused
-from toolbus.console.html.widgets import anchor
-from toolbus.gateway.access.stored_keys import StoredKeys, digest_of_key
 
 pytestmark = pytest.mark.anyio
 

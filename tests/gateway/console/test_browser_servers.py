@@ -10,8 +10,8 @@ from tests import warm
 from tests.gateway.console.chromium import SMALL, Chromium
 from tests.gateway.console.opening import console_over
 from tests.gateway.console.wild import PICTURE
+from tests.inside.console import anchor
 from toolbus import LinkLost
-from toolbus.console.html.widgets import anchor
 
 pytestmark = pytest.mark.anyio
 

@@ -9,8 +9,8 @@ from tests.gateway.console.chromium import SMALL, Chromium, Tab
 from tests.gateway.console.opening import console_over
 from tests.gateway.console.test_browser_servers import wild
 from tests.gateway.console.wild import HOSTILE
+from tests.inside.console import anchor
 from toolbus import LinkLost, ToolbusError
-from toolbus.console.html.widgets import anchor
 
 pytestmark = pytest.mark.anyio
 

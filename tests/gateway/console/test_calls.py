@@ -2,11 +2,8 @@
 
 import pytest
 
-from toolbus.console.pages.calls import chart
-from toolbus.console.state.calls import LONGEST_TEXT, MOST_CALLS, STEP, CallLog, CallRecord, Counts
-from toolbus.core.operation.events import Reason
-from toolbus.core.operation.operation import Failure, Operation, request_spec
-from toolbus.core.values.records import ToolResult
+from tests.inside.console import LONGEST_TEXT, MOST_CALLS, STEP, CallLog, CallRecord, Counts, chart
+from tests.inside.core import Failure, Operation, Reason, ToolResult, request_spec
 
 OK = ToolResult()
 

@@ -12,13 +12,11 @@ from mcp.server.mcpserver import MCPServer
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.driving import JSON, LegacyClient, ModernClient
 from tests.gateway.front import Gates, gated
+from tests.inside.console import Console, anchor
+from tests.inside.core import Caller
+from tests.inside.gateway import Gateway, Principal
 from tests.patience import until
 from toolbus import ToolbusError
-from toolbus.console.html.widgets import anchor
-from toolbus.console.state.console import Console
-from toolbus.core.operation.operation import Caller
-from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.principal import Principal
 
 pytestmark = pytest.mark.anyio
 

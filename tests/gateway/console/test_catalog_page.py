@@ -14,13 +14,10 @@ from mcp.server.lowlevel import Server
 
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, KINDS, PICTURE, Showing
+from tests.inside.console import MOST_TRIALS, InputField, anchor, arguments_of, fields_of_schema, trials
+from tests.inside.shape import definition_tokens
 from tests.patience import PATIENCE
 from toolbus import Operation
-from toolbus.console.html.fields import InputField, arguments_of, fields_of_schema
-from toolbus.console.html.widgets import anchor
-from toolbus.console.state import trials
-from toolbus.console.state.trials import MOST_TRIALS
-from toolbus.shape.cost import definition_tokens
 
 pytestmark = pytest.mark.anyio
 

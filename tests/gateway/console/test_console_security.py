@@ -4,7 +4,7 @@ import pytest
 
 from tests.gateway.console.opening import console_over, home_of
 from tests.gateway.driving import JSON
-from toolbus.config.settings.serve import Serve
+from tests.inside.config import Serve
 
 pytestmark = pytest.mark.anyio
 

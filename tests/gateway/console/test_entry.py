@@ -7,7 +7,7 @@ import pytest
 
 from tests.gateway.console.opening import Opened, console_over, home_of
 from tests.gateway.driving import JSON
-from toolbus.console.entry import MOST_SESSIONS, MOST_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, ConsoleEntry
+from tests.inside.console import MOST_SESSIONS, MOST_TOKENS, SESSION_SECONDS, TOKEN_SECONDS, ConsoleEntry
 
 pytestmark = pytest.mark.anyio
 

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
+from tests.inside.gateway import HttpLimits
+from tests.inside.lock import read_lock
 from tests.lock.place import GREET, OFFER, READ, WRITE, Place, names
 from tests.patience import PATIENCE, until
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.lock.file import read_lock
 
 pytestmark = pytest.mark.anyio
 

@@ -3,8 +3,7 @@
 import pytest
 
 from tests.gateway.console.opening import Markup
-from toolbus.console.app import LiveElements
-from toolbus.console.html.elements import Element, element, live
+from tests.inside.console import Element, LiveElements, element, live
 
 HOSTILE = "</p><script>alert(1)</script><img src=x onerror=alert(1)>\"'&<!--"
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.console.opening import Markup, console_over, plain
+from tests.inside.config import Serve, ServeAuth, ServeView
+from tests.inside.console import ConsoleKeys
+from tests.inside.gateway import StoredKeys, digest_of_key
 from tests.lock.place import Place
-from toolbus.config.settings.serve import Serve, ServeAuth, ServeView
-from toolbus.console.state.console import ConsoleKeys
-from toolbus.gateway.access.stored_keys import StoredKeys, digest_of_key
 
 pytestmark = pytest.mark.anyio
 

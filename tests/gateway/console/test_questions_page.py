@@ -7,12 +7,11 @@ import pytest
 
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, PICTURE, Showing
+from tests.inside.console import Presence, anchor
+from tests.inside.core import QuestionRouter
 from tests.patience import PATIENCE, until
 from tests.servers.asking import asking
 from toolbus import Caller, CallRefused, InputNeeded
-from toolbus.console.html.widgets import anchor
-from toolbus.console.state.console import Presence
-from toolbus.core.ask.question_router import QuestionRouter
 
 pytestmark = pytest.mark.anyio
 

@@ -7,11 +7,11 @@ import pytest
 
 from tests.durable.stage import Ledger, ended, is_waiting, run_when, settings
 from tests.gateway.console.opening import console_over, plain
+from tests.inside.console import anchor
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
 from toolbus.agent import Agent
 from toolbus.agent.durable import Runs
-from toolbus.console.html.widgets import anchor
 from toolbus.testing import ScriptedModel, ToolCall
 
 pytestmark = pytest.mark.anyio

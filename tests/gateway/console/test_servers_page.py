@@ -7,8 +7,8 @@ import pytest
 
 from tests.gateway.console.opening import Markup, console_over, plain
 from tests.gateway.driving import JSON
+from tests.inside.console import anchor
 from toolbus import ServerDown
-from toolbus.console.html.widgets import anchor
 
 pytestmark = pytest.mark.anyio
 

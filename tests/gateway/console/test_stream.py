@@ -11,12 +11,9 @@ import pytest
 from tests.gateway.console.opening import console_over, plain
 from tests.gateway.driving import JSON
 from tests.gateway.front import Gates, gated
+from tests.inside.console import BY_PATH, Console, Element, Page, PageRequest, element, live
+from tests.inside.console import app as streams
 from tests.patience import PATIENCE, until
-from toolbus.console import app as streams
-from toolbus.console.html.elements import Element, element, live
-from toolbus.console.page import Page, PageRequest
-from toolbus.console.pages import BY_PATH
-from toolbus.console.state.console import Console
 
 pytestmark = pytest.mark.anyio
 

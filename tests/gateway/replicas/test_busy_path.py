@@ -7,11 +7,8 @@ import pytest
 
 from tests.gateway.driving import JSON
 from tests.gateway.front import BOTH, META, PREFIX, front
-from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.state.seal import KEY_BYTES, Seal
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import parse_store_url
+from tests.inside.gateway import Replicas
+from tests.inside.state import KEY_BYTES, Cipher, Seal, Store, parse_store_url
 
 pytestmark = pytest.mark.anyio
 

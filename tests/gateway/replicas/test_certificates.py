@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.inside.connect import certificate_of
+from tests.inside.gateway import tls_context
 from tests.servers.certificates import Authority, self_signed
-from toolbus.connect.http.certificate import certificate_of
-from toolbus.gateway.http.run import tls_context
 
 BEGIN, END = "-----BEGIN CERTIFICATE-----", "-----END CERTIFICATE-----"
 

@@ -15,13 +15,9 @@ import pytest
 from tests.conftest import sampled
 from tests.gateway.front import Events
 from tests.gateway.replicas.cluster import ELICITS, TASKS, Cluster, Replica, client, cluster, text_of, until
+from tests.inside.gateway import REPLICA, Replicas
+from tests.inside.state import Cipher, Seal, Store, parse_store_url
 from tests.postgres import Server, postgres_server
-from toolbus.gateway.replicas.peers import KIND
-from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.state.seal import Seal
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import parse_store_url
 
 pytestmark = pytest.mark.anyio
 DEAD = "has missed its heartbeats"
@@ -228,11 +224,11 @@ async def test_a_replica_that_responds_is_not_dead_although_its_beats_do_not_rea
         for name, server in (("busy", busy), ("stuck", stuck), ("replaced", replaced)):
             port = server.sockets[0].getsockname()[1]
             row = {"id": name, "url": f"http://127.0.0.1:{port}", "beat": 7, "every": 2.0}
-            await store.put(KIND, name, json.dumps(row).encode(), 600)
+            await store.put(REPLICA, name, json.dumps(row).encode(), 600)
         replicas = Replicas(store, Seal(b"s" * 32), session_seconds=60)
         await replicas.peers.start("http://127.0.0.1:1")
         await until(lambda: not replicas.peers.has("stuck") and not replicas.peers.has("replaced"))
-        rows: dict[str, Any] = {name: json.loads(row) for name, row in (await store.items(KIND)).items()}
+        rows: dict[str, Any] = {name: json.loads(row) for name, row in (await store.items(REPLICA)).items()}
         assert rows["stuck"]["dead"]
         assert rows["replaced"]["dead"], "another one listens at its address"
         assert not rows["busy"].get("dead")

@@ -14,17 +14,11 @@ from tests.gateway.driving import JSON
 from tests.gateway.front import front
 from tests.gateway.replicas.balancer import free_port
 from tests.gateway.replicas.cluster import STORE_KEY, cluster, until
+from tests.inside.config import Serve, ServeAuth, StoreSetting
+from tests.inside.core import ConfigError
+from tests.inside.gateway import Peers, Replicas, announced_host
+from tests.inside.state import Cipher, Seal, Store, parse_store_url
 from tests.postgres import over_tcp, own_address, postgres_server
-from toolbus.config.settings.serve import Serve, ServeAuth
-from toolbus.config.settings.store import StoreSetting
-from toolbus.core.values.errors import ConfigError
-from toolbus.gateway.replicas.peers import Peers
-from toolbus.gateway.replicas.replicas import Replicas
-from toolbus.gateway.serve.replica import announced_host
-from toolbus.state.seal import Seal
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import parse_store_url
 
 pytestmark = pytest.mark.anyio
 BEAT = 0.05

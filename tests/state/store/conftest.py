@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.inside.state import Cipher, StoreUrl, parse_store_url
 from tests.postgres import Server, postgres_server
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.url import StoreUrl, parse_store_url
 
 KEY = b"k" * 32
 

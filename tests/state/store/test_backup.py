@@ -10,15 +10,20 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.inside.core import StoreError
+from tests.inside.state import (
+    Cipher,
+    Part,
+    Store,
+    StoreUrl,
+    key_use,
+    make_private,
+    opened_backup,
+    parse_store_url,
+    save,
+)
+from tests.inside.state import backup as module
 from tests.postgres import Server
-from toolbus.core.values.errors import StoreError
-from toolbus.state.files import make_private
-from toolbus.state.store import backup as module
-from toolbus.state.store.backup import Part, opened_backup, save
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.rekey import key_use
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import StoreUrl, parse_store_url
 
 pytestmark = pytest.mark.anyio
 NUMBERS = """

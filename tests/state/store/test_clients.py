@@ -9,30 +9,38 @@ from dataclasses import replace
 
 import pytest
 
+from tests.inside.core import TokenStoreError
+from tests.inside.gateway import KEY as KEYS
+from tests.inside.gateway import REPLICA as REPLICAS
+from tests.inside.gateway import SESSION as SESSIONS
+from tests.inside.gateway import (
+    STALE_SECONDS,
+    ClientSession,
+    CredentialDenied,
+    CredentialUndecided,
+    KeyExists,
+    Keys,
+    Peers,
+    Principal,
+    SharedKeys,
+    SharedSessions,
+)
+from tests.inside.policy import ANSWER as ANSWERS
+from tests.inside.policy import AnswerKey, Answers, SharedAnswers
+from tests.inside.state import (
+    Cipher,
+    Login,
+    Mirror,
+    SharedLocks,
+    SharedOneTimeUse,
+    SharedTokens,
+    Store,
+    StoreUrl,
+    TokenSource,
+    parse_store_url,
+    shared_seal,
+)
 from tests.patience import PATIENCE
-from toolbus.core.values.errors import TokenStoreError
-from toolbus.gateway.access.identity import CredentialDenied, CredentialUndecided
-from toolbus.gateway.access.keys import Keys
-from toolbus.gateway.access.shared_keys import KIND as KEYS
-from toolbus.gateway.access.shared_keys import STALE_SECONDS, SharedKeys
-from toolbus.gateway.access.stored_keys import KeyExists
-from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.sessions import ClientSession
-from toolbus.gateway.replicas.peers import KIND as REPLICAS
-from toolbus.gateway.replicas.peers import Peers
-from toolbus.gateway.replicas.sessions import KIND as SESSIONS
-from toolbus.gateway.replicas.sessions import SharedSessions
-from toolbus.policy.answers import AnswerKey, Answers
-from toolbus.policy.shared_answers import KIND as ANSWERS
-from toolbus.policy.shared_answers import SharedAnswers
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.mirror import Mirror
-from toolbus.state.store.one_time_use import SharedOneTimeUse, shared_seal
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import StoreUrl, parse_store_url
-from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.shared import SharedLocks, SharedTokens
-from toolbus.state.tokens.tokens import TokenSource
 
 pytestmark = pytest.mark.anyio
 ANN = AnswerKey(user="ann", kind="tool", target="files/delete", definition="d1", rule="r1")

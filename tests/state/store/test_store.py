@@ -11,17 +11,23 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from tests.inside.core import StoreError
+from tests.inside.state import (
+    VARIABLE,
+    Cipher,
+    KeyUse,
+    Mirror,
+    PostgresDatabase,
+    SqliteDatabase,
+    Store,
+    StoreUrl,
+    key_use,
+    parse_store_url,
+    rekey,
+    sql,
+)
 from tests.patience import PATIENCE, until
 from tests.postgres import Server, over_tcp, own_address
-from toolbus.core.values.errors import StoreError
-from toolbus.state.store import sql
-from toolbus.state.store.cipher import VARIABLE, Cipher
-from toolbus.state.store.mirror import Mirror
-from toolbus.state.store.postgres import PostgresDatabase
-from toolbus.state.store.rekey import KeyUse, key_use, rekey
-from toolbus.state.store.sqlite import SqliteDatabase
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import StoreUrl, parse_store_url
 
 pytestmark = pytest.mark.anyio
 

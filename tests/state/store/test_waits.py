@@ -10,12 +10,10 @@ from typing import TypeAlias
 
 import pytest
 
+from tests.inside.core import StoreError
+from tests.inside.state import Allowance, Cipher, Store, StoreUrl, parse_store_url
 from tests.patience import PATIENCE
 from tests.postgres import Server, over_tcp
-from toolbus.core.values.errors import StoreError
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.store import Allowance, Store
-from toolbus.state.store.url import StoreUrl, parse_store_url
 
 pytestmark = pytest.mark.anyio
 SECONDS = 1.0

@@ -17,7 +17,7 @@ from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Hub
 from toolbus.core.values.errors import FORKED, BusClosed
-from toolbus.policy.shared_answers import KIND, SharedAnswers
+from toolbus.policy.shared_answers import ANSWER, SharedAnswers
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.one_time_use import SharedOneTimeUse, SharedSeal, shared_seal
 from toolbus.state.store.store import Store
@@ -282,7 +282,7 @@ class SharedState:
         if store is None or config.store is None:
             return
         await store.open()
-        mirror = self._answers = Mirror(store, KIND)
+        mirror = self._answers = Mirror(store, ANSWER)
         await mirror.start()
         enforcement.answers.share(SharedAnswers(store, config.store.seconds, mirror))
         enforcement.shared = SharedSeal(await shared_seal(store), SharedOneTimeUse(store))

@@ -13,7 +13,7 @@ from toolbus.gateway.access.stored_keys import KeyExists, StoredKey, hour_of, ne
 from toolbus.state.store.mirror import Mirror
 from toolbus.state.store.store import Store
 
-KIND = "key"
+KEY = "key"
 _USE = "key use"
 STALE_SECONDS = 300.0
 """How long the copy is used while the store does not respond: a key may be revoked in the meantime."""
@@ -41,7 +41,7 @@ class SharedKeys:
 
     def all(self) -> list[StoredKey]:
         """The keys, the oldest first; also expired ones."""
-        values = self._store.wait(self._store.items(KIND)) if self._mirror is None else self._mirror.values
+        values = self._store.wait(self._store.items(KEY)) if self._mirror is None else self._mirror.values
         found = [key for value in values.values() if (key := _read(value)) is not None]
         return sorted(found, key=lambda key: key.created)
 
@@ -51,13 +51,13 @@ class SharedKeys:
         """Make a key, and return it: it cannot be shown again. `KeyExists` if the name is taken."""
         key, made = new_key(name, views, user, self.now(), expires)
         value = json.dumps(asdict(made)).encode()
-        if not self._store.wait(self._changed(self._store.add(KIND, name, value))):
+        if not self._store.wait(self._changed(self._store.add(KEY, name, value))):
             raise KeyExists(name)
         return key, made
 
     def revoke(self, name: str) -> bool:
         """Delete a key; returns whether there was one."""
-        return self._store.wait(self._changed(self._store.remove(KIND, name)))
+        return self._store.wait(self._changed(self._store.remove(KEY, name)))
 
     async def _changed(self, change: Awaitable[bool]) -> bool:
         done = await change
@@ -78,7 +78,7 @@ class SharedKeys:
         self._store.wait(self._record_use(used))
 
     async def _record_use(self, used: Mapping[str, float]) -> None:
-        read = map(_read, (await self._store.items(KIND)).values())
+        read = map(_read, (await self._store.items(KEY)).values())
         known = {key.digest: key for key in read if key is not None}
         before = await self._store.items(_USE)
         for digest, when in used.items():

@@ -29,7 +29,7 @@ from toolbus.state.store.store import Store
 
 logger = logging.getLogger("toolbus")
 
-KIND = "replica"
+REPLICA = "replica"
 _BEAT = 2.0
 _MISSED = 3
 """Heartbeats after which a replica is asked whether it is alive."""
@@ -131,11 +131,11 @@ class Peers:
         if self._workers is not None:
             own = replace(own, gateway=self._workers.gateway, worker=self._workers.number)
         self._own = own
-        await self._store.put(KIND, self.id, _value(own), _KEPT)
+        await self._store.put(REPLICA, self.id, _value(own), _KEPT)
         await self._look()
         if own.gateway and (before := (await self.workers()).get(own.worker)) is not None:
             self.lost(before.id)  # this process was started in its place
-            await self._store.remove(KIND, before.id)
+            await self._store.remove(REPLICA, before.id)
         await self._try_peers()
         self._checked = time.monotonic()
         self._beating = self._beats.begin(self._keep_beating(asyncio.get_running_loop()))
@@ -161,7 +161,7 @@ class Peers:
         if self._own is not None:
             self._own, self._beats.patience = None, _GRACE
             with suppress(StoreError):  # it expires
-                await self._beats.remove(KIND, self.id)
+                await self._beats.remove(REPLICA, self.id)
         await self._beats.close()
 
     async def make_sure(self) -> None:
@@ -178,7 +178,7 @@ class Peers:
         if replica in self._unreachable or replica == self.id:
             return None
         if (known := self._known.get(replica)) is None:  # it may be new
-            value = await self._store.get(KIND, replica)
+            value = await self._store.get(REPLICA, replica)
             known = None if value is None else _read(value)
             if known is not None and known.dead:
                 known = None
@@ -245,14 +245,14 @@ class Peers:
             assert self._own is not None, "it was started"
             began, was_dead = time.monotonic(), True
             try:
-                rows = await self._beats.marked_items(KIND)
+                rows = await self._beats.marked_items(REPLICA)
                 own = replace(self._own, beat=self._own.beat + 1, servers=self.servers)
                 before, mark = rows.get(self.id, (b"", 0))
                 if (last := _read(before)) is not None and not last.dead:
                     # Unless others write that it is dead at this moment.
-                    was_dead = not await self._beats.replace(KIND, self.id, mark, _value(own), _KEPT)
+                    was_dead = not await self._beats.replace(REPLICA, self.id, mark, _value(own), _KEPT)
                 if was_dead:
-                    await self._beats.put(KIND, self.id, _value(own), _KEPT)
+                    await self._beats.put(REPLICA, self.id, _value(own), _KEPT)
                 self._own = replace(own, leaving=self._own.leaving)  # which may have changed meanwhile
             finally:
                 self._checked = began
@@ -265,7 +265,7 @@ class Peers:
         self._take(*await asyncio.wrap_future(self._beats.begin(self._announce())))
 
     async def _look(self) -> None:
-        rows = await self._store.items(KIND)
+        rows = await self._store.items(REPLICA)
         self._take({name: peer for name, value in rows.items() if (peer := _read(value)) is not None})
 
     def _take_regular(self, found: Mapping[str, ReplicaPeer], was_dead: bool) -> None:
@@ -313,13 +313,13 @@ class Peers:
         try:
             if await self.responds(peer):
                 return
-            value, mark = await self._beats.marked(KIND, peer.id)
+            value, mark = await self._beats.marked(REPLICA, peer.id)
             now = None if value is None else _read(value)
             if now is None or now.beat != peer.beat:  # it has left, or beats again
                 return
             if not now.dead:
                 dead = _value(replace(now, dead=True))
-                if not await self._beats.replace(KIND, peer.id, mark, dead, _KEPT_DEAD):
+                if not await self._beats.replace(REPLICA, peer.id, mark, dead, _KEPT_DEAD):
                     return
                 logger.warning(_DEAD, peer.id, peer.host)
             self._dead[peer.id] = peer.beat

@@ -22,7 +22,7 @@ from toolbus.state.store.store import Allowance, Store
 
 logger = logging.getLogger("toolbus")
 
-KIND = "session"
+SESSION = "session"
 MOST_ROUTES = 20_000
 """Sessions of others whose replica is remembered."""
 
@@ -67,7 +67,7 @@ class SharedSessions:
 
     async def opened(self, session: ClientSession) -> None:
         """Store a new session, before its client learns of it."""
-        await self._store.put(KIND, _name(session.id), self._facts(session).json, self._seconds)
+        await self._store.put(SESSION, _name(session.id), self._facts(session).json, self._seconds)
         self._watch(session)
 
     async def changed(self, session: ClientSession) -> None:
@@ -75,11 +75,11 @@ class SharedSessions:
         mark = await self._own_mark(session.id)
         if mark is not None:
             facts = self._facts(session).json
-            await self._store.replace(KIND, _name(session.id), mark, facts, self._seconds)
+            await self._store.replace(SESSION, _name(session.id), mark, facts, self._seconds)
 
     async def _own_mark(self, name: str) -> int | None:
         """The mark of a session in the store; None if this replica does not have it any more."""
-        value, mark = await self._store.marked(KIND, _name(name))
+        value, mark = await self._store.marked(SESSION, _name(name))
         facts = None if value is None else _read(value)
         return mark if facts is not None and facts.owner == self._peers.id else None
 
@@ -96,7 +96,7 @@ class SharedSessions:
             route = self._routes.get(name)
             if route is not None and route not in avoid and _takes(self._peers.known(route)):
                 raise WrongReplica(route)
-            value, mark = await self._store.marked(KIND, _name(name))
+            value, mark = await self._store.marked(SESSION, _name(name))
             facts = None if value is None else _read(value)
             if facts is None or not facts.principal.is_like(principal):
                 return None
@@ -109,14 +109,14 @@ class SharedSessions:
                 self._routes[name] = owner
                 raise WrongReplica(owner)
             taken = replace(facts, owner=self._peers.id, before=owner)
-            if await self._store.replace(KIND, _name(name), mark, taken.json, self._seconds):
+            if await self._store.replace(SESSION, _name(name), mark, taken.json, self._seconds):
                 self._routes.pop(name, None)
                 return taken
 
     async def remove(self, session: ClientSession) -> None:
         """The client has ended a session, for all replicas."""
         self.forget(session)
-        await self._store.remove(KIND, _name(session.id))
+        await self._store.remove(SESSION, _name(session.id))
 
     def restored(self, session: ClientSession, facts: SessionFacts) -> None:
         """A session that was taken over is open here."""
@@ -134,7 +134,7 @@ class SharedSessions:
         loop = asyncio.get_running_loop()
         for session in sessions:
             if loop.time() - self._kept.get(session.id, 0.0) > self._seconds / 4:
-                await self._store.keep(KIND, _name(session.id), self._seconds)
+                await self._store.keep(SESSION, _name(session.id), self._seconds)
                 self._kept[session.id] = loop.time()
 
     async def moved(self, sessions: Collection[ClientSession]) -> list[ClientSession]:
@@ -161,7 +161,7 @@ class SharedSessions:
         try:
             mark = await self._own_mark(name)
             if mark is not None:
-                await self._store.replace(KIND, _name(name), mark, b"", seconds=0.0)
+                await self._store.replace(SESSION, _name(name), mark, b"", seconds=0.0)
         except StoreError as error:  # it expires
             logger.debug("%s", error)
 

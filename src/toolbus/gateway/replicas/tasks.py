@@ -16,7 +16,7 @@ from toolbus.gateway.protocol.words import INTERNAL_ERROR
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.state.store.store import Store
 
-KIND = "task"
+TASK = "task"
 UNKNOWN = "the replica that ran this task has ended; whether the call took effect is not known"
 
 
@@ -71,18 +71,18 @@ class SharedTasks:
 
     async def put(self, task: StoredTask) -> None:
         """Store a task, for as long as its client may ask for it."""
-        await self._store.put(KIND, task.id, _value(task), _left(task))
+        await self._store.put(TASK, task.id, _value(task), _left(task))
 
     async def end(self, task: StoredTask) -> StoredTask:
         """Store how a task ended; returns it as others have ended it, if they did before."""
         while True:
-            value, mark = await self._store.marked(KIND, task.id)
+            value, mark = await self._store.marked(TASK, task.id)
             before = None if value is None else _read(value)
             if before is None:  # it has expired
                 return task
             if before.done:
                 return before
-            if await self._store.replace(KIND, task.id, mark, _value(task), _left(task)):
+            if await self._store.replace(TASK, task.id, mark, _value(task), _left(task)):
                 return task
 
     async def settled(self, task: StoredTask) -> StoredTask:
@@ -95,13 +95,13 @@ class SharedTasks:
 
     async def get(self, name: str, principal: str) -> StoredTask | None:
         """The task of that id, if it is this principal's."""
-        value = await self._store.get(KIND, name)
+        value = await self._store.get(TASK, name)
         task = None if value is None else _read(value)
         return task if task is not None and task.principal == principal else None
 
     async def of(self, principal: str) -> list[StoredTask]:
         """The tasks of a principal, in the order of their start."""
-        found = map(_read, (await self._store.items(KIND)).values())
+        found = map(_read, (await self._store.items(TASK)).values())
         own = [task for task in found if task is not None and task.principal == principal]
         return [await self.settled(task) for task in sorted(own, key=lambda task: task.created)]
 

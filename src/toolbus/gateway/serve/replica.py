@@ -16,7 +16,7 @@ from toolbus.config.settings.auth import is_loopback
 from toolbus.config.settings.serve import Serve
 from toolbus.config.settings.store import StoreSetting
 from toolbus.core.values.errors import ConfigError
-from toolbus.gateway.access.shared_keys import KIND as KEYS
+from toolbus.gateway.access.shared_keys import KEY as KEYS
 from toolbus.gateway.access.shared_keys import SharedKeys
 from toolbus.gateway.http.run import listening_socket
 from toolbus.gateway.http.workers import FIRST

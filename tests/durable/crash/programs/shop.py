@@ -22,9 +22,9 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from tests.durable.crash import note
 from tests.durable.crash.plans import CROWD, PLANS, kind_of
+from tests.inside.agent import lease
 from toolbus.agent import Agent
 from toolbus.agent.durable import Durable
-from toolbus.agent.durable.workers import lease
 
 FOLDER = Path(os.environ["CRASH_FOLDER"])
 URL = f"http://127.0.0.1:{(FOLDER / 'port').read_text()}"
