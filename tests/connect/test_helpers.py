@@ -31,7 +31,7 @@ async def main():
 asyncio.run(main())
 print("helpers", len(helpers()), "zombies", zombies())
 """
-NO_GUARD = "from toolbus.connect.transports import start; start.can_guard = lambda: False"
+NO_GUARD = "from toolbus.connect.transports.process import start; start.can_guard = lambda: False"
 SERVER = str(Path(__file__).parents[1] / "servers" / "plain.py")
 
 

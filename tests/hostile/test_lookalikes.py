@@ -130,7 +130,7 @@ def test_every_character_of_the_published_table() -> None:
 def test_a_start_without_strange_names() -> None:
     """The table is not read before a name needs it."""
     code = (
-        "from toolbus.core import lookalikes; lookalikes.look('plain');"
+        "from toolbus.core.text import lookalikes; lookalikes.look('plain');"
         "import json; print(json.dumps(lookalikes._prototypes.cache_info().currsize))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

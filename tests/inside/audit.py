@@ -1,29 +1,11 @@
 """Internal names of `toolbus.audit` that tests use."""
 
-from toolbus.audit.chain import (
-    Chain as Chain,
-)
-from toolbus.audit.files import (
-    chains as chains,
-)
-from toolbus.audit.lines import (
-    position_of as position_of,
-)
-from toolbus.audit.read import (
-    Query as Query,
-)
-from toolbus.audit.read import (
-    read_events as read_events,
-)
-from toolbus.audit.trail import (
-    AuditTrail as AuditTrail,
-)
-from toolbus.audit.trail import (
-    open_trail as open_trail,
-)
-from toolbus.audit.verify import (
-    ChainReport as ChainReport,
-)
-from toolbus.audit.verify import (
-    verify as verify,
-)
+from toolbus.audit.chain import Chain as Chain
+from toolbus.audit.files import chains as chains
+from toolbus.audit.lines import position_of as position_of
+from toolbus.audit.read import Query as Query
+from toolbus.audit.read import read_events as read_events
+from toolbus.audit.trail import AuditTrail as AuditTrail
+from toolbus.audit.trail import open_trail as open_trail
+from toolbus.audit.verify import ChainReport as ChainReport
+from toolbus.audit.verify import verify as verify

@@ -1,56 +1,20 @@
 """Internal names of `toolbus.bus` that tests use."""
 
-from toolbus.bus.catalog import (
-    live_catalog as live_catalog,
-)
-from toolbus.bus.catalog.exposure import (
-    CALL_TOOL as CALL_TOOL,
-)
-from toolbus.bus.catalog.exposure import (
-    HAS as HAS,
-)
-from toolbus.bus.catalog.exposure import (
-    LACKS as LACKS,
-)
-from toolbus.bus.catalog.exposure import (
-    LANGUAGE as LANGUAGE,
-)
-from toolbus.bus.catalog.exposure import (
-    MODULES as MODULES,
-)
-from toolbus.bus.catalog.exposure import (
-    Exposure as Exposure,
-)
-from toolbus.bus.catalog.exposure import (
-    definition_cost as definition_cost,
-)
-from toolbus.bus.catalog.shaping import (
-    CatalogShaper as CatalogShaper,
-)
-from toolbus.bus.context import (
-    Key as Key,
-)
-from toolbus.bus.context import (
-    fitted_text as fitted_text,
-)
-from toolbus.bus.engine import (
-    engine as engine,
-)
-from toolbus.bus.engine import (
-    servers as servers,
-)
-from toolbus.bus.engine import (
-    user_access as user_access,
-)
-from toolbus.bus.engine import (
-    users as users,
-)
-from toolbus.bus.engine.stores import (
-    store_of as store_of,
-)
-from toolbus.bus.rules.scope import (
-    Scope as Scope,
-)
-from toolbus.bus.view import (
-    View as View,
-)
+from toolbus.bus.catalog import live_catalog as live_catalog
+from toolbus.bus.catalog.exposure import CALL_TOOL as CALL_TOOL
+from toolbus.bus.catalog.exposure import HAS as HAS
+from toolbus.bus.catalog.exposure import LACKS as LACKS
+from toolbus.bus.catalog.exposure import LANGUAGE as LANGUAGE
+from toolbus.bus.catalog.exposure import MODULES as MODULES
+from toolbus.bus.catalog.exposure import Exposure as Exposure
+from toolbus.bus.catalog.exposure import definition_cost as definition_cost
+from toolbus.bus.catalog.shaping import CatalogShaper as CatalogShaper
+from toolbus.bus.context import Key as Key
+from toolbus.bus.context import fitted_text as fitted_text
+from toolbus.bus.engine import engine as engine
+from toolbus.bus.engine import servers as servers
+from toolbus.bus.engine import user_access as user_access
+from toolbus.bus.engine import users as users
+from toolbus.bus.engine.stores import store_of as store_of
+from toolbus.bus.rules.scope import Scope as Scope
+from toolbus.bus.view import View as View

@@ -1,8 +1,4 @@
 """Internal names of `toolbus.discover` that tests use."""
 
-from toolbus.discover import (
-    Discovery as Discovery,
-)
-from toolbus.discover import (
-    watch as watch,
-)
+from toolbus.discover import Discovery as Discovery
+from toolbus.discover import watch as watch

@@ -1,32 +1,12 @@
 """Internal names of `toolbus.search` that tests use."""
 
-from toolbus.search.encoders.encoder import (
-    EncodingFailed as EncodingFailed,
-)
-from toolbus.search.encoders.function import (
-    FunctionEncoder as FunctionEncoder,
-)
-from toolbus.search.encoders.installed import (
-    best_encoder as best_encoder,
-)
-from toolbus.search.encoders.installed import (
-    minilm_encoder as minilm_encoder,
-)
-from toolbus.search.encoders.installed import (
-    static_encoder as static_encoder,
-)
-from toolbus.search.encoding import (
-    Encoding as Encoding,
-)
-from toolbus.search.finder import (
-    Finder as Finder,
-)
-from toolbus.search.index import (
-    Index as Index,
-)
-from toolbus.search.words import (
-    key as key,
-)
-from toolbus.search.words import (
-    words as words,
-)
+from toolbus.search.encoders.encoder import EncodingFailed as EncodingFailed
+from toolbus.search.encoders.function import FunctionEncoder as FunctionEncoder
+from toolbus.search.encoders.installed import best_encoder as best_encoder
+from toolbus.search.encoders.installed import minilm_encoder as minilm_encoder
+from toolbus.search.encoders.installed import static_encoder as static_encoder
+from toolbus.search.encoding import Encoding as Encoding
+from toolbus.search.finder import Finder as Finder
+from toolbus.search.index import Index as Index
+from toolbus.search.words import key as key
+from toolbus.search.words import words as words

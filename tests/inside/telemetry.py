@@ -1,11 +1,5 @@
 """Internal names of `toolbus.telemetry` that tests use."""
 
-from toolbus.telemetry.observer import (
-    BusTelemetry as BusTelemetry,
-)
-from toolbus.telemetry.serving import (
-    RequestArrival as RequestArrival,
-)
-from toolbus.telemetry.serving import (
-    ServerTelemetry as ServerTelemetry,
-)
+from toolbus.telemetry.observer import BusTelemetry as BusTelemetry
+from toolbus.telemetry.serving import RequestArrival as RequestArrival
+from toolbus.telemetry.serving import ServerTelemetry as ServerTelemetry

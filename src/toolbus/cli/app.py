@@ -43,10 +43,8 @@ from toolbus.cli.declared.parameters import (
     ToolName,
     Write,
 )
-from toolbus.cli.declared.run import add_run_commands
-from toolbus.cli.declared.search import add_search_commands
-from toolbus.cli.declared.skill import add_skill_commands
 from toolbus.cli.declared.store import add_store_commands
+from toolbus.cli.declared.use import add_run_commands, add_search_commands, add_skill_commands
 from toolbus.cli.options import SharedOptions, with_bus_settings, with_config_settings, with_settings
 
 app = typer.Typer(

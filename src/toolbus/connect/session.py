@@ -35,7 +35,6 @@ from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.transports.http import AUTH_STATUSES
 from toolbus.connect.transports.wire.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.wire.wire_error import NotSendable, WireError
-from toolbus.core.flag import Flag
 from toolbus.core.text.stderr import quoted
 from toolbus.core.values.elicitation import Answer
 from toolbus.core.values.errors import (
@@ -116,7 +115,7 @@ class ServerSession:
         return wire.era(self.protocol)
 
     @property
-    def gone(self) -> Flag:
+    def gone(self) -> asyncio.Event:
         """Set when the connection has ended."""
         return self._diagnostics.gone
 

@@ -11,7 +11,6 @@ from toolbus.bus import Toolbus
 from toolbus.bus.view import View
 from toolbus.connect.transports.wire.messages import MAX_ID, is_usable_id
 from toolbus.core.ask.question_router import QuestionRouter
-from toolbus.core.flag import Flag
 from toolbus.core.operation.events import Event
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, JSONObject
@@ -115,7 +114,7 @@ class Gateway:
         self._info = server_info(settings.name)
         self._telemetry = ServerTelemetry(bus.config.telemetry)
         self._starting: asyncio.Task[None] | None = None
-        self._asked = Flag()
+        self._asked = asyncio.Event()
         self._began = 0.0
         """When it began, by the clock of the loop."""
 

@@ -181,6 +181,13 @@ _RULER = re.compile(r"^([-=*_#~])\1{3,}$", re.MULTILINE)
 
 def trimmed_text(text: str) -> str:
     """The text, trimmed; lines keep their indentation relative to each other."""
+    # Again if that helped: what follows a blank first line is then a first line itself.
+    while (short := _trimmed_once(text)) != text:
+        text = short
+    return text
+
+
+def _trimmed_once(text: str) -> str:
     if "\n" not in text:
         return text.strip(" \t\r")
     # Tabs stay: they may be meant, as in an example of a Makefile.

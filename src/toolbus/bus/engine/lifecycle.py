@@ -13,7 +13,6 @@ from toolbus.bus.rules.enforcement import Enforcement
 from toolbus.bus.rules.lock import BusLock, LockApprovals
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
 from toolbus.connect.auth.identity import LinkOwner
-from toolbus.core.flag import Flag
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Hub
 from toolbus.core.values.errors import FORKED, BusClosed
@@ -75,9 +74,9 @@ class Lifecycle:
         self._lock = lock
         self._connecting: asyncio.Task[None] | None = None
         """Connects to the servers of a locked bus, whose catalog is known before."""
-        self._needed = Flag()
+        self._needed = asyncio.Event()
         """Set when the servers are needed, so that connecting does not linger."""
-        self._installed = Flag()
+        self._installed = asyncio.Event()
         self.installed = False
         """Whether the links exist, so that requests have a way."""
         self._helpers: Helpers | None = None

@@ -5,7 +5,7 @@ import asyncio
 from toolbus.agent import ApprovalAsked
 from toolbus.cli.chat.background import PendingApproval, PendingQuestion
 from toolbus.cli.chat.keyboard import Keyboard
-from toolbus.cli.input.approval import EVERY, IN_CHAT, WaitingCall, ask_approval
+from toolbus.cli.input.approval import EVERY, IN_CHAT, CallToApprove, ask_approval
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import ask_user
 from toolbus.cli.output.screen import Screen, one_line
@@ -50,7 +50,7 @@ class Prompter:
         finally:
             asked.settle(answer)
 
-    def _ask_about(self, call: WaitingCall) -> ApprovalAnswer:
+    def _ask_about(self, call: CallToApprove) -> ApprovalAnswer:
         if self._keyboard is None:
             step = "--approve never" if call.rule is None else f"a change of rule {call.rule}"
             self._screen.note(f"{call.name} was not run: {NO_TERMINAL}; allow it with {step}")

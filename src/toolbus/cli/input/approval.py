@@ -38,7 +38,7 @@ _TYPED: Mapping[Choice, Sequence[str]] = {
 }
 
 
-class WaitingCall(Protocol):
+class CallToApprove(Protocol):
     """A call that waits for approval."""
 
     @property
@@ -57,7 +57,7 @@ class WaitingCall(Protocol):
     def reason(self) -> str: ...
 
 
-async def ask_approval(screen: Screen, call: WaitingCall, choices: Sequence[Choice]) -> Choice:
+async def ask_approval(screen: Screen, call: CallToApprove, choices: Sequence[Choice]) -> Choice:
     """Show the call and ask until one of the choices is typed; `Interrupted` on Ctrl-C.
 
     Ctrl-D means no.
@@ -80,7 +80,7 @@ async def ask_approval(screen: Screen, call: WaitingCall, choices: Sequence[Choi
         raise
 
 
-def _show(screen: Screen, call: WaitingCall) -> None:
+def _show(screen: Screen, call: CallToApprove) -> None:
     whose = "" if call.server is None else f" of server {exact(call.server)}"
     screen.err.print(Text(f"{exact(call.name)}{whose}", style="bold yellow"))
     if call.rule is not None:

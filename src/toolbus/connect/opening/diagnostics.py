@@ -4,13 +4,13 @@ The SDK reports most failures as "connection closed". The diagnostics add the re
 code, the last lines on stderr, why the connection ended, and when the server was last active.
 """
 
+import asyncio
 import os
 import time
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass, field
 
-from toolbus.core.flag import Flag
 from toolbus.core.text.stderr import error_lines
 from toolbus.core.values.errors import Phase
 
@@ -62,7 +62,7 @@ class Diagnostics:
     """Why we ended the connection ourselves, if the server sent too much."""
     lost_by_server: bool = False
     """Whether the server has already ended the session."""
-    gone: Flag = field(default_factory=Flag)
+    gone: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when the connection has ended, for whatever reason."""
     activity: HttpActivity | None = None
     """Set for an HTTP server."""

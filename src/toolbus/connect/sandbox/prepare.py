@@ -26,7 +26,6 @@ from toolbus.connect.sandbox.launchers import InstalledPackage, NotLaunchable
 from toolbus.connect.sandbox.runtime import runtime_paths
 from toolbus.connect.transports.process.child import Child, Launch
 from toolbus.connect.transports.process.start import start_child
-from toolbus.core.flag import Flag
 from toolbus.core.values.errors import ConnectFailed
 from toolbus.state.files import state_folder
 
@@ -201,8 +200,8 @@ class _InstallOutput:
         self._on_stderr = on_stderr
         self.output = b""
         self.code: int | None = None
-        self.exited = Flag()
-        self.output_ended = Flag()
+        self.exited = asyncio.Event()
+        self.output_ended = asyncio.Event()
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         if fd == 1:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple, NoReturn, cast
 
 import httptools
 
-from toolbus.core.flag import Flag
 from toolbus.gateway.http.limits import HttpLimits, Refusals
 from toolbus.gateway.http.request import HttpRequest, RawHeaders
 
@@ -148,7 +147,7 @@ class HttpConnection(asyncio.Protocol):
         self._phase = "head"
         self._unread_since: float | None = None
         self._is_reading = True
-        self._writable = Flag()
+        self._writable = asyncio.Event()
 
     # The connection
 

@@ -1,6 +1,6 @@
 """The methods that clients can call, by era."""
 
-from toolbus.gateway.methods import discovery, prompts, resources, skills, tasks, tools
+from toolbus.gateway.methods import discovery, prompts, resources, tasks, tools
 from toolbus.gateway.parts import Method
 
 _BOTH: dict[str, Method] = {
@@ -20,8 +20,8 @@ MODERN: dict[str, Method] = {
     "server/discover": discovery.discover,
     "subscriptions/listen": resources.listen,
     "tasks/update": tasks.update,
-    "skills/list": skills.list_skills,
-    "skills/get": skills.get,
+    "skills/list": resources.list_skills,
+    "skills/get": resources.get_skill,
 }
 LEGACY: dict[str, Method] = {
     **_BOTH,

@@ -1,14 +1,15 @@
-"""Resources: lists, reads and subscriptions."""
+"""Resources: lists, reads and subscriptions; skills, whose files are resources."""
 
 from toolbus.core.operation.operation import request_spec
 from toolbus.core.values.errors import CallRefused, CallRejected
 from toolbus.core.values.freshness import STALE, freshness_of
 from toolbus.core.values.records import JSONObject
-from toolbus.gateway.methods.pages import current, page
+from toolbus.gateway.methods.pages import current, list_hints, page
 from toolbus.gateway.parts import GatewayParts
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.results import is_not_found, resource_not_found
-from toolbus.gateway.protocol.words import RESOURCE_NOT_FOUND
+from toolbus.gateway.protocol.words import INVALID_PARAMS, RESOURCE_NOT_FOUND
 
 
 async def list_resources(parts: GatewayParts, request: ClientRequest) -> JSONObject:
@@ -66,3 +67,19 @@ async def unsubscribe(parts: GatewayParts, request: ClientRequest) -> JSONObject
 async def listen(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Answer `subscriptions/listen`, when the stream ends."""
     return await parts.listening.listen(request)
+
+
+async def list_skills(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    """Answer `skills/list`."""
+    now = await current(parts, request, "skills")
+    return page(parts, request, "skills", list(now.skills.values()), "skills")
+
+
+async def get_skill(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    """Answer `skills/get`."""
+    uri = request.text("uri")
+    await parts.started()
+    entry = request.client.offering.now.skills.get(uri)
+    if entry is None:
+        raise ProtocolError(INVALID_PARAMS, f"no skill has the URI {uri!r}")
+    return {"skill": entry, **list_hints(parts, request, "skills")}

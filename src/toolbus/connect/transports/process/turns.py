@@ -10,7 +10,6 @@ from collections import deque
 from weakref import WeakKeyDictionary
 
 from toolbus.connect.opening.diagnostics import Diagnostics
-from toolbus.core.flag import Flag
 
 PER_CORE, FEWEST = 2, 4
 """How many processes start at once."""
@@ -26,7 +25,7 @@ class StartTurn:
     def __init__(self, diagnostics: Diagnostics) -> None:
         self._diagnostics = diagnostics
         self._queue: _Queue | None = None
-        self._changed = Flag()
+        self._changed = asyncio.Event()
         self._ends_at = 0.0
 
     async def wait(self) -> None:
