@@ -1,4 +1,4 @@
-"""Where the background bus of a config is met: a socket in a private folder of the user."""
+"""The files of a background bus: its socket, lock and log, in a private folder of the user."""
 
 import os
 import socket

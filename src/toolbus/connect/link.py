@@ -1,4 +1,4 @@
-"""The supervised connection to one server.
+"""The supervised connection to one server; requests wait here while it restarts.
 
 One task owns it: it enters the SDK's client, waits, leaves it, and starts over when the connection is
 lost. Other tasks only read the state and send requests, so open, call and close work from any task and

@@ -1,4 +1,4 @@
-"""A tool call over one session. The whole trip of a plain call, in order:
+"""A tool call over one session. The steps of a plain call, in order:
 
 1. `View.call` finds the tool in the catalog and makes an `Operation`.
 2. `CallPath.run` passes it through observers, hooks, the argument check and guards, if there are any.

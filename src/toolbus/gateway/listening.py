@@ -1,4 +1,4 @@
-"""What clients learn unasked: changed lists, and updates of the resources that they subscribe to.
+"""Notifications to clients: changed lists, and updates of the resources they subscribe to.
 
 A legacy client gets it on the stream of its session, a modern one on the streams that it asked for
 (`subscriptions/listen`), with only what it asked for.

@@ -1,4 +1,4 @@
-"""Ask a person about a call. Anything but a clear answer denies it."""
+"""Ask a person to approve a call. Anything but a clear answer denies it."""
 
 import asyncio
 import inspect

@@ -1,4 +1,4 @@
-"""What the policies leave of what the servers offer: for the catalog, the lists, and each view."""
+"""The parts of the inventories that no policy denies: for the catalog, the lists and each view."""
 
 from collections.abc import Callable, Mapping, Sequence
 

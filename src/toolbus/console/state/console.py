@@ -1,4 +1,4 @@
-"""What the pages of a console read and change; nothing about HTML or HTTP."""
+"""The data behind the pages of a console; nothing about HTML or HTTP."""
 
 import asyncio
 import logging

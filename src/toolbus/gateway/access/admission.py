@@ -1,4 +1,4 @@
-"""What is known of an HTTP request before it is let in, and how it is refused."""
+"""An HTTP request before it is admitted, and the response that refuses it."""
 
 import json
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Whom the gateway lets in: host and origin, then a key or a token, then a view that it may use."""
+"""Admission control: host and origin, then a key or a token, then a view that it may use."""
 
 import logging
 import math

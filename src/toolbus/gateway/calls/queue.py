@@ -1,4 +1,4 @@
-"""Who is next: how many calls each user and each server may have at a time, and fair turns for the others.
+"""The call queue: limits per user and per server, and fair turns for the others.
 
 A call that finds room is made at once. One that finds none waits, and users take turns: however many calls
 one of them has waiting, the next call of another one comes before its second. Waiting is bounded, in number

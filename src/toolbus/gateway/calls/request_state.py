@@ -1,4 +1,4 @@
-"""The rounds of a request that needs input: what a modern client carries from one to the next.
+"""The sealed state of a request that needs input: a modern client carries it between rounds.
 
 Its `requestState` is sealed: only the same principal can use it, only for the same request, for some time.
 """

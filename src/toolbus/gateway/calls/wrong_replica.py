@@ -1,4 +1,4 @@
-"""What a request is about is in another replica."""
+"""The error for a request whose session or call is in another replica."""
 
 
 class WrongReplica(Exception):

@@ -1,4 +1,4 @@
-"""What a view offers to clients: its lists as JSON, the names in them, and the eras of its servers.
+"""The lists of a view as clients see them: JSON, names, and the eras of its servers.
 
 Everything is computed when it is first needed, and again when something has changed.
 """

@@ -1,4 +1,4 @@
-"""The words of the protocol that a gateway uses itself."""
+"""The methods, error codes and keys of the protocol that a gateway uses itself."""
 
 from typing import Final, TypeGuard, cast
 

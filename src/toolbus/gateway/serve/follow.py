@@ -1,4 +1,4 @@
-"""Notice that the config of a running command has changed, and read it again."""
+"""Detect that the config of a running command has changed, and read it again."""
 
 from pathlib import Path
 from typing import TypeAlias

@@ -1,4 +1,4 @@
-"""What a gateway needs of the program that serves it, so that it does not depend on a command line."""
+"""The program around a gateway: its log, its cache of listings, and the runs of its console."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager

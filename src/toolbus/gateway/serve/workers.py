@@ -1,4 +1,4 @@
-"""The workers of `toolbus serve --workers N`, and the process that starts them and starts them again.
+"""The workers of `toolbus serve --workers N`, and the parent process that restarts them.
 
 Workers are forks of this process, made when everything is imported and before anything is started: they share
 that memory, the config and the listening socket, and if the config has no store, one that this process makes
