@@ -38,6 +38,7 @@ from toolbus.connect.opening.process_hints import DOWNLOADERS
 from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.wire.liveness import supervise, wait_until_over
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.flag import Flag
 from toolbus.core.operation.events import Emit, StateChanged
 from toolbus.core.operation.operation import Admit, admit_all
 from toolbus.core.operation.tracing import add_event
@@ -104,8 +105,8 @@ class Link:
         """When the link was lost; None while it is up, or if it never was."""
         self._backoff = Backoff()
         self._hints = ConnectHints(early=early, retry=self.begin)
-        self._demanded = asyncio.Event()
-        self._changed = asyncio.Event()
+        self._demanded = Flag()
+        self._changed = Flag()
         """Set, and replaced, at every change of state and end of an attempt."""
 
     # For all tasks
@@ -401,7 +402,7 @@ class Link:
             alias, message = self.config.alias, str(error) if error else None
             logger.info("server %r: %s -> %s", alias, previous, state)
             self._emit(StateChanged(server=alias, state=state, previous=previous, error=message))
-        changed, self._changed = self._changed, asyncio.Event()
+        changed, self._changed = self._changed, Flag()
         changed.set()
 
     def _calls_in_flight(self) -> CallsInFlight | None:

@@ -29,6 +29,7 @@ from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.core.flag import Flag
 from toolbus.core.operation.events import Emit, ListChanged, warn
 from toolbus.core.operation.tracing import Tracing, leave_trace
 from toolbus.core.values import freshness
@@ -74,16 +75,16 @@ class Discovery:
         """The lists that have expired and somebody needs."""
         self._running: set[ListKind] = set()
         """The lists that are being listed again."""
-        self._round = asyncio.Event()
+        self._round = Flag()
         """Set, and replaced, whenever some were listed again."""
         self._expiry = Expiry()
         self._reads: ReadCache | None = None
         """The cached resources of this session."""
-        self._noticed = asyncio.Event()
-        self._listening = asyncio.Event()
+        self._noticed = Flag()
+        self._listening = Flag()
         self._listing = False
         """Whether listing has begun: a change before the stream is open is found only by listing again."""
-        self._listed = asyncio.Event()
+        self._listed = Flag()
         self._problems: dict[ListKind, str | None] = dict.fromkeys(KINDS)
         """The reason why each kind could not be listed the last time; None if it was."""
         self._stale: set[ListKind] = set()
@@ -229,7 +230,7 @@ class Discovery:
 
     def _end_round(self) -> None:
         self._running = set()
-        ended, self._round = self._round, asyncio.Event()
+        ended, self._round = self._round, Flag()
         ended.set()
 
     async def _listen(self, session: ServerSession) -> None:

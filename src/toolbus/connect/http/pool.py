@@ -12,6 +12,7 @@ from toolbus.connect.http.connection import ClientConnection
 from toolbus.connect.http.proxy import Proxy, as_transport, open_tunnel
 from toolbus.connect.http.response import HttpFailure
 from toolbus.connect.http.url import Url
+from toolbus.core.flag import Flag
 
 KEEP_ALIVE = 4.0
 """Seconds that an idle connection is kept: less than common servers keep theirs (5 s)."""
@@ -53,7 +54,7 @@ class Pool:
         self._idle: list[ClientConnection] = []
         """The most recently used last."""
         self._expiry: asyncio.TimerHandle | None = None
-        self._empty = asyncio.Event()
+        self._empty = Flag()
 
     async def connection(self) -> ClientConnection:
         """An idle connection, or a new one; `HttpFailure` if there is none."""

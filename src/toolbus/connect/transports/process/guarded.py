@@ -20,6 +20,7 @@ from typing import Any, cast
 
 from toolbus.connect.forks import detach_after_fork
 from toolbus.connect.transports.process.child import ChildEvents, Launch, unread_bytes
+from toolbus.core.flag import Flag
 
 GUARD = Path(__file__).with_name("guard.py")
 RUN = "import sys; sys.path.append({folder!r}); import guard; guard.main({owner})"
@@ -149,7 +150,7 @@ class GuardedProcess:
         self._loop = asyncio.get_running_loop()
         self._pipes: list[io.FileIO] = []
         self._transports: list[asyncio.BaseTransport] = []
-        self._gone = asyncio.Event()
+        self._gone = Flag()
         self._started: asyncio.Future[None] = self._loop.create_future()
         self.pid = 0
         self._has_exited = False

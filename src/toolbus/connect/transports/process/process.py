@@ -24,6 +24,7 @@ from toolbus.connect.opening.process_hints import misplaced_file
 from toolbus.connect.transports.process.child import Child, Launch
 from toolbus.connect.transports.process.start import start_child
 from toolbus.connect.transports.process.turns import StartTurn
+from toolbus.core.flag import Flag
 from toolbus.core.values.errors import ConnectFailed
 
 logger = logging.getLogger("toolbus")
@@ -83,7 +84,7 @@ class ServerProcess:
         self._spawning: asyncio.Task[Child] | None = None
         self._ending: asyncio.Task[None] | None = None
         self._confining: asyncio.Task[Launch] | None = None
-        self._exited = asyncio.Event()
+        self._exited = Flag()
         self._ended_by_us = False
         self._turn: StartTurn | None = None
         self._stdout_ended = False
@@ -94,7 +95,7 @@ class ServerProcess:
         self._child: Child | None = None
         self._stderr_partial = b""
         self.stdin: asyncio.WriteTransport | None = None
-        self.writable = asyncio.Event()
+        self.writable = Flag()
         """Cleared while its input takes no more."""
         self.writable.set()
 
@@ -332,7 +333,7 @@ def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
     raise ConnectFailed(server, "spawn", f"command {shown!r} not found", hint=hint)
 
 
-async def _terminate(child: Child, exited: asyncio.Event, grace: Grace) -> None:
+async def _terminate(child: Child, exited: Flag, grace: Grace) -> None:
     """End the process and its descendants in bounded time."""
     # What is still queued is dropped: a server that does not read it would not see the end either.
     child.stdin.abort() if child.stdin.get_write_buffer_size() else child.stdin.close()

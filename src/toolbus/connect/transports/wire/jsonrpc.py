@@ -42,6 +42,7 @@ from toolbus.connect.transports.wire.messages import (
 )
 from toolbus.connect.transports.wire.pending import PendingRequest, ResponseFuture
 from toolbus.connect.transports.wire.wire_error import NotSendable, WireError
+from toolbus.core.flag import Flag
 from toolbus.core.operation.tracing import ConnectionFacts
 
 logger = logging.getLogger("toolbus")
@@ -97,7 +98,7 @@ class JsonRpcPeer:
         """Whether a cancelled request needs a notification; in modern HTTP disconnecting is enough."""
         self._before: ResponseFuture | None = None
         """The response that will follow the message that is being handled, if that is known."""
-        self._closed = asyncio.Event()
+        self._closed = Flag()
         self._reason = "the connection is closed"
 
     # For the SDK
