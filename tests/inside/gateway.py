@@ -74,6 +74,7 @@ from toolbus.gateway.replicas.peers import Peers as Peers
 from toolbus.gateway.replicas.replicas import Replicas as Replicas
 from toolbus.gateway.replicas.sessions import SESSION as SESSION
 from toolbus.gateway.replicas.sessions import SharedSessions as SharedSessions
+from toolbus.gateway.serve.console import StandaloneConsole as StandaloneConsole
 from toolbus.gateway.serve.front import stored_key as stored_key
 from toolbus.gateway.serve.replica import announced_host as announced_host
 from toolbus.gateway.serve.signals import MARGIN as MARGIN

@@ -37,16 +37,15 @@ def _note(terminal: PassedTerminal, words: Sequence[str]) -> None:
     command = bus_command(words)
     named = None if command is None or command.config is None else Path(command.config)
     repeat_config(named)
-    if bus.is_reloading:
+    config = bus.follower.config
+    if bus.follower.is_reloading:
         _print("the config has changed, but is not in use yet: its new servers are still starting")
-    elif bus.problem is not None:
-        _print(f"the config has changed, but is not in use: {bus.problem}; 'toolbus status' shows it")
+    elif (problem := bus.follower.problem) is not None:
+        _print(f"the config has changed, but is not in use: {problem}; 'toolbus status' shows it")
     is_named = named is not None or "TOOLBUS_CONFIG" in terminal.environ
-    config_folder = bus.config.folder or bus.folder
+    config_folder = config.folder or bus.folder
     expected = terminal.cwd if is_named or is_own(config_folder) else config_folder.resolve()
-    floating = [
-        alias for alias, one in bus.config.servers.items() if one.command is not None and one.cwd is None
-    ]
+    floating = [alias for alias, one in config.servers.items() if one.command is not None and one.cwd is None]
     if floating and expected != bus.folder:
         _print(f"{', '.join(floating)}: run in {bus.folder}, where 'toolbus up' was run, not in {expected}")
 

@@ -8,7 +8,7 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from contextlib import suppress
 from threading import Thread
 from typing import Any
@@ -39,14 +39,12 @@ class Connections:
         run: RunLine,
         version: str,
         ask: Callable[[str], dict[str, Any]],
-        prepare: Callable[[], Awaitable[None]],
     ) -> None:
-        """`run` runs the words of a command after `prepare`, `ask` answers what is not a command."""
+        """`run` runs the words of a command, `ask` answers what is not a command."""
         self.bus = bus
         self.run = run
         self.version = version
         self.ask = ask
-        self.prepare = prepare
         self.slots = asyncio.Semaphore(MAX_RUNNING)
         self.changed = asyncio.Event()
         """Set when a client comes or goes."""
@@ -232,7 +230,8 @@ class CommandConnection:
     async def _run(self, terminal: PassedTerminal, words: list[str]) -> None:
         """Run a command in a thread, when it is its turn, and report its end."""
         async with self._clients.slots:
-            await self._clients.prepare()
+            # `toolbus add` may have just changed it.
+            await self._clients.bus.follower.catch_up()
             code = await self._in_thread(terminal, words)
         self._terminal = None
         self._clients.command_ended()

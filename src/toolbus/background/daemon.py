@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from toolbus.background.place import BusPlace
-from toolbus.background.process import Start, run_here
+from toolbus.background.server import Start, run_here
 from toolbus.cli.app import exit_code
 from toolbus.cli.errors import report
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.output.serve_log import ServeLog
+from toolbus.cli.output.serve_log import serve_program
 from toolbus.cli.session import load_trusted_config
 from toolbus.cli.suggested import repeat_config
 
@@ -41,7 +41,7 @@ def main() -> int:
             has_console=given["console"],
             began=began,
         )
-        return run_here(start, ServeLog(Screen(settings)), lambda _: report_to({"ready": True}))
+        return run_here(start, serve_program(Screen(settings)), lambda _: report_to({"ready": True}))
     except Exception as error:  # top of the process: `up` reports it
         code = report(error, as_json=False)
         report_to({"error": str(error), "code": code})

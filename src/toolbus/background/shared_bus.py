@@ -9,13 +9,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
-from toolbus.config import BusConfig
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.values.elicitation import Answer, Elicitation
 from toolbus.core.values.errors import ToolbusError
+from toolbus.gateway.serve.follow import ConfigFollower
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -31,16 +31,14 @@ MAX_KEPT = 100
 class SharedBus:
     """A bus, whom its calls ask, and what commands have to know of it."""
 
-    def __init__(self, config: BusConfig, tokens: "TokenSource", loop: asyncio.AbstractEventLoop) -> None:
-        self.config = config
+    def __init__(
+        self, follower: ConfigFollower, tokens: "TokenSource", loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.follower = follower
         """The config in use, as the user wrote it."""
         self.tokens = tokens
         self.folder = Path.cwd()
         """Where `up` was run, and with it the servers that name no folder."""
-        self.problem: str | None = None
-        """Why the config has changed and the old one is still in use."""
-        self.is_reloading = False
-        """Whether the config has changed and its servers are about to be used."""
         self.board = QuestionRouter()
         self.started: Future[Toolbus] = Future()
         """The bus, once its servers have started."""

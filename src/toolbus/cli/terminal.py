@@ -122,13 +122,10 @@ def signal_calls(number: int, call: Callable[[], object]) -> Generator[None]:
         with client.handling(number, call_in_loop):
             yield
         return
-    before = signal.getsignal(number)
-    loop.add_signal_handler(number, call)
-    try:
+    from toolbus.gateway.serve import signals
+
+    with signals.signal_calls(number, call):
         yield
-    finally:
-        loop.remove_signal_handler(number)
-        signal.signal(number, before)
 
 
 def run_until_signal(work: Coroutine[Any, Any, int]) -> int:

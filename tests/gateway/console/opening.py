@@ -14,11 +14,10 @@ from urllib.parse import urljoin
 import httpx2
 
 from tests.gateway.front import Events
-from tests.inside.background import StandaloneConsole
 from tests.inside.config import Serve
 from tests.inside.console import Console, ConsoleApp, ConsoleEntry
 from tests.inside.core import Interactions, QuestionRouter
-from tests.inside.gateway import HttpLimits, HttpServer, listening_socket
+from tests.inside.gateway import HttpLimits, HttpServer, StandaloneConsole, listening_socket
 from tests.patience import PATIENCE
 from toolbus import Toolbus
 

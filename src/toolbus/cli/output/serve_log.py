@@ -1,17 +1,48 @@
-"""What `toolbus serve` reports: on stderr, or with `--json` on stdout."""
+"""The program around `toolbus serve` and `toolbus up`: its log, and the durable runs of its console.
 
+The log is on stderr, or with `--json` on stdout.
+"""
+
+import asyncio
 from collections import deque
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from dataclasses import asdict
+from functools import partial
+from typing import TYPE_CHECKING
 
 from toolbus.bus.view import View
+from toolbus.cli.commands.agents.runs import VARIABLE, chosen_store
+from toolbus.cli.listing_cache import last_inventories, save_listings
 from toolbus.cli.output.event_lines import DATE_AND_TIME, event_line, timed_line
 from toolbus.cli.output.screen import Screen, escaped_json
+from toolbus.cli.terminal import variables
 from toolbus.config.settings.serve import Serve
 from toolbus.core.operation.events import Event, LoginNeeded, StateChanged, ToolHeld, Warned
 from toolbus.core.text.display import counted
+from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON
+from toolbus.gateway.serve.program import ServeProgram
+
+if TYPE_CHECKING:
+    from toolbus.agent.durable import Runs
+    from toolbus.console.state.console import Console
 
 _RECENT = 100
+
+
+def serve_program(screen: Screen, worker: int | None = None) -> ServeProgram:
+    """The program that a gateway or background bus runs in.
+
+    `worker` is the number of this process, if it is one of several.
+    """
+    log = ServeLog(screen, worker)
+    return ServeProgram(
+        report=log,
+        last_inventories=last_inventories,
+        save_listings=save_listings,
+        console_runs=partial(console_runs, log=log),
+    )
 
 
 class ServeLog:
@@ -44,10 +75,6 @@ class ServeLog:
             self._print_json({"event": "Noted", "about": who, "message": what})
         else:
             self._print_line(who, what, style)
-
-    def add_serve_line(self, what: str) -> None:
-        """Report something about the gateway itself."""
-        self.add_line("serve", what)
 
     def serving(self, bus: View, serve: Serve, url: str | None, console: str | None) -> None:
         """Report what is served; `url` is None over stdio, and `console` if there is no page for people."""
@@ -109,3 +136,29 @@ def _who(serve: Serve) -> str:
         key = "a key or " if serve.auth.keys else ""
         return f"clients need {key}a token of {serve.auth.oauth.issuer}"
     return "clients need a key" if serve.auth.keys else "open to everyone on this machine"
+
+
+@asynccontextmanager
+async def console_runs(console: "Console", log: ServeLog) -> AsyncGenerator[None]:
+    """Have a console show the runs of the store that the environment names, if it names one."""
+    if not variables().get(VARIABLE):
+        yield
+        return
+    try:
+        runs = await asyncio.to_thread(_runs)
+    except (ToolbusError, ValueError) as error:
+        log.add_line("console", f"it shows no runs: {error}", "yellow")
+        yield
+        return
+    console.runs = runs
+    try:
+        yield
+    finally:
+        console.runs = None
+        await runs.close()
+
+
+def _runs() -> "Runs":
+    from toolbus.agent.durable import Durable, Runs  # takes a while
+
+    return Runs(Durable(store=chosen_store(None)))

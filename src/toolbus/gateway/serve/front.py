@@ -5,7 +5,9 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from contextlib import AsyncExitStack, ExitStack
+from contextlib import AsyncExitStack
+from dataclasses import replace
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -13,9 +15,10 @@ from toolbus.config import BusConfig
 from toolbus.config.settings.serve import AT_START, Serve, Tls
 from toolbus.config.trust import located
 from toolbus.connect.http.certificate import certificate_of
-from toolbus.console.announcement import Announcement, announced
+from toolbus.console.announcement import Announcement
 from toolbus.console.app import ConsoleApp
 from toolbus.console.state.console import Console, ConsoleKeys
+from toolbus.core.ask.interactions import Interactions
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, ToolbusError
@@ -32,8 +35,9 @@ from toolbus.gateway.http.workers import FIRST
 from toolbus.gateway.replicas.front import ReplicaFront
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.gateway.replicas.replicas import Replicas
+from toolbus.gateway.serve.console import open_console
 from toolbus.gateway.serve.program import ServeProgram, ServeReport
-from toolbus.gateway.serve.replica import Replica, replica_socket
+from toolbus.gateway.serve.replica import WILDCARDS, Replica, replica_socket
 from toolbus.gateway.serve.workers import GatewayWorker
 from toolbus.state.files import state_folder
 from toolbus.state.one_time_use import LocalOneTimeUse, OneTimeUse
@@ -42,6 +46,9 @@ from toolbus.state.seal import KEY_BYTES, Seal, key_file
 
 class HttpFront:
     """Listens at the address of a config; what cannot be used raises at once, before anything is started."""
+
+    first_within = 0.0
+    """Seconds for the first request before anything else is started."""
 
     def __init__(
         self,
@@ -52,7 +59,7 @@ class HttpFront:
     ) -> None:
         """A `worker` listens at the socket that it shares with others; it is a `replica`, too."""
         assert config.serve is not None, "the caller sets it"
-        self._serve = self._followed = serve = config.serve
+        self.settings = self._followed = serve = config.serve
         self._app: App | None = None
         self._console: Console | None = None
         self._config = config
@@ -63,6 +70,7 @@ class HttpFront:
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         self._workers = None if worker is None else worker.workers
         self._socket = bound_socket(serve) if worker is None else worker.inherited.socket
+        self.seconds_to_end = serve.drain + (0.0 if config.store is None else config.store.notice)
         self.seal, self.spent = _carried(config, self._log, replica)
         """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
@@ -74,7 +82,7 @@ class HttpFront:
         ConfigError if it cannot be used.
         """
         assert config.serve is not None, "the caller sets it"
-        serve = config.serve.staying_as(self._serve)
+        serve = config.serve.staying_as(self.settings)
         access = self._access_of(config.model_copy(update={"serve": serve}))
         wanted = config.serve
         later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
@@ -103,18 +111,23 @@ class HttpFront:
         """The other gateways that have a part of what clients began."""
         return None if self._replica is None else self._replica.replicas
 
+    def interactions(self, board: QuestionRouter) -> Interactions:
+        """The handlers of the bus: clients that support forms are asked themselves, and else the console."""
+        clients = Interactions(forwards=True)
+        return (
+            clients if self.console_url is None else board.interactions(replace(clients, approver="console"))
+        )
+
     @property
     def url(self) -> str:
         """The URL of the MCP endpoint, with the real port."""
-        host, port = self._serve.address[0], self._socket.getsockname()[1]
-        scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}{self._serve.path}"
+        return f"{self._origin(self.settings.address[0])}{self.settings.path}"
 
     @property
     def console_url(self) -> str | None:
         """The URL of the page for people; None if there is none."""
         is_elsewhere = self._workers is not None and self._workers.number != FIRST
-        if not self._serve.has_console or is_elsewhere:
+        if not self.settings.has_console or is_elsewhere:
             return None
         return f"{(self._console_serve.public_url or self._local_url).rstrip('/')}{CONSOLE}"
 
@@ -122,20 +135,22 @@ class HttpFront:
     def _console_serve(self) -> Serve:
         """The console of a replica shows that process alone: it is not behind the public URL of all."""
         is_one_of_several = self._config.store is not None
-        return self._serve.model_copy(update={"public_url": None}) if is_one_of_several else self._serve
+        return self.settings.model_copy(update={"public_url": None}) if is_one_of_several else self.settings
 
     @property
     def _local_url(self) -> str:
         """Where this machine reaches it."""
-        host, port = self._serve.address[0], self._socket.getsockname()[1]
-        local = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
-        scheme = "http" if self._tls is None else "https"
-        return f"{scheme}://{f'[{local}]' if ':' in local else local}:{port}"
+        host = self.settings.address[0]
+        return self._origin(WILDCARDS.get(host, host))
+
+    def _origin(self, host: str) -> str:
+        port, scheme = self._socket.getsockname()[1], "http" if self._tls is None else "https"
+        return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
     @property
     def call_limits(self) -> CallLimits:
         """How many calls are made at a time, and how many wait."""
-        serve = self._serve
+        serve = self.settings
         return CallLimits(
             per_user=serve.max_per_user,
             per_server=serve.max_per_server,
@@ -150,11 +165,16 @@ class HttpFront:
         console = self._console = Console(gateway.bus, board)
         self._show_keys()
         app = ConsoleApp(console, self._console_serve)
+        announcement = partial(
+            Announcement,
+            url=f"{self._local_url}{CONSOLE}",
+            public_url=self.console_url,
+            config=self._config.file,
+            certificate=None if self._tls is None else certificate_of(self._tls),
+        )
         try:
-            async with self._program.console_runs(console):
-                with ExitStack() as stack:
-                    self._announce(stack, app.entry.secret, self.console_url)
-                    return await self._run(gateway, stop, app)
+            async with open_console(app, self._program, announcement, "serve"):
+                await self._run(gateway, stop, app)
         finally:
             await console.close()
 
@@ -169,23 +189,8 @@ class HttpFront:
             self._console.keys = None if stored is None else ConsoleKeys(stored=stored, serve=serve)
             self._console.changed("keys")
 
-    def _announce(self, stack: ExitStack, secret: str, url: str) -> None:
-        """Let `toolbus console` find it."""
-        announcement = Announcement(
-            url=f"{self._local_url}{CONSOLE}",
-            public_url=url,
-            secret=secret,
-            config=self._config.file,
-            certificate=None if self._tls is None else certificate_of(self._tls),
-        )
-        try:
-            stack.enter_context(announced(announcement))
-        except OSError as error:
-            reason = error.strerror or type(error).__name__
-            self._log.add_line("serve", f"'toolbus console' will not find this gateway: {reason}", "yellow")
-
     async def _run(self, gateway: Gateway, stop: asyncio.Event, console: ConsoleApp | None) -> None:
-        serve = self._serve
+        serve = self.settings
         limits = HttpLimits(
             head_bytes=serve.max_header,
             body_bytes=serve.max_body,
@@ -218,7 +223,7 @@ class HttpFront:
     async def _join(self, stack: AsyncExitStack, app: App, replica: Replica) -> None:
         """Let the other replicas reach this one, until the stack ends."""
         worker = 0 if self._workers is None else self._workers.number
-        listener, url = replica_socket(replica, self._serve, worker)
+        listener, url = replica_socket(replica, self.settings, worker)
         server = HttpServer(ReplicaFront(app, replica.replicas))
         stack.callback(replica.replicas.keep_sessions_for_others)
         stack.callback(listener.close)

@@ -29,7 +29,7 @@ from toolbus.state.store.rekey import report_keys
 from toolbus.state.store.store import Store
 from toolbus.state.store.url import StoreUrl
 
-_WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Each with the address of this machine for itself."""
 _NO_ADDRESS = (
     "the database is on another machine, and {} is not an address for replicas elsewhere; set store.address "
@@ -132,7 +132,7 @@ def announced_host(setting: StoreSetting, serve: Serve, local: str | None) -> st
     `local` is the address of this machine that the database sees; None if no network is between them.
     """
     host = _listening(setting, serve)[0]
-    if host not in _WILDCARDS:
+    if host not in WILDCARDS:
         if setting.address is not None or local is None or is_loopback(local) or not is_loopback(host):
             return host
     elif local is None or is_loopback(local):
@@ -164,4 +164,4 @@ def _named_address(wildcard: str) -> str:
     try:
         return str(socket.getaddrinfo(socket.gethostname(), None, family)[0][4][0])
     except OSError:
-        return _WILDCARDS[wildcard]
+        return WILDCARDS[wildcard]

@@ -1,11 +1,10 @@
 """Run a bus and its gateway until they are told to stop; calls in flight are then given time to end."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig
@@ -14,7 +13,6 @@ from toolbus.core.ask.forwarding import ClientError
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.collector import collect_rarely
-from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
@@ -23,9 +21,9 @@ from toolbus.gateway.protocol.clients import SessionClient
 from toolbus.gateway.protocol.principal import LOCAL
 from toolbus.gateway.protocol.sessions import ClientSessions
 from toolbus.gateway.protocol.words import INVALID_REQUEST
-from toolbus.gateway.serve.follow import Stamps, file_stamps, read_again, stamps_at_start
-from toolbus.gateway.serve.program import ServeProgram, ServeReport
-from toolbus.gateway.serve.signals import Stop, stop_signals
+from toolbus.gateway.serve.follow import ConfigFollower
+from toolbus.gateway.serve.program import ServeProgram
+from toolbus.gateway.serve.signals import Stop, run_until, until_stopped
 from toolbus.gateway.settings import GatewayLimits as Limits
 from toolbus.gateway.stdio import serve_stdio
 
@@ -35,10 +33,6 @@ if TYPE_CHECKING:
 
 Chosen: TypeAlias = Callable[[BusConfig], Serve]
 """The `serve` of a config, changed by the options of the command; `ToolbusError` if it cannot be."""
-FIRST_WITHIN = 0.3
-"""Seconds for the first request over stdio; it is answered before anything else is imported or started."""
-POLL_SECONDS = 1.0
-"""Interval for checking the config file."""
 
 
 async def serve(
@@ -58,7 +52,7 @@ async def serve(
     collect_rarely()
     serve = chosen(config)
     if over_stdio:
-        return await _serve(program, config, chosen, None, began)
+        return await _serve(program, config, chosen, StdioFront(serve), began)
     from toolbus.gateway.serve.front import HttpFront
     from toolbus.gateway.serve.replica import opened_replica
 
@@ -72,65 +66,91 @@ async def _serve(
     program: ServeProgram,
     config: BusConfig,
     chosen: Chosen,
-    front: "HttpFront | None",
+    front: "StdioFront | HttpFront",
     began: int,
     worker: "GatewayWorker | None" = None,
 ) -> int:
-    serve, client, board, over_stdio = chosen(config), StdioClient(), QuestionRouter(), front is None
-    bus = _new_bus(config, _interactions(front, client, board), serve, program)
-    offered = _only_view(serve) if over_stdio else serve
-    views = Views(bus, offered)
+    serve, board, report = front.settings, QuestionRouter(), program.report
+    bus = Toolbus(config, interactions=front.interactions(board))
+    bus.assume(program.last_inventories(config))
+    bus.on_event(report.on_event, calls=False)
+    if "max_sessions" in serve.model_fields_set:
+        bus.max_sessions = serve.max_sessions
+    views = Views(bus, serve)
 
-    def prepared(fresh: BusConfig) -> Callable[[], str]:
-        wanted = chosen(fresh)
-        if front is not None:
-            return partial(front.prepared(fresh.model_copy(update={"serve": wanted})), views)
-        return lambda: views.use(offered) or ("" if wanted == serve else "serve from the next start on")
+    async def use(fresh: BusConfig) -> str:
+        finish = front.prepared(fresh.model_copy(update={"serve": chosen(fresh)}))
+        await bus.reload(fresh)
+        later = finish(views)
+        return f"; {later}" if later else ""
 
-    seal, spent = (None, None) if front is None else (front.seal, front.spent)
-    with stop_signals(only_begin=worker is not None) as stop, _following(worker, stop):
-        stop.limit = serve.drain + (0.0 if over_stdio or config.store is None else config.store.notice)
-        try:
-            async with Gateway(
-                bus,
-                _limits(serve, front),
-                view_of=views.view_of,
-                budget_of=views.budget_of,
-                seal=seal,
-                spent=spent,
-                on_event=program.report.on_event,
-                board=board,
-                replicas=None if front is None else front.replicas,
-            ) as gateway:
-                client.sessions = gateway.sessions
-                following = _follow_config(
-                    bus, config, stamps_at_start(config, began), program.report, prepared
-                )
-                if front is None:
-                    serving = serve_stdio(gateway, stop=stop.event, drain=serve.drain)
-                else:
+    follower = ConfigFollower(config, began, use, report.add_line)
+
+    async def run(stop: Stop) -> int:
+        stop.limit = front.seconds_to_end
+        with nullcontext() if worker is None else worker.following(stop):
+            try:
+                async with Gateway(
+                    bus,
+                    _limits(front),
+                    view_of=views.view_of,
+                    budget_of=views.budget_of,
+                    seal=front.seal,
+                    spent=front.spent,
+                    on_event=report.on_event,
+                    board=board,
+                    replicas=front.replicas,
+                ) as gateway:
+                    announcing = _announce(gateway, program, front, worker)
                     serving = front.serve(gateway, stop.event, board)
-                await _until_first(serving, _announce(gateway, program, serve, front, worker), following)
-        except asyncio.CancelledError:
-            if not stop.is_forced:
-                raise
-            return 128 + stop.number
-        finally:
-            if bus.running:
-                program.save_listings(bus.config, bus)
-            await bus.stop()
-    return 0
+                    await run_until([serving], announcing, follower.follow())
+            finally:
+                if bus.running:
+                    program.save_listings(bus.config, bus)
+                await bus.stop()
+        return 0
+
+    return await until_stopped(run, only_begin=worker is not None)
 
 
-class StdioClient:
-    """For `Interactions(forwards=True, client=...)` of a bus whose gateway has one client.
+class StdioFront:
+    """The front of a gateway with one client; servers ask this client what they ask outside of calls.
 
     A server on a pipe does not say which of several calls a request of its belongs to.
     """
 
-    def __init__(self) -> None:
-        self.sessions: ClientSessions | None = None
-        """Those of the gateway, once there is one."""
+    seal = spent = replicas = call_limits = url = console_url = None
+    first_within = 0.3
+    """Seconds for the first request; it is answered before anything else is imported or started.
+
+    Some clients give up on a process that does not answer within a few seconds."""
+
+    def __init__(self, serve: Serve) -> None:
+        """The client gets the default view, whatever it is called, and no other."""
+        view = serve.view(serve.default_view)
+        only = {} if view is None else {"views": {serve.default_view: view}}
+        self._wanted = serve
+        self._sessions: ClientSessions | None = None
+        self.settings = serve.model_copy(update=only)
+        self.seconds_to_end = serve.drain
+
+    def interactions(self, board: QuestionRouter) -> Interactions:
+        """The handlers of the bus: the client is asked."""
+        return Interactions(forwards=True, client=self)
+
+    def prepared(self, config: BusConfig) -> Callable[[Views], str]:
+        """A function that uses another config, and returns what of its `serve` needs a restart."""
+
+        def use(views: Views) -> str:
+            views.use(self.settings)
+            return "" if config.serve == self._wanted else "serve from the next start on"
+
+        return use
+
+    async def serve(self, gateway: Gateway, stop: asyncio.Event, board: QuestionRouter) -> None:
+        """Serve until stdin ends, or it is to stop."""
+        self._sessions = gateway.sessions
+        await serve_stdio(gateway, stop=stop, drain=self.settings.drain)
 
     @property
     def capabilities(self) -> JSONObject:
@@ -146,77 +166,29 @@ class StdioClient:
         return await client.ask(server, method, params)
 
     def _client(self) -> SessionClient | None:
-        for session in self.sessions or ():
+        for session in self._sessions or ():
             if session.standalone is not None:
                 return SessionClient(session, session.standalone)
         return None
 
 
-def _interactions(front: "HttpFront | None", client: StdioClient, board: QuestionRouter) -> Interactions:
-    interactions = Interactions(forwards=True, client=client if front is None else None)
-    if front is None or front.console_url is None:
-        return interactions
-    # Clients of the gateway that support forms are asked themselves; the console is asked for the others.
-    return board.interactions(replace(interactions, approver="console"))
-
-
-def _limits(serve: Serve, front: "HttpFront | None") -> Limits:
-    calls = None if front is None else front.call_limits
+def _limits(front: "StdioFront | HttpFront") -> Limits:
+    serve = front.settings
     return Limits(
         max_sessions=serve.max_sessions,
         session_idle=serve.session_idle,
-        calls=calls,
+        calls=front.call_limits,
         max_parked=serve.max_tasks,
         max_subscriptions=serve.max_subscriptions,
         max_message=serve.max_body,
         max_values=serve.max_values,
         list_within=serve.list_within,
-        # Over stdio, some clients give up on a process that does not answer within a few seconds.
-        first_within=FIRST_WITHIN if front is None else 0.0,
+        first_within=front.first_within,
     )
 
 
-def _new_bus(config: BusConfig, interactions: Interactions, serve: Serve, program: ServeProgram) -> Toolbus:
-    bus = Toolbus(config, interactions=interactions)
-    bus.assume(program.last_inventories(config))
-    bus.on_event(program.report.on_event, calls=False)
-    if "max_sessions" in serve.model_fields_set:
-        bus.max_sessions = serve.max_sessions
-    return bus
-
-
-def _only_view(serve: Serve) -> Serve:
-    """The settings with the default view alone: the only client gets it, whatever it is called."""
-    view = serve.view(serve.default_view)
-    return serve if view is None else serve.model_copy(update={"views": {serve.default_view: view}})
-
-
-async def _until_first(front: Coroutine[Any, Any, None], *beside: Coroutine[Any, Any, None]) -> None:
-    """Run all until the front ends; an error of any of them ends all."""
-    serving = asyncio.create_task(front)
-    tasks = {serving, *map(asyncio.create_task, beside)}
-    waiting = set(tasks)
-    try:
-        while not serving.done():
-            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for task in done:
-                task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
-
-
-def _following(worker: "GatewayWorker | None", stop: Stop) -> AbstractContextManager[None]:
-    return nullcontext() if worker is None else worker.following(stop)
-
-
 async def _announce(
-    gateway: Gateway,
-    program: ServeProgram,
-    serve: Serve,
-    front: "HttpFront | None",
-    worker: "GatewayWorker | None",
+    gateway: Gateway, program: ServeProgram, front: "StdioFront | HttpFront", worker: "GatewayWorker | None"
 ) -> None:
     """Report what is served, once the servers are there; raises if a required one is not."""
     await gateway.started()
@@ -225,34 +197,5 @@ async def _announce(
         await worker.ready()
         if worker.number != FIRST:
             return
-    url, console = (None, None) if front is None else (front.url, front.console_url)
-    program.report.serving(gateway.view(replace(LOCAL, view=serve.default_view)), serve, url, console)
-
-
-async def _follow_config(
-    bus: Toolbus,
-    config: BusConfig,
-    seen: Stamps,
-    report: ServeReport,
-    prepared: Callable[[BusConfig], Callable[[], str]],
-) -> None:
-    """Read the config again when it changes, and report what cannot be used.
-
-    `prepared` raises if its `serve` cannot; what it returns uses that, and returns what has to wait.
-    """
-    while True:
-        await asyncio.sleep(POLL_SECONDS)
-        if (now := file_stamps(config)) == seen:
-            continue
-        try:
-            fresh = read_again(config)
-            use = prepared(fresh)
-            await bus.reload(fresh)
-        except ToolbusError as error:
-            report.add_line("config", f"not reloaded: {str(error).removeprefix(f'{config.file}: ')}", "red")
-        else:
-            later = use()
-            report.add_line("config", f"reloaded{'; ' if later else ''}{later}")
-            config = fresh
-        # The state before the reload, so that a write during it is noticed.
-        seen = {file: now.get(file, stamp) for file, stamp in file_stamps(config).items()}
+    view = gateway.view(replace(LOCAL, view=front.settings.default_view))
+    program.report.serving(view, front.settings, front.url, front.console_url)

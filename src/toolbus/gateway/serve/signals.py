@@ -1,4 +1,4 @@
-"""The signals that end a command which runs until it is told to stop."""
+"""Run until told to stop: the signals that end a command, and the work beside it."""
 
 import asyncio
 import logging
@@ -6,8 +6,10 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from functools import partial
+from typing import Any
 
 logger = logging.getLogger("toolbus")
 SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
@@ -74,6 +76,38 @@ def _end_process_after(seconds: float, number: int) -> None:
     threading.Thread(target=end, name="toolbus end", daemon=True).start()
 
 
+_calls: dict[int, Callable[[], object]] = {}
+"""The innermost function for each signal."""
+
+
+@contextmanager
+def signal_calls(number: int, call: Callable[[], object]) -> Generator[None]:
+    """Call the function in the running loop when the signal comes, until the block ends; blocks nest."""
+    loop, before, outer = asyncio.get_running_loop(), signal.getsignal(number), _calls.get(number)
+    _call_on_signal(loop, number, call)
+    try:
+        yield
+    finally:
+        if outer is not None:
+            _call_on_signal(loop, number, outer)
+        else:
+            del _calls[number]
+            with suppress(NotImplementedError):
+                loop.remove_signal_handler(number)
+            signal.signal(number, before)
+
+
+def _call_on_signal(loop: asyncio.AbstractEventLoop, number: int, call: Callable[[], object]) -> None:
+    def call_soon(number: int, frame: object) -> None:
+        loop.call_soon_threadsafe(call)
+
+    _calls[number] = call
+    try:
+        loop.add_signal_handler(number, call)
+    except NotImplementedError:  # Windows
+        signal.signal(number, call_soon)
+
+
 @contextmanager
 def stop_signals(*, only_begin: bool = False) -> Generator[Stop]:
     """Take Ctrl-C and the signals that end a program until the block ends.
@@ -81,19 +115,37 @@ def stop_signals(*, only_begin: bool = False) -> Generator[Stop]:
     With `only_begin`, a second one changes nothing: who sends them may send them to our parent, too, which
     decides when it is enough.
     """
-    loop, stop = asyncio.get_running_loop(), Stop()
+    stop = Stop()
     take = stop.begin if only_begin else stop.take
-    known = [getattr(signal, name) for name in SIGNALS if hasattr(signal, name)]
-    before = {number: signal.getsignal(number) for number in known}
-    for number in known:
-        try:
-            loop.add_signal_handler(number, take, int(number))
-        except NotImplementedError:  # Windows
-            signal.signal(number, lambda given, _: loop.call_soon_threadsafe(take, given))
-    try:
+    with ExitStack() as stack:
+        for name in SIGNALS:
+            if (number := getattr(signal, name, None)) is not None:
+                stack.enter_context(signal_calls(number, partial(take, int(number))))
         yield stop
+
+
+async def until_stopped(work: Callable[[Stop], Awaitable[int]], *, only_begin: bool = False) -> int:
+    """Run work that ends when it is told to stop; returns its exit code, or that of a second signal."""
+    with stop_signals(only_begin=only_begin) as stop:
+        try:
+            return await work(stop)
+        except asyncio.CancelledError:
+            if not stop.is_forced:
+                raise
+            return 128 + stop.number
+
+
+async def run_until(ends: Sequence[Coroutine[Any, Any, Any]], *beside: Coroutine[Any, Any, None]) -> None:
+    """Run all of it until one of `ends` does; an error of any ends all."""
+    ending = [asyncio.ensure_future(work) for work in ends]
+    tasks = {*ending, *map(asyncio.ensure_future, beside)}
+    waiting = set(tasks)
+    try:
+        while not any(task.done() for task in ending):
+            done, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
     finally:
-        for number, handler in before.items():
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
-            signal.signal(number, handler)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

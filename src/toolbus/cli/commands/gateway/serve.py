@@ -7,7 +7,6 @@ import sys
 import time
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
 
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import SharedOptions
@@ -18,9 +17,6 @@ from toolbus.config import BusConfig
 from toolbus.config.location import near_miss
 from toolbus.config.settings.serve import Serve
 from toolbus.core.values.errors import ConfigError, ToolbusError
-
-if TYPE_CHECKING:
-    from toolbus.gateway.serve.program import ServeProgram
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,14 +42,14 @@ def run(settings: SharedOptions, options: ServeOptions) -> int:
         enable_part_log("gateway", DATE_AND_TIME)
         enable_part_log("store", DATE_AND_TIME, "store")
     with screen.spinner("starting"):  # the imports take a while
+        from toolbus.cli.output.serve_log import serve_program
         from toolbus.gateway.serve.service import serve
 
     chosen = partial(_usable_settings, options=options)
     if options.stdio or serve_settings.workers == 1:
-        program = _program(screen, None)
+        program = serve_program(screen)
         return asyncio.run(serve(program, config, chosen, over_stdio=options.stdio, began=began))
     from toolbus.bus.engine.startup import import_late
-    from toolbus.cli.output.serve_log import ServeLog
     from toolbus.gateway.serve.front import bound_socket, check_shared_state
     from toolbus.gateway.serve.workers import start_workers
 
@@ -61,27 +57,12 @@ def run(settings: SharedOptions, options: ServeOptions) -> int:
     check_shared_state(config)
     sock = bound_socket(serve_settings)
     ending = serve_settings.drain + (0 if config.store is None else config.store.notice)
-    worker = start_workers(serve_settings.workers, sock, ending, ServeLog(screen).add_serve_line)
+    report = serve_program(screen).report
+    worker = start_workers(serve_settings.workers, sock, ending, partial(report.add_line, "serve"))
     if isinstance(worker, int):
         return worker
-    program = _program(screen, worker.number)
+    program = serve_program(screen, worker.number)
     return asyncio.run(serve(program, config, chosen, over_stdio=False, began=began, worker=worker))
-
-
-def _program(screen: Screen, worker: int | None) -> "ServeProgram":
-    """What the gateway needs of this program; `worker` is its number, if it is one of several."""
-    from toolbus.cli.console_runs import console_runs
-    from toolbus.cli.listing_cache import last_inventories, save_listings
-    from toolbus.cli.output.serve_log import ServeLog
-    from toolbus.gateway.serve.program import ServeProgram
-
-    log = ServeLog(screen, worker)
-    return ServeProgram(
-        report=log,
-        last_inventories=last_inventories,
-        save_listings=save_listings,
-        console_runs=partial(console_runs, log=log),
-    )
 
 
 def _check(settings: SharedOptions, options: ServeOptions) -> None:

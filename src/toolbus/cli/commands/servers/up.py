@@ -85,11 +85,11 @@ def idle_seconds(text: str) -> float:
 
 def _run_here(screen: Screen, place: BusPlace, config: BusConfig, options: UpOptions, began: int) -> int:
     with screen.spinner("starting"):  # the imports take a while
-        from toolbus.background.process import Start, run_here
-        from toolbus.cli.output.serve_log import ServeLog
+        from toolbus.background.server import Start, run_here
+        from toolbus.cli.output.serve_log import serve_program
 
     def ready(background: "BackgroundBus") -> None:
-        facts = background.status.facts()
+        facts = background.facts()
         if screen.as_json:  # one document per line, as its log has
             print(escaped_json({"event": "Started", "started": True, **facts}), flush=True)
         else:
@@ -103,7 +103,7 @@ def _run_here(screen: Screen, place: BusPlace, config: BusConfig, options: UpOpt
         has_console=options.has_console,
         began=began,
     )
-    return run_here(start, ServeLog(screen), ready)
+    return run_here(start, serve_program(screen), ready)
 
 
 def _start(place: BusPlace, settings: SharedOptions, options: UpOptions) -> None:

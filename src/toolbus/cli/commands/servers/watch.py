@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,128 +18,158 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from toolbus.cli.commands.servers.watch_sign_in import SignInKey
+from toolbus.cli.input.keys import keys_call
 from toolbus.cli.listing_cache import save_listings
+from toolbus.cli.login_prompt import LoginPrompt
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.event_lines import event_line, timed_line
 from toolbus.cli.output.headline import STATE_STYLES
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
-from toolbus.cli.session import async_command, load_trusted_config, selected_servers, starting_only
-from toolbus.cli.sign_in import tokens_of
+from toolbus.cli.session import load_trusted_config, selected_servers, starting_only
+from toolbus.cli.sign_in import (
+    LoginOptions,
+    connect_signed_in,
+    sign_in,
+    signed_in_line,
+    tokens_of,
+    waiting_for_sign_in,
+)
 from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import Event, ListChanged
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import Health
-from toolbus.gateway.serve.follow import file_stamps, read_again, stamps_at_start
+from toolbus.gateway.serve.follow import ConfigFollower
+from toolbus.gateway.serve.signals import Stop, run_until, until_stopped
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
-    from toolbus.state.tokens.tokens import TokenSource
 
 POLL_SECONDS = 1.0
-"""Interval for checking the config file and the servers' health."""
+"""Interval for checking the servers' health."""
+KEY = "l"
+"""The key that starts a sign-in."""
 MAX_LINES = 12
 """How many events are shown below the table."""
 
 
-@async_command
-async def run(settings: SharedOptions, servers: Sequence[str]) -> int:
-    """Watch these servers, by default all."""
+def run(settings: SharedOptions, servers: Sequence[str]) -> int:
+    """Watch these servers, by default all, until a signal comes."""
     began = time.time_ns()
     screen, config = Screen(settings), load_trusted_config(settings)
     selected = selected_servers(config, servers)
-    view = _EventView(screen)
-    with screen.spinner("starting " + ", ".join(selected)):
+    with screen.spinner("starting " + ", ".join(selected)):  # the imports take a while
+        watch = _Watch(screen, config, servers, began)
+    return asyncio.run(until_stopped(watch.run))
+
+
+class _Watch:
+    """The bus of the watched servers, which follows its config."""
+
+    def __init__(self, screen: Screen, config: BusConfig, servers: Sequence[str], began: int) -> None:
         from toolbus.bus.toolbus import Toolbus
-    # Servers are lazy and connected one by one: `start` and `reload` would wait for the slowest.
-    tokens = tokens_of(config)
-    async with (
-        Toolbus(starting_only(config, (), tokens), on_event=view.on_event) as bus,
-        asyncio.TaskGroup() as connecting,
-    ):
-        follower = _ConfigFollower(bus, view, servers, connecting, config, tokens)
-        try:
-            with view.live(bus), _sign_in_key(screen, view, follower, connecting):
-                await follower.follow(began)
-        finally:
-            save_listings(follower.config, bus)
-    raise AssertionError("ends by a signal only")
 
-
-def _sign_in_key(
-    screen: Screen, view: "_EventView", follower: "_ConfigFollower", tasks: asyncio.TaskGroup
-) -> AbstractContextManager[object]:
-    if not view.is_live:
-        return nullcontext()
-    key = SignInKey(screen, follower.bus, view, lambda: (follower.config, follower.tokens), tasks)
-    view.offer = lambda: key.offer
-    return key
-
-
-class _ConfigFollower:
-    """Reloads the bus when its config file changes."""
-
-    def __init__(
-        self,
-        bus: "Toolbus",
-        view: "_EventView",
-        servers: Sequence[str],
-        connecting: asyncio.TaskGroup,
-        config: BusConfig,
-        tokens: "TokenSource",
-    ) -> None:
-        self.bus = bus
-        self._view = view
+        self._screen = screen
+        self._view = view = _EventView(screen)
         self._servers = servers
-        self._connecting = connecting
-        self.config = config
-        """The current config."""
-        self.tokens = tokens
-        """Its token store, which may be only in memory."""
+        self._follower = ConfigFollower(config, began, self._use, view.add_line)
+        self._tokens = tokens_of(config)  # which may be only in memory
+        self._tasks = asyncio.TaskGroup()
+        # Servers are lazy and connected one by one: `start` and `reload` would wait for the slowest.
+        self._bus = Toolbus(starting_only(config, (), self._tokens), on_event=view.on_event)
+        self._key = _SignInKey(self._bus, lambda alias: self._tasks.create_task(self._sign_in(alias)))
 
-    async def follow(self, began: int) -> None:
-        """Poll the file and the servers' health forever."""
-        config = self.config
-        seen = stamps_at_start(config, began)
-        self._connect(self._servers or config.servers)
+    async def run(self, stop: Stop) -> int:
+        async with self._bus:
+            try:
+                with self._view.live(self._bus, self._key):
+                    work = (self._connect_servers(), self._follower.follow(), self._follow_health())
+                    await run_until([stop.event.wait()], *work)
+            finally:
+                save_listings(self._follower.config, self._bus)
+        return 128 + stop.number
+
+    async def _connect_servers(self) -> None:
+        async with self._tasks:
+            self._connect(self._servers or self._follower.config.servers)
+            await asyncio.Event().wait()  # cancelled in the end
+
+    async def _follow_health(self) -> None:
         while True:
-            self._view.health = await self.bus.health()
+            self._view.health = await self._bus.health()
             await asyncio.sleep(POLL_SECONDS)
-            if (now := file_stamps(self.config)) != seen:
-                await self._reload()
-                # The state before the reload, so that a write during it is noticed.
-                seen = {file: now.get(file, stamp) for file, stamp in file_stamps(self.config).items()}
 
-    async def _reload(self) -> None:
-        """Reload the file, unless it is invalid."""
-        config, file = self.config, Path(self.config.file or "")
+    async def _sign_in(self, alias: str) -> None:
+        view, bus = self._view, self._bus
         try:
-            fresh = read_again(config)
-            tokens = self.tokens if fresh.tokens == config.tokens else tokens_of(fresh)
-            await self.bus.reload(starting_only(fresh, (), tokens))
+            with view.paused():
+                prompt = LoginPrompt(self._screen)
+                login = await sign_in(self._follower.config, alias, self._tokens, prompt, LoginOptions())
+            view.add_line(alias, signed_in_line(alias, login, self._tokens.place), "green")
+            await connect_signed_in(bus, alias)
         except ToolbusError as error:
-            self._view.add_line("config", f"not reloaded: {str(error).removeprefix(f'{file}: ')}", "red")
-            return
-        self.config, self.tokens = fresh, tokens
-        self._view.add_line("config", f"reloaded {file.name}")
+            view.add_line(alias, str(error).removeprefix(f"server {alias!r}: "), "red")
+        finally:
+            self._key.listen()
+
+    async def _use(self, fresh: BusConfig) -> str:
+        config = self._follower.config
+        tokens = self._tokens if fresh.tokens == config.tokens else tokens_of(fresh)
+        await self._bus.reload(starting_only(fresh, (), tokens))
+        self._tokens = tokens
         # Idle: its launch was held, and is approved now.
-        states = self.bus.servers
+        states = self._bus.servers
         changed = [
             alias
             for alias, server in fresh.servers.items()
             if config.servers.get(alias) != server or states[alias].state == "idle"
         ]
         self._connect([alias for alias in changed if not self._servers or alias in self._servers])
+        return f" {Path(fresh.file or '').name}"
 
     def _connect(self, servers: Iterable[str]) -> None:
         for alias in servers:
-            self._connecting.create_task(_connect_server(self.bus, alias))
+            self._tasks.create_task(_connect_server(self._bus, alias))
 
 
 async def _connect_server(bus: "Toolbus", alias: str) -> None:
     with suppress(ToolbusError):  # the server's state shows it
         await bus.connect(alias)
+
+
+class _SignInKey:
+    """A key that signs in to the first server that needs it, while it is entered."""
+
+    def __init__(self, bus: "Toolbus", start: Callable[[str], object]) -> None:
+        """`start` starts a sign-in, which listens again when it has ended."""
+        self._bus = bus
+        self._start = start
+        self._keys = ExitStack()
+        self._has_keys = False
+
+    def __enter__(self) -> "_SignInKey":
+        self.listen()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._keys.close()
+
+    @property
+    def offer(self) -> str:
+        """What to show below the table; empty if nobody needs to sign in, or there is no keyboard."""
+        needed = waiting_for_sign_in(self._bus)
+        return f"{KEY}: sign in to {needed[0]}; " if needed and self._has_keys else ""
+
+    def listen(self) -> None:
+        """Listen for the key, until it is pressed."""
+        self._has_keys = self._keys.enter_context(keys_call(self._press))
+
+    def _press(self, key: str) -> None:
+        needed = waiting_for_sign_in(self._bus)
+        if key.lower() == KEY and needed and self._has_keys:
+            self._has_keys = False
+            self._keys.close()  # the prompt reads the keyboard now
+            self._start(needed[0])
 
 
 class _EventView:
@@ -150,18 +180,19 @@ class _EventView:
         self._lines: deque[Text] = deque(maxlen=MAX_LINES)
         self.is_live = screen.out.is_terminal and not screen.as_json
         self._live: Live | None = None
-        self.offer: Callable[[], str] = str
-        """What the user can do, shown below the table."""
         self.health: dict[str, Health] = {}
 
-    def live(self, bus: "Toolbus") -> AbstractContextManager[object]:
-        """The live table, if stdout is a terminal."""
+    @contextmanager
+    def live(self, bus: "Toolbus", key: _SignInKey) -> Generator[None]:
+        """Draw the table until the block ends, if stdout is a terminal; below it is what the key does."""
         if not self.is_live:
-            return nullcontext()
+            yield
+            return
         self._live = Live(
-            console=self._screen.out, refresh_per_second=4, get_renderable=lambda: self.render(bus)
+            console=self._screen.out, refresh_per_second=4, get_renderable=lambda: self.render(bus, key.offer)
         )
-        return self._live
+        with self._live, key:
+            yield
 
     @contextmanager
     def paused(self) -> Generator[None]:
@@ -187,7 +218,7 @@ class _EventView:
         if not self.is_live:
             self._screen.print(line)
 
-    def render(self, bus: "Toolbus") -> Group:
+    def render(self, bus: "Toolbus", offer: str) -> Group:
         table = Table(box=None, pad_edge=False, header_style="dim")
         for name in ("server", "state", "protocol", "tools", "restarts", "latency", "error"):
             table.add_column(name, no_wrap=name != "error", overflow="ellipsis")
@@ -208,4 +239,4 @@ class _EventView:
         lines = [line.copy() for line in self._lines]
         for line in lines:
             line.truncate(width, overflow="ellipsis")
-        return Group(table, Text(), *lines, Text(f"{self.offer()}Ctrl-C to quit", style="dim"))
+        return Group(table, Text(), *lines, Text(f"{offer}Ctrl-C to quit", style="dim"))
