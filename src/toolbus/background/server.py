@@ -13,7 +13,7 @@ from toolbus.background.console import open_console
 from toolbus.background.place import BusPlace
 from toolbus.background.shared_bus import SharedBus
 from toolbus.bus.toolbus import Toolbus
-from toolbus.cli.declared.command_tree import keep_environment
+from toolbus.cli.command import keep_environment
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.cli.session import log_server_message, starting_only

@@ -10,46 +10,121 @@ from collections.abc import Sequence
 from contextlib import suppress
 from functools import cache
 from io import TextIOWrapper
-from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
 
-from toolbus.cli.declared.approval import add_approval_commands, trust
-from toolbus.cli.declared.background import add_background_commands
-from toolbus.cli.declared.command_tree import command_tree
-from toolbus.cli.declared.durable import add_durable_commands
-from toolbus.cli.declared.edit import add_edit_commands
-from toolbus.cli.declared.gateway import add_gateway_commands
-from toolbus.cli.declared.key import add_key_commands
-from toolbus.cli.declared.login import add_login_commands
-from toolbus.cli.declared.parameters import (
-    Args,
-    ArgsFile,
-    FormValues,
-    ImportSource,
-    Model,
-    OnInput,
-    Out,
-    OutFile,
-    PromptArguments,
-    PromptName,
-    ReadTarget,
-    Servers,
-    SuspendedCall,
-    TemplateValues,
-    Timeout,
-    ToolArguments,
-    ToolName,
-    Write,
-)
-from toolbus.cli.declared.store import add_store_commands
-from toolbus.cli.declared.use import add_run_commands, add_search_commands, add_skill_commands
-from toolbus.cli.options import SharedOptions, with_bus_settings, with_config_settings, with_settings
+from toolbus.cli.command import Invocation, LazyGroup, command_tree, group
+
+COMMANDS = {
+    "demo": ("commands.use.demo:demo", "Run a demo on bundled servers; needs no API key or network."),
+    "trust": ("commands.safety.trust:trust", "Review a config and allow toolbus to use it."),
+    "tools": ("commands.use.tools:tools", "List servers and their tools."),
+    "search": ("commands.use.search:search", "Find tools by what they do, or by name, best first."),
+    "run": (
+        "commands.use.run:run",
+        "Run a Python script that calls tools, in a sandbox without files and network.",
+    ),
+    "call": ("commands.use.call:call", "Call a tool and print the result; exit 1 if the tool fails."),
+    "resume": ("commands.use.resume:resume", "Resume a call that is waiting for an answer."),
+    "resources": ("commands.use.listings:resources", "List resources and resource templates."),
+    "read": ("commands.use.read:read", "Read a resource; print text, save binary data with --out."),
+    "prompts": ("commands.use.listings:prompts", "List prompts and their arguments."),
+    "prompt": ("commands.use.prompt:prompt", "Fill in a prompt and print its messages."),
+    "skills": ("commands.use.listings:skills", "List skills: instructions for a task, with their files."),
+    "skill": (
+        "commands.use.skill:skill",
+        "Print a skill, or a file of it, if it is as the server listed it.",
+    ),
+    "chat": ("commands.servers.services:chat", "Chat with a model that can use your servers' tools."),
+    "check": ("commands.servers.check:check", "Diagnose servers and suggest fixes."),
+    "watch": ("commands.servers.services:watch", "Keep servers running and show events until Ctrl-C."),
+    "up": ("commands.servers.services:up", "Keep the servers running in the background."),
+    "down": (
+        "commands.servers.services:down",
+        "Stop the servers in the background; running commands may end first.",
+    ),
+    "status": (
+        "commands.servers.services:status",
+        "Show the servers in the background; exit 1 if there are none.",
+    ),
+    "serve": (
+        "commands.servers.services:serve",
+        "Offer the tools, resources and prompts of all servers as one MCP server.",
+    ),
+    "console": (
+        "commands.servers.services:console",
+        "Open the page of a running gateway or background bus: its servers, tools, calls and questions.",
+    ),
+    "install": (
+        "commands.config.install:install",
+        "Let an editor or agent use all your servers through toolbus.",
+    ),
+    "worker": (
+        "commands.agents.worker:worker",
+        "Execute durable runs until stopped; start as many as you need, on any machine.",
+    ),
+    "init": ("commands.config.init:init", "Create a commented toolbus.yaml in this folder."),
+    "import": ("commands.config.import_:import_", "Import servers from an editor's or agent's config."),
+    "add": ("commands.config.edit:add", "Add a server to the config; create the config if needed."),
+    "remove": ("commands.config.edit:remove", "Remove a server from the config."),
+    "enable": ("commands.config.edit:enable", "Enable a server in the config."),
+    "disable": ("commands.config.edit:disable", "Disable a server in the config without removing it."),
+    "login": ("commands.servers.login:login", "Sign in to a server that has auth: oauth."),
+    "logins": ("commands.servers.login:logins", "Show who is signed in to which server."),
+    "logout": ("commands.servers.login:logout", "Sign out of a server: forget its tokens."),
+    "lock": (
+        "commands.safety.lock:lock",
+        "Write what the servers offer to toolbus.lock, after you agree.",
+    ),
+    "diff": ("commands.safety.lock:diff", "Show how the servers differ from toolbus.lock."),
+    "approve": ("commands.safety.lock:approve", "Approve a server, or one of its tools, as it is now."),
+    "policy": ("commands.safety.policy:policy", "Show the policy, or explain what it decides about a call."),
+    "audit": (
+        "commands.safety.audit:audit",
+        "Show the recorded calls, or check that nobody changed them.",
+    ),
+    "config": ("commands.config.config:config", "Show the config as toolbus reads it, without secrets."),
+    "runs": ("commands.agents.runs:runs", "List, answer, start and cancel durable runs of agents."),
+    "runs show": (
+        "commands.agents.runs:show",
+        "Show a run: its steps, what it waits for, and how it ended.",
+    ),
+    "runs watch": ("commands.agents.runs_watch:watch", "Print the events of a run until it ends."),
+    "runs resume": (
+        "commands.agents.runs_resume:resume",
+        "Answer a run's question, or continue a stopped run.",
+    ),
+    "runs cancel": ("commands.agents.runs:cancel", "Cancel a run, wherever it is executed."),
+    "runs delete": (
+        "commands.agents.runs:delete",
+        "Delete a run that has ended, with all that is recorded of it.",
+    ),
+    "runs start": ("commands.agents.runs:start", "Add a run for the workers, and print its id."),
+    "key": ("commands.gateway.key:key", "Manage the keys that let clients into toolbus serve."),
+    "key add": ("commands.gateway.key:add", "Make a key and print it; it cannot be shown again."),
+    "key list": ("commands.gateway.key:list_keys", "List the keys, and when each was last used."),
+    "key revoke": (
+        "commands.gateway.key:revoke",
+        "Revoke a key; a running gateway refuses it within two seconds.",
+    ),
+    "store": ("commands.gateway.store:store", "Back up, restore and re-encrypt shared databases."),
+    "store rekey": (
+        "commands.gateway.store:rekey",
+        "Encrypt all that is stored with the first key of $TOOLBUS_STORE_KEY.",
+    ),
+    "store backup": (
+        "commands.gateway.store:backup",
+        "Save the store of the config and the durable runs in one file.",
+    ),
+    "store restore": ("commands.gateway.store:restore", "Restore a backup into empty databases."),
+}
+"""Each command's function, and the first line of its help; a command is imported only when it runs."""
 
 app = typer.Typer(
     help="Use the tools of all your MCP servers from the terminal.",
     epilog="New here? Run toolbus demo, then toolbus add, then toolbus tools.",
+    cls=LazyGroup,
     rich_markup_mode=None,  # plain help: faster, and the same on every terminal
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -65,294 +140,14 @@ def _print_version(requested: bool) -> None:
 
 
 @app.callback()
-@with_settings
+@group
 def root(
-    settings: SharedOptions,
+    own: Invocation,
     version: Annotated[
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
     """Use the tools of all your MCP servers from the terminal."""
-
-
-@app.command()
-@with_settings
-def demo(
-    settings: SharedOptions,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="DIR", help="Keep the demo's files in this folder.")
-    ] = None,
-) -> int:
-    """Run a demo on bundled servers; needs no API key or network."""
-    from toolbus.cli.commands.start.demo import run
-
-    return run(settings, out)
-
-
-app.command()(with_settings(trust))  # first, because other commands need it
-
-
-@app.command()
-@with_bus_settings
-def tools(
-    settings: SharedOptions,
-    servers: Servers = None,
-    search: Annotated[
-        str | None,
-        typer.Option("--search", metavar="WORDS", help="Show only the tools that fit these words best."),
-    ] = None,
-    full: Annotated[bool, typer.Option("--full", help="Show arguments, annotations and overrides.")] = False,
-    cost: Annotated[
-        bool, typer.Option("--cost", help="Show how many tokens each tool takes, highest first.")
-    ] = False,
-    wait: Annotated[
-        float,
-        typer.Option(
-            "--wait",
-            metavar="SECONDS",
-            show_default=False,
-            help="Wait up to this long for servers that are down; with a lockfile, contact the servers.",
-        ),
-    ] = 0,
-) -> int:
-    """List servers and their tools."""
-    if cost:
-        from toolbus.cli.commands.use.cost import run as run_cost
-
-        return run_cost(settings, servers or [], search=search, wait=wait)
-    from toolbus.cli.commands.use.tools import run
-
-    return run(settings, servers or [], search=search, full=full, wait=wait)
-
-
-add_search_commands(app)
-add_run_commands(app)
-
-
-@app.command()
-@with_bus_settings
-def call(
-    settings: SharedOptions,
-    name: ToolName,
-    pairs: ToolArguments = None,
-    args: Args = None,
-    args_file: ArgsFile = None,
-    timeout: Timeout = None,
-    out: Out = None,
-    on_input: OnInput = "ask",
-) -> int:
-    """Call a tool and print the result; exit 1 if the tool fails."""
-    from toolbus.cli.commands.use.call import CallOptions, run
-    from toolbus.cli.input.arguments import given
-
-    options = CallOptions(timeout=timeout, out=out, on_input=on_input)
-    return run(settings, name, given(pairs or [], args, args_file), options)
-
-
-@app.command()
-@with_bus_settings
-def resume(
-    settings: SharedOptions,
-    file: SuspendedCall,
-    pairs: FormValues = None,
-    accept: Annotated[
-        bool, typer.Option("--accept", help="Accept the URL, or submit the form with its defaults.")
-    ] = False,
-    decline: Annotated[bool, typer.Option("--decline", help="Decline the request.")] = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")] = False,
-    timeout: Timeout = None,
-    out: Out = None,
-    on_input: OnInput = "ask",
-) -> int:
-    """Resume a call that is waiting for an answer.
-
-    \b
-    toolbus call inn/book guest=Ann --on-input suspend > call.json
-    toolbus resume call.json seats=2
-    """
-    from toolbus.cli.commands.use.call import CallOptions
-    from toolbus.cli.commands.use.resume import chosen_action, run
-
-    action = chosen_action(accept=accept, decline=decline, cancel=cancel)
-    return run(settings, file, pairs or [], action, CallOptions(timeout=timeout, out=out, on_input=on_input))
-
-
-@app.command()
-@with_bus_settings
-def resources(settings: SharedOptions, servers: Servers = None) -> int:
-    """List resources and resource templates."""
-    from toolbus.cli.commands.use.resources import run
-
-    return run(settings, servers or [])
-
-
-@app.command()
-@with_bus_settings
-def read(
-    settings: SharedOptions,
-    first: ReadTarget,
-    pairs: TemplateValues = None,
-    out: OutFile = None,
-) -> int:
-    """Read a resource; print text, save binary data with --out.
-
-    toolbus read docs 'file:///{path}' path=README.md
-    """
-    from toolbus.cli.commands.use.read import run
-
-    return run(settings, [first, *(pairs or [])], out)
-
-
-@app.command()
-@with_bus_settings
-def prompts(settings: SharedOptions, servers: Servers = None) -> int:
-    """List prompts and their arguments."""
-    from toolbus.cli.commands.use.prompts import run
-
-    return run(settings, servers or [])
-
-
-@app.command()
-@with_bus_settings
-def prompt(
-    settings: SharedOptions,
-    name: PromptName,
-    pairs: PromptArguments = None,
-    out: Out = None,
-) -> int:
-    """Fill in a prompt and print its messages.
-
-    toolbus prompt docs/review language=python code=@main.py
-    """
-    from toolbus.cli.commands.use.prompt import run
-
-    return run(settings, name, pairs or [], out)
-
-
-add_skill_commands(app)
-
-
-@app.command()
-@with_bus_settings
-def chat(
-    settings: SharedOptions,
-    prompt: Annotated[
-        str | None,
-        typer.Argument(metavar="PROMPT", help="Answer this prompt and exit; piped text is appended."),
-    ] = None,
-    model: Model = None,
-    approve: Annotated[
-        Literal["ask", "writes", "never"],
-        typer.Option(
-            "--approve",
-            help="Ask before every call, before all but read-only tools of servers with trust: true, or "
-            "never. Without a terminal, and with --json, calls that need approval are not run.",
-        ),
-    ] = "writes",
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", metavar="DIR", help="Save images here; default: a temporary folder."),
-    ] = None,
-) -> int:
-    """Chat with a model that can use your servers' tools.
-
-    Starts a dialog on a terminal; with PROMPT or piped text, prints one answer. The model's text goes to
-    stdout; if stdout is not a terminal, only the final answer. Requires pip install "toolbus[agent]".
-
-    With --json, prints one document per event, each on its own line: text, thinking, tool_called,
-    tool_progressed, tool_returned, approval_asked, and finally result with text, usage and calls.
-    """
-    from toolbus.cli.chat.options import ChatOptions
-    from toolbus.cli.chat.start import run
-
-    return run(settings, ChatOptions(prompt=prompt, model=model, approve=approve, out=out))
-
-
-@app.command()
-@with_bus_settings
-def check(
-    settings: SharedOptions,
-    servers: Servers = None,
-    dialect: Annotated[
-        str | None,
-        typer.Option(
-            "--dialect", metavar="NAME", help="Show how schemas change for a provider: openai, google, ..."
-        ),
-    ] = None,
-) -> int:
-    """Diagnose servers and suggest fixes."""
-    from toolbus.cli.commands.start.check import run
-
-    return run(settings, servers or [], dialect)
-
-
-@app.command()
-@with_config_settings
-def watch(settings: SharedOptions, servers: Servers = None) -> int:
-    """Keep servers running and show events until Ctrl-C.
-
-    Reloads the config when the file changes.
-    """
-    from toolbus.cli.commands.servers.watch import run
-
-    return run(settings, servers or [])
-
-
-add_background_commands(app, lambda words: exit_code(words))
-add_gateway_commands(app)
-add_durable_commands(app)
-
-
-@app.command()
-@with_settings
-def init(
-    settings: SharedOptions,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-) -> int:
-    """Create a commented toolbus.yaml in this folder."""
-    from toolbus.cli.commands.start.init import run
-
-    return run(settings, force=force)
-
-
-@app.command("import")
-@with_settings
-def import_(
-    settings: SharedOptions,
-    source: ImportSource = None,
-    write: Write = False,
-    with_secrets: Annotated[
-        bool, typer.Option("--with-secrets", help="With --write: copy literal secrets to .env.")
-    ] = False,
-) -> int:
-    """Import servers from an editor's or agent's config."""
-    from toolbus.cli.commands.start.import_ import run
-
-    return run(settings, source, write=write, with_secrets=with_secrets)
-
-
-add_edit_commands(app)
-add_login_commands(app)
-add_approval_commands(app)
-add_key_commands(app)
-add_store_commands(app)
-
-
-@app.command()
-@with_settings
-def config(
-    settings: SharedOptions,
-    redacted: Annotated[
-        bool, typer.Option("--redacted", help="Resolve every ${...}; show secrets as ***.")
-    ] = False,
-    schema: Annotated[
-        bool, typer.Option("--schema", help="Print the JSON Schema of toolbus.yaml, for editors.")
-    ] = False,
-) -> int:
-    """Show the config as toolbus reads it, without secrets."""
-    from toolbus.cli.commands.config.config import print_schema, run
-
-    return print_schema() if schema else run(settings, expanded=redacted)
 
 
 def main() -> None:
@@ -366,11 +161,11 @@ def exit_code(arguments: Sequence[str]) -> int:
     try:
         instruction, _, shell = os.environ.get("_TOOLBUS_COMPLETE", "").partition("_")
         if instruction == "complete":
-            from toolbus.cli.completion.shells import complete
+            from toolbus.cli.completion import complete
 
-            return complete(shell, app)
+            return complete(shell, commands())
         if {"--install-completion", "--show-completion"} & set(arguments):
-            from toolbus.cli.completion.shells import patch_scripts
+            from toolbus.cli.completion import patch_scripts
 
             patch_scripts()
         return _run_command(arguments)
@@ -391,8 +186,10 @@ def exit_code(arguments: Sequence[str]) -> int:
 
 @cache
 def commands() -> Any:
-    """The commands, built once."""
-    return command_tree(app)
+    """The commands; each is built when it is first needed."""
+    tree = command_tree(app)
+    tree.list_below(COMMANDS)
+    return tree
 
 
 def _run_command(arguments: Sequence[str]) -> int:

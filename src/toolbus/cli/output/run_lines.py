@@ -5,10 +5,7 @@ from collections.abc import Sequence, Set
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
-from toolbus.cli.errors import FAILED
-from toolbus.cli.output.screen import Screen, one_line, visible
+from toolbus.cli.output.screen import Cell, Screen, one_line, picked, styled, visible
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
@@ -37,42 +34,21 @@ def run_json(
         None
         if info.question is None
         else {
-            "id": info.question.id,
-            "message": info.question.message,
-            "is_approval": info.question.is_approval,
+            **picked(info.question, "id message is_approval"),
             **json.loads(info.question.pending.to_json())["pending"],
         }
     )
     facts: dict[str, JSON] = {
-        "id": info.id,
-        "agent": info.agent,
-        "version": info.version,
-        "status": info.status,
-        "prompt": info.prompt,
-        "created": info.created,
-        "updated": info.updated,
-        "worker": info.worker,
-        "attempts": info.attempts,
+        **picked(info, "id agent version status prompt created updated worker attempts"),
         "question": question,
         "answered": info.answered,
         "held": sorted(info.held),
-        "output": info.output,
-        "structured": info.structured,
-        "error": info.error,
+        **picked(info, "output structured error"),
     }
     if has_worker is not None:
         facts["has_worker"] = has_worker
     if steps is not None:
-        facts["steps"] = [
-            {
-                "number": step.number,
-                "name": step.name,
-                "about": step.about,
-                "outcome": step.outcome,
-                "at": step.at,
-            }
-            for step in steps
-        ]
+        facts["steps"] = [picked(step, "number name about outcome at") for step in steps]
     return facts
 
 
@@ -94,17 +70,16 @@ def worker_json(row: "WorkerRow", workers: "Sequence[WorkerRow]") -> dict[str, J
     return {"id": row.worker, "toolbus": row.version, "agents": agents, "runs": list(row.runs)}
 
 
-def worker_rows(row: "WorkerRow", workers: "Sequence[WorkerRow]") -> list[list[Text]]:
+def worker_rows(row: "WorkerRow", workers: "Sequence[WorkerRow]") -> list[list[Cell]]:
     """A worker as columns, one line for each agent."""
     from toolbus.agent.durable.settings import named
 
-    lines: list[list[Text]] = []
+    lines: list[list[Cell]] = []
     for queue, tools in sorted(row.tools.items()):
         rare = ", ".join(_rare(queue, row, workers))
         names = (row.worker, named(queue), row.version, str(len(row.runs)))
-        about = Text(str(len(_tools(tools))))
-        about.append(visible(f", not on every worker: {rare}") if rare else "", style="yellow")
-        lines.append([*(Text(visible(name)) for name in names), about])
+        missing = visible(f", not on every worker: {rare}") if rare else ""
+        lines.append([*map(visible, names), styled(str(len(_tools(tools))), (missing, "yellow"))])
     return lines
 
 
@@ -119,15 +94,11 @@ def _tools(tools: "Set[str]") -> list[str]:
     return sorted(tool for tool in tools if "/" not in tool or tool.endswith("/*"))
 
 
-def step_row(step: "Step") -> list[Text]:
+def step_row(step: "Step") -> list[Cell]:
     """A step as columns."""
     at = "" if step.at is None else datetime.fromtimestamp(step.at).astimezone().strftime("%H:%M:%S")
     what = f"{_STEPS.get(step.name, step.name)} {step.about}".strip()
-    return [
-        Text(at, style="dim"),
-        Text(visible(what)),
-        Text(step.outcome, style=_OUTCOMES.get(step.outcome, "dim")),
-    ]
+    return [(at, "dim"), visible(what), (step.outcome, _OUTCOMES.get(step.outcome, "dim"))]
 
 
 def question_lines(asked: "WaitingCall") -> list[str]:
@@ -140,32 +111,29 @@ def question_lines(asked: "WaitingCall") -> list[str]:
     ]
 
 
-def event_line(event: "DurableEvent") -> Text:
-    """An event as one line, texts whole."""
+def event_line(event: "DurableEvent") -> tuple[str, str]:
+    """An event as one line and its style, texts whole."""
     from toolbus.agent.durable import QuestionAnswered, QuestionAsked
     from toolbus.agent.events import TextDelta, ThinkingDelta, ToolCalled, ToolReturned
 
     match event:
         case TextDelta():
-            return Text(visible(event.text))
+            return visible(event.text), ""
         case ThinkingDelta():
-            return Text(visible(event.text), style="dim")
+            return visible(event.text), "dim"
         case ToolCalled():
-            return Text(visible(f"> {event.name} {json.dumps(dict(event.arguments))}"), style="cyan")
+            return visible(f"> {event.name} {json.dumps(dict(event.arguments))}"), "cyan"
         case ToolReturned():
             style = "red" if event.is_error else "dim"
-            return Text(visible(f"< {event.name}: {one_line(event.text)}"), style=style)
+            return visible(f"< {event.name}: {one_line(event.text)}"), style
         case QuestionAsked():
-            return Text(visible(f"? {event.id}: {event.message}"), style="yellow")
+            return visible(f"? {event.id}: {event.message}"), "yellow"
         case QuestionAnswered():
-            return Text(visible(f"  {event.id} answered: {event.action}"), style="dim")
+            return visible(f"  {event.id} answered: {event.action}"), "dim"
 
 
-def print_end(screen: Screen, info: "RunInfo") -> int:
-    """Print why a run ended without an output, if it did; return the exit code."""
-    if info.status == "done":
-        return 0
-    if not screen.as_json:
+def note_end(screen: Screen, info: "RunInfo") -> None:
+    """Print why a run ended without an output, if it did."""
+    if info.status != "done":
         how = "was cancelled" if info.status == "cancelled" else f"failed: {info.error}"
         screen.note(f"run {info.id!r} {how}")
-    return FAILED

@@ -3,14 +3,12 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
-from toolbus.cli.commands.agents.runs import open_runs
-from toolbus.cli.options import SharedOptions
+from toolbus.cli.command import Invocation, command
+from toolbus.cli.commands.agents.runs import RunId, Store, open_runs
+from toolbus.cli.errors import FAILED
 from toolbus.cli.output.run_hints import Hints
-from toolbus.cli.output.run_lines import event_line, print_end, run_json
+from toolbus.cli.output.run_lines import event_line, note_end, run_json
 from toolbus.cli.output.screen import Screen, escaped_json, visible
-from toolbus.cli.session import async_command
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import DurableEvent, RunInfo, Runs
@@ -19,19 +17,24 @@ _PAUSE = 1.0
 """Seconds between two attempts to reach a store."""
 
 
-@async_command
-async def watch(settings: SharedOptions, store: str | None, run: str) -> int:
-    """Print events until the run ends; exit code 1 if it failed or was cancelled."""
-    screen = Screen(settings)
-    async with open_runs(screen, store) as runs:
-        await runs.get(run)  # a store that cannot be reached now is an error; later, that is waited for
-        info = await _Watcher(screen, runs, run, Hints(store)).until_end()
-        has_worker = any(row.takes(info.queue) for row in await runs.workers())
+@command
+async def watch(own: Invocation, run: RunId, store: Store = None) -> int:
+    """Print the events of a run until it ends.
+
+    Starts with the first event. With --json, prints one document per event.
+    """
+    screen = own.screen
+    async with open_runs(screen, store) as opened:
+        await opened.get(run)  # a store that cannot be reached now is an error; later, that is waited for
+        info = await _Watcher(screen, opened, run, Hints(store)).until_end()
+        has_worker = any(row.takes(info.queue) for row in await opened.workers())
     if screen.as_json:
         print(escaped_json({"event": "RunEnded", **run_json(info, has_worker=has_worker)}), flush=True)
-    elif info.structured is not None:
-        screen.print(Text(visible(info.output or "")))
-    return print_end(screen, info)
+    else:
+        if info.structured is not None:
+            screen.line(visible(info.output or ""))
+        note_end(screen, info)
+    return 0 if info.status == "done" else FAILED
 
 
 class _Watcher:
@@ -76,7 +79,7 @@ class _Watcher:
             print(escaped_json(event_json(event)), flush=True)
             return
         asked = (await self._runs.get(self._run)).question if isinstance(event, QuestionAsked) else None
-        self._screen.print(event_line(event))
+        self._screen.line(event_line(event))
         if asked is not None and isinstance(event, QuestionAsked) and asked.id == event.id:
             self._screen.note(self._hints.answer(self._run, asked))
 
