@@ -1,7 +1,7 @@
 """A command: how a function becomes one, one run of it, and what that comes to.
 
 A function declares its parameters as typer reads them; `command` and its variants add the shared options. It
-gets an `Invocation`, and returns an `Outcome` or an exit code.
+gets an `Invocation`, and returns a `CommandResult` or an exit code.
 """
 
 import inspect
@@ -28,7 +28,11 @@ if TYPE_CHECKING:
     from toolbus.core.operation.events import Event
 
 
-class Outcome(NamedTuple):
+_TAKEN = ("import", "list")
+"""Names that a function cannot have, or should not."""
+
+
+class CommandResult(NamedTuple):
     """What a command comes to."""
 
     document: JSON | Callable[[], JSON]
@@ -195,7 +199,7 @@ def _shown(own: Invocation, work: Callable[..., Any], values: Mapping[str, Any])
     result: Any = work(own, **values)
     if inspect.iscoroutine(result):
         result = run_until_signal(result)
-    if not isinstance(result, Outcome):
+    if not isinstance(result, CommandResult):
         return result
     own.screen.show(result.document, result.lines)
     return result.code
@@ -221,7 +225,7 @@ class LazyGroup(TyperGroup):
     def list_below(self, table: Mapping[str, tuple[str, str]], path: str = "") -> None:
         """Take the commands of the table that are directly below this path.
 
-        Each has a function, `module:name`, and a line of help.
+        Each has a module, with a function of the command's name, and a line of help.
         """
         self._table, self._path = table, path
         self._loaded: dict[str, Any] = {}
@@ -246,8 +250,8 @@ class LazyGroup(TyperGroup):
 def _built(words: str, name: str, table: Mapping[str, tuple[str, str]]) -> Any:
     from typer.main import get_command
 
-    module, _, attribute = table[words][0].partition(":")
-    function = getattr(import_module(f"toolbus.cli.{module}"), attribute)
+    module: Any = import_module(f"toolbus.cli.commands.{table[words][0]}")
+    function = getattr(module, f"{name}_" if name in _TAKEN else name)
     is_group = any(other.startswith(f"{words} ") for other in table)
     plain: Any = {"add_completion": False, "rich_markup_mode": None}
     if is_group:

@@ -1,5 +1,6 @@
-"""`toolbus runs`, `runs show`, `cancel`, `delete` and `start`: durable runs, wherever they are executed."""
+"""`toolbus runs`, `runs show`, `watch`, `cancel`, `delete` and `start`: durable runs, wherever they are."""
 
+import asyncio
 import re
 from collections.abc import AsyncGenerator, Iterable
 from contextlib import asynccontextmanager
@@ -10,11 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, command, group
+from toolbus.cli.command import CommandResult, Invocation, command, group
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.output.run_hints import Hints
 from toolbus.cli.output.run_lines import (
     STYLES,
+    Hints,
+    event_line,
     note_end,
     question_lines,
     run_json,
@@ -22,12 +24,12 @@ from toolbus.cli.output.run_lines import (
     worker_json,
     worker_rows,
 )
-from toolbus.cli.output.screen import Cell, Screen, one_line, visible
+from toolbus.cli.output.screen import Cell, Screen, escaped_json, one_line, visible
 from toolbus.cli.terminal import variables, working_folder
 from toolbus.core.values.errors import ExtraMissing
 
 if TYPE_CHECKING:
-    from toolbus.agent.durable import Durable, RunInfo, Runs
+    from toolbus.agent.durable import Durable, DurableEvent, RunInfo, Runs
     from toolbus.agent.durable.workers.lease import WorkerRow
 
 VARIABLE, DEFAULT = "TOOLBUS_RUNS", "runs.db"
@@ -104,7 +106,7 @@ async def runs(
     own: Invocation,
     all: Annotated[bool, typer.Option("--all", help="Include finished runs.")] = False,  # noqa: A002  the option
     store: Store = None,
-) -> Outcome:
+) -> CommandResult:
     """List, answer, start and cancel durable runs of agents.
 
     Without a command, lists the runs. Requires pip install "toolbus[durable]".
@@ -134,7 +136,7 @@ async def runs(
         "workers": len(rows),
         "worker_details": [worker_json(row, rows) for row in rows],
     }
-    return Outcome(document, lines)
+    return CommandResult(document, lines)
 
 
 def _is_served(queue: str, workers: "Iterable[WorkerRow]") -> bool:
@@ -165,7 +167,7 @@ def _time(when: float) -> str:
 
 
 @command
-async def show(own: Invocation, run: RunId, store: Store = None) -> Outcome:
+async def show(own: Invocation, run: RunId, store: Store = None) -> CommandResult:
     """Show a run: its steps, what it waits for, and how it ended."""
     screen, hints = own.screen, Hints(store)
     async with open_runs(screen, store) as opened:
@@ -188,7 +190,7 @@ async def show(own: Invocation, run: RunId, store: Store = None) -> Outcome:
         _print_state(screen, info, hints)
         print_no_worker(screen, info, workers, hints)
 
-    return Outcome(run_json(info, steps, has_worker=_is_served(info.queue, workers)), lines)
+    return CommandResult(run_json(info, steps, has_worker=_is_served(info.queue, workers)), lines)
 
 
 def _worker(info: "RunInfo", workers: "Iterable[WorkerRow]") -> str:
@@ -217,19 +219,19 @@ def _print_state(screen: Screen, info: "RunInfo", hints: Hints) -> None:
 
 
 @command
-async def cancel(own: Invocation, run: RunId, store: Store = None) -> Outcome:
+async def cancel(own: Invocation, run: RunId, store: Store = None) -> CommandResult:
     """Cancel a run, wherever it is executed."""
     async with open_runs(own.screen, store) as opened:
         await opened.cancel(run)
-    return Outcome({"cancelled": run}, f"cancelled {run}")
+    return CommandResult({"cancelled": run}, f"cancelled {run}")
 
 
 @command
-async def delete(own: Invocation, run: RunId, store: Store = None) -> Outcome:
+async def delete(own: Invocation, run: RunId, store: Store = None) -> CommandResult:
     """Delete a run that has ended, with all that is recorded of it."""
     async with open_runs(own.screen, store) as opened:
         await opened.delete(run)
-    return Outcome({"deleted": run}, f"deleted {run}")
+    return CommandResult({"deleted": run}, f"deleted {run}")
 
 
 @command
@@ -252,7 +254,7 @@ async def start(
     ] = None,
     wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the output.")] = False,
     store: Store = None,
-) -> Outcome:
+) -> CommandResult:
     """Add a run for the workers, and print its id."""
     if not prompt.strip():
         raise Usage("the prompt is empty; write one")
@@ -277,4 +279,88 @@ async def start(
             note_end(screen, info)
 
     code = 0 if info.is_open or info.status == "done" else FAILED
-    return Outcome(run_json(info, has_worker=is_served), lines, code)
+    return CommandResult(run_json(info, has_worker=is_served), lines, code)
+
+
+# Watch a run, also if its store cannot be reached for a while
+
+_PAUSE = 1.0
+"""Seconds between two attempts to reach a store."""
+
+
+@command
+async def watch(own: Invocation, run: RunId, store: Store = None) -> int:
+    """Print the events of a run until it ends.
+
+    Starts with the first event. With --json, prints one document per event.
+    """
+    screen = own.screen
+    async with open_runs(screen, store) as opened:
+        await opened.get(run)  # a store that cannot be reached now is an error; later, that is waited for
+        info = await _Watcher(screen, opened, run, Hints(store)).until_end()
+        has_worker = any(row.takes(info.queue) for row in await opened.workers())
+    if screen.as_json:
+        print(escaped_json({"event": "RunEnded", **run_json(info, has_worker=has_worker)}), flush=True)
+    else:
+        if info.structured is not None:
+            screen.line(visible(info.output or ""))
+        note_end(screen, info)
+    return 0 if info.status == "done" else FAILED
+
+
+class _Watcher:
+    """Prints each event of a run once."""
+
+    def __init__(self, screen: Screen, runs: "Runs", run: str, hints: Hints) -> None:
+        self._screen = screen
+        self._runs = runs
+        self._run = run
+        self._hints = hints
+        self._printed = 0
+
+    async def until_end(self) -> "RunInfo":
+        from toolbus.agent.durable import RunStoreError
+
+        while True:
+            try:
+                await self._print_events()
+                return await self._runs.wait(self._run)
+            except RunStoreError as error:
+                self._screen.note(f"the store of runs {error.place} cannot be reached; waiting for it")
+                await self._wait_for_store()
+                self._screen.note(f"the store of runs {error.place} is back")
+
+    async def _print_events(self) -> None:
+        events = self._runs.events(self._run)
+        number = 0
+        try:
+            async for event in events:
+                number += 1
+                if number > self._printed:
+                    await self._print(event)
+                    self._printed = number
+        finally:
+            await events.aclose()
+
+    async def _print(self, event: "DurableEvent") -> None:
+        from toolbus.agent.durable import QuestionAsked
+        from toolbus.agent.durable.execution.timeline import event_json
+
+        if self._screen.as_json:
+            print(escaped_json(event_json(event)), flush=True)
+            return
+        asked = (await self._runs.get(self._run)).question if isinstance(event, QuestionAsked) else None
+        self._screen.line(event_line(event))
+        if asked is not None and isinstance(event, QuestionAsked) and asked.id == event.id:
+            self._screen.note(self._hints.answer(self._run, asked))
+
+    async def _wait_for_store(self) -> None:
+        from toolbus.agent.durable import RunStoreError
+
+        while True:
+            await asyncio.sleep(_PAUSE)
+            try:
+                await self._runs.get(self._run)
+            except RunStoreError:
+                continue
+            return

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, command
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.commands.agents.runs import RunId, Store, open_runs, print_no_worker
 from toolbus.cli.commands.use.resume import (
     INTERRUPTED,
@@ -19,8 +19,7 @@ from toolbus.cli.commands.use.resume import (
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import at_terminal
-from toolbus.cli.output.run_hints import Hints, answer_text
-from toolbus.cli.output.run_lines import question_lines, run_json
+from toolbus.cli.output.run_lines import Hints, answer_text, question_lines, run_json
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.parameters import Accept, Decline, FormValues
 from toolbus.core.values.elicitation import Action
@@ -71,7 +70,7 @@ async def resume(
         bool, typer.Option("--accept-changes", help="Let it use the tools that changed since it began.")
     ] = False,
     store: Store = None,
-) -> Outcome | int:
+) -> CommandResult | int:
     """Answer a run's question, or continue a stopped run.
 
     A run that failed or was cancelled continues where it stopped.
@@ -103,7 +102,7 @@ async def resume(
         print_no_worker(screen, info, workers, hints)
 
     has_worker = any(row.takes(info.queue) for row in workers)
-    return Outcome({"done": done, **run_json(info, has_worker=has_worker)}, lines)
+    return CommandResult({"done": done, **run_json(info, has_worker=has_worker)}, lines)
 
 
 def _check_question(info: "RunInfo", question: str | None) -> None:

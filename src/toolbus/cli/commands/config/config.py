@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, command
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.output.screen import visible
 from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, resolved
 from toolbus.config.location import is_list, is_mapping
@@ -31,7 +31,7 @@ def config(
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of toolbus.yaml, for editors.")
     ] = False,
-) -> Outcome | int:
+) -> CommandResult | int:
     """Show the config as toolbus reads it, without secrets."""
     if schema:
         from toolbus.config.schema import config_schema
@@ -40,7 +40,7 @@ def config(
         return 0
     # Without expansion nothing in it is used, so it can be shown before it is trusted.
     shown = asyncio.run(_config_json(own.config if expanded else own.untrusted_config, expanded))
-    return Outcome(shown, lambda: _print_yaml(shown))
+    return CommandResult(shown, lambda: _print_yaml(shown))
 
 
 def _print_yaml(shown: JSON) -> None:

@@ -13,7 +13,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, command
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import all_server_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.trust import is_trusted, trust_written
@@ -112,7 +112,7 @@ def add(
     cwd: Annotated[
         str | None, typer.Option("--cwd", metavar="DIR", help="Working directory of the command.")
     ] = None,
-) -> Outcome:
+) -> CommandResult:
     """Add a server to the config; create the config if needed.
 
     \b
@@ -120,13 +120,15 @@ def add(
     toolbus add linear https://mcp.linear.app/mcp --auth oauth
     toolbus add files -- npx -y @modelcontextprotocol/server-filesystem .
     """
-    screen = own.screen
-    plain = _entry(
-        name,
-        _NewServer(
-            target=target or (), env=env or (), headers=header or (), auth=auth, transport=transport, cwd=cwd
-        ),
+    server = _NewServer(
+        target=target or (), env=env or (), headers=header or (), auth=auth, transport=transport, cwd=cwd
     )
+    return _added(own, name, server)
+
+
+def _added(own: Invocation, name: str, server: _NewServer) -> CommandResult:
+    """Add the server, and move its secrets to `.env`."""
+    screen, plain = own.screen, _entry(name, server)
     edited = _edited_file(own)
     known = edited.servers()
     if name in known:
@@ -151,11 +153,11 @@ def add(
         "secrets": [picked(secret, "key name") for secret in secrets],
         "trusted": trusted,
     }
-    return Outcome(document, lines)
+    return CommandResult(document, lines)
 
 
 @command
-def remove(own: Invocation, name: _Name) -> Outcome:
+def remove(own: Invocation, name: _Name) -> CommandResult:
     """Remove a server from the config."""
     edited = _file_with_server(own, name)
     try:
@@ -163,22 +165,22 @@ def remove(own: Invocation, name: _Name) -> Outcome:
     except NotEditable as error:
         raise Usage(f"{edited.path} {error.problem}: remove the entry {name!r}") from None
     trusted = _save(own.screen, edited, after)
-    return Outcome({**_facts(edited, name), "trusted": trusted}, f"removed {name} from {edited.path}")
+    return CommandResult({**_facts(edited, name), "trusted": trusted}, f"removed {name} from {edited.path}")
 
 
 @command
-def enable(own: Invocation, name: _Name) -> Outcome:
+def enable(own: Invocation, name: _Name) -> CommandResult:
     """Enable a server in the config."""
     return _switched(own, name, enabled=True)
 
 
 @command
-def disable(own: Invocation, name: _Name) -> Outcome:
+def disable(own: Invocation, name: _Name) -> CommandResult:
     """Disable a server in the config without removing it."""
     return _switched(own, name, enabled=False)
 
 
-def _switched(own: Invocation, name: str, *, enabled: bool) -> Outcome:
+def _switched(own: Invocation, name: str, *, enabled: bool) -> CommandResult:
     edited = _file_with_server(own, name)
     try:
         after = with_switch(edited.text, edited.path, name, on=enabled)
@@ -190,7 +192,7 @@ def _switched(own: Invocation, name: str, *, enabled: bool) -> Outcome:
     word = "enabled" if enabled else "disabled"
     line = f"{word} {name} in {edited.path}" if changed else f"{name} is already {word} in {edited.path}"
     document = {**_facts(edited, name), "enabled": enabled, "changed": changed, "trusted": trusted}
-    return Outcome(document, line)
+    return CommandResult(document, line)
 
 
 def _facts(edited: _EditedFile, name: str) -> dict[str, JSON]:

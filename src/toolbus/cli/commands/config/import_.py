@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, command
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import editor_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.trust import is_trusted, trust_written
@@ -68,7 +68,7 @@ def import_(
     with_secrets: Annotated[
         bool, typer.Option("--with-secrets", help="With --write: copy literal secrets to .env.")
     ] = False,
-) -> Outcome:
+) -> CommandResult:
     """Import servers from an editor's or agent's config."""
     screen = own.screen
     target = own.settings.config or Path("toolbus.yaml")
@@ -82,7 +82,7 @@ def import_(
         is_own = _is_own(plan)
         after = _write(plan, with_secrets)
         plan.trusted = is_own and trust_written(screen, target, after)
-    return Outcome(_json(plan, written), lambda: _show(screen, plan, written, with_secrets))
+    return CommandResult(_json(plan, written), lambda: _show(screen, plan, written, with_secrets))
 
 
 def _sources(source: str | None) -> list[ImportFile]:

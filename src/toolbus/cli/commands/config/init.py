@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, command
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.trust import trust_written
 from toolbus.config.editing.save import save_in_project
@@ -25,7 +25,7 @@ SCHEMA = "toolbus.schema.json"
 def init(
     own: Invocation,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-) -> Outcome:
+) -> CommandResult:
     """Create a commented toolbus.yaml in this folder."""
     screen = own.screen
     path = own.settings.config or Path("toolbus.yaml")
@@ -47,7 +47,7 @@ def init(
         if others and own.settings.config is None:
             screen.note(f"{', '.join(others)} is now ignored, because {path} takes precedence")
 
-    return Outcome({"written": str(path), "schema": str(schema), "trusted": trusted}, lines)
+    return CommandResult({"written": str(path), "schema": str(schema), "trusted": trusted}, lines)
 
 
 def _python() -> str:

@@ -4,7 +4,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from getpass import getpass
 from pathlib import Path
@@ -12,7 +12,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, command
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import editor_names
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
@@ -75,7 +75,7 @@ def install(
             help="The key for --url: a variable that the editor reads, or - to read it from stdin.",
         ),
     ] = None,
-) -> Outcome | int:
+) -> CommandResult | int:
     """Let an editor or agent use all your servers through toolbus.
 
     Shows the entry that starts 'toolbus serve --stdio' with this config, and writes it into the editor's
@@ -85,19 +85,8 @@ def install(
     toolbus install cursor
     toolbus install codex --url https://tools.example.com/mcp --key '${TOOLBUS_KEY}'
     """
-    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
-        raise Usage(f"invalid name {name!r}; use letters, digits, '_' and '-'")
-    given = {
-        "--remove": remove,
-        "--print": print_only,
-        "--url": url,
-        "--key": key,
-        "--view": view,
-        "--yes": yes,
-    }
-    _check(editor, [option for option, value in given.items() if value])
-    if url and not re.fullmatch(r"https?://\S+", url):
-        raise Usage(f"{url!r} is not a URL; it starts with http:// or https://")
+    given = {"--remove": remove, "--print": print_only, "--url": url, "--key": key, "--view": view}
+    _check(editor, name, {**given, "--yes": yes})
     if editor is None:
         return _list(own.screen, name)
     place = place_of(editor, name)
@@ -113,16 +102,22 @@ def install(
     return _install(own.screen, place, entry, remote, yes=yes)
 
 
-def _check(editor: str | None, used: list[str]) -> None:
-    """Raise `Usage` for options that do not fit together."""
+def _check(editor: str | None, name: str, given: Mapping[str, str | bool | None]) -> None:
+    """Raise `Usage` for options that are invalid, or do not fit together."""
+    if not re.fullmatch(r"[A-Za-z0-9_-]{1,64}", name):
+        raise Usage(f"invalid name {name!r}; use letters, digits, '_' and '-'")
+    used = [option for option, value in given.items() if value]
     if editor is None and used:
         raise Usage(f"{used[0]} needs an editor; name one of {', '.join(EDITORS)}")
-    if "--remove" in used and (other := [one for one in used if one not in ("--remove", "--yes")]):
+    if given["--remove"] and (other := [one for one in used if one not in ("--remove", "--yes")]):
         raise Usage(f"--remove and {other[0]} cannot be combined; keep one")
-    if "--key" in used and "--url" not in used:
+    url = given["--url"]
+    if given["--key"] and not url:
         raise Usage("--key is for a running gateway; add --url")
-    if "--view" in used and "--url" in used:
+    if given["--view"] and url:
         raise Usage("--view is for a gateway that the editor starts; name the view in the URL: .../mcp/VIEW")
+    if url and not re.fullmatch(r"https?://\S+", str(url)):
+        raise Usage(f"{url!r} is not a URL; it starts with http:// or https://")
 
 
 def _read_key() -> str:
@@ -169,7 +164,7 @@ def _program() -> tuple[str, ...]:
 
 def _install(
     screen: Screen, place: "EditorFile", entry: Entry, remote: Remote | None, *, yes: bool
-) -> Outcome | int:
+) -> CommandResult | int:
     has_key = remote is not None and remote.key is not None and remote.variable is None
     shown = _masked(entry) if has_key else entry
     if place.present == entry:
@@ -223,7 +218,7 @@ def _agreed(screen: Screen, place: "EditorFile", shown: Entry) -> bool:
     return can_ask() and confirm(f"{question}? [y/N]: ")
 
 
-def _remove(screen: Screen, place: "EditorFile", *, yes: bool) -> Outcome:
+def _remove(screen: Screen, place: "EditorFile", *, yes: bool) -> CommandResult:
     if place.present is None:
         return _outcome(screen, place, "absent", None, f"{place.name} is not in {place.shown}")
     if not is_toolbus(place.present) and url_of(place.present) is None:
@@ -244,7 +239,7 @@ def _remove(screen: Screen, place: "EditorFile", *, yes: bool) -> Outcome:
     return _outcome(screen, place, "removed", None, f"removed {place.name} from {place.shown}")
 
 
-def _printed(screen: Screen, place: "EditorFile", entry: Entry) -> Outcome:
+def _printed(screen: Screen, place: "EditorFile", entry: Entry) -> CommandResult:
     """What to put into the file."""
 
     def lines() -> None:
@@ -256,7 +251,7 @@ def _printed(screen: Screen, place: "EditorFile", entry: Entry) -> Outcome:
 
 def _outcome(
     screen: Screen, place: "EditorFile", done: str, entry: Entry | None, message: str = ""
-) -> Outcome:
+) -> CommandResult:
     """What was done."""
     document = {
         "editor": place.editor,
@@ -266,12 +261,12 @@ def _outcome(
         "entry": entry,
     }
     if done != "nothing":
-        return Outcome(document, message)
+        return CommandResult(document, message)
     unchanged = f"{place.shown} was not changed; to change it without being asked, pass --yes"
-    return Outcome(document, lambda: screen.note(unchanged), FAILED)
+    return CommandResult(document, lambda: screen.note(unchanged), FAILED)
 
 
-def _list(screen: Screen, name: str) -> Outcome:
+def _list(screen: Screen, name: str) -> CommandResult:
     """The editors on this machine, and what they have under that name."""
     rows = [(editor, file, *_state(editor, name)) for editor, file in found_editors()]
 
@@ -297,7 +292,7 @@ def _list(screen: Screen, name: str) -> Outcome:
         {"editor": editor, "file": str(file), "state": state, "detail": detail}
         for editor, file, state, detail in rows
     ]
-    return Outcome({"name": name, "editors": found}, lines)
+    return CommandResult({"name": name, "editors": found}, lines)
 
 
 def _state(editor: str, name: str) -> tuple[str, str]:

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, config_command, group
-from toolbus.cli.commands.safety.audit import AGO, UNITS
+from toolbus.cli.command import CommandResult, Invocation, config_command, group
+from toolbus.cli.commands.safety.audit import moment
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.screen import Cell, picked, short_path, visible
 from toolbus.core.values.records import JSON
@@ -80,7 +80,7 @@ def add(
 
 
 @config_command
-def list_keys(own: Invocation) -> Outcome:
+def list_(own: Invocation) -> CommandResult:
     """List the keys, and when each was last used."""
     from toolbus.gateway.access.stored_keys import explained
 
@@ -98,11 +98,11 @@ def list_keys(own: Invocation) -> Outcome:
         screen.table(header, [_row(one, serve, used.get(one.digest)) for one in keys])
 
     listed = [{**_facts(one, serve), "last_used": used.get(one.digest)} for one in keys]
-    return Outcome({"keys": listed}, lines)
+    return CommandResult({"keys": listed}, lines)
 
 
 @config_command
-def revoke(own: Invocation, name: _Name) -> Outcome:
+def revoke(own: Invocation, name: _Name) -> CommandResult:
     """Revoke a key; a running gateway refuses it within two seconds."""
     from toolbus.config.location import near_miss
     from toolbus.gateway.access.stored_keys import explained
@@ -113,7 +113,7 @@ def revoke(own: Invocation, name: _Name) -> Outcome:
         if not stored.revoke(name):
             known = [one.name for one in stored.all()]
             raise Usage(f"no key is named {name!r}{near_miss(name, known) or _SEE_LIST}")
-    return Outcome({"revoked": name}, f"revoked {name}")
+    return CommandResult({"revoked": name}, f"revoked {name}")
 
 
 def _loaded(own: Invocation) -> "BusConfig":
@@ -157,10 +157,7 @@ def _expiry(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        if (span := AGO.fullmatch(text.strip())) is not None:
-            then = datetime.now(UTC) + timedelta(**{UNITS[span[2]]: float(span[1])})
-        else:
-            then = datetime.fromisoformat(text.strip()).astimezone(UTC)
+        then = moment(text, ahead=True)
     except (ValueError, OverflowError):
         raise Usage("--expires: not a time; write such as 12h, 30d or 2027-01-31") from None
     if then.timestamp() <= time.time():

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from toolbus.bus.engine.stores import store_for_command, store_url
-from toolbus.cli.command import Invocation, Outcome, command, config_command, group
+from toolbus.cli.command import CommandResult, Invocation, command, config_command, group
 from toolbus.cli.commands.agents.runs import DEFAULT, VARIABLE, durable_settings, load_durable
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import check_config
@@ -47,7 +47,7 @@ def store(own: Invocation) -> None:
 
 
 @config_command
-def rekey(own: Invocation) -> Outcome:
+def rekey(own: Invocation) -> CommandResult:
     """Encrypt all that is stored with the first key of $TOOLBUS_STORE_KEY.
 
     Then the other keys in it are not needed any more. Gateways may run meanwhile, if they have both.
@@ -72,7 +72,7 @@ def rekey(own: Invocation) -> Outcome:
 
     unreadable = left.unreadable.total()
     document = {"changed": changed, "total": left.total, "left": left.other, "unreadable": unreadable}
-    return Outcome(document, lines, 1 if screen.as_json and (left.other or left.unreadable) else 0)
+    return CommandResult(document, lines, 1 if screen.as_json and (left.other or left.unreadable) else 0)
 
 
 async def _rekeyed(store: Store) -> tuple[int, KeyUse]:
@@ -86,7 +86,7 @@ def backup(
     file: _Backup,
     runs: _Runs = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
-) -> Outcome:
+) -> CommandResult:
     """Save the store of the config and the durable runs in one file.
 
     Gateways and workers may run meanwhile; each database is saved as of one moment. Values of the store stay
@@ -119,11 +119,11 @@ def backup(
                 "the values of the store stay encrypted; keep their key as well: it is not in the file"
             )
 
-    return Outcome({"file": str(path), **_counts_json(parts, saved)}, lines)
+    return CommandResult({"file": str(path), **_counts_json(parts, saved)}, lines)
 
 
 @command
-def restore(own: Invocation, file: _Backup, runs: _Runs = None) -> Outcome:
+def restore(own: Invocation, file: _Backup, runs: _Runs = None) -> CommandResult:
     """Restore a backup into empty databases.
 
     The store goes into the store of the config, and durable runs into their own. Each may be SQLite or
@@ -148,7 +148,7 @@ def restore(own: Invocation, file: _Backup, runs: _Runs = None) -> Outcome:
             screen.note(f"the gateways cannot use the store yet: {problem}")
 
     document = {"file": str(path), **_counts_json(parts, found.parts), "key_problem": problem}
-    return Outcome(document, lines, int(bool(problem)))
+    return CommandResult(document, lines, int(bool(problem)))
 
 
 def _destinations(own: Invocation, found: Backup, runs: str | None) -> Generator[Part]:

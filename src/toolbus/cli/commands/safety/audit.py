@@ -15,7 +15,7 @@ from toolbus.audit.describe import decision_of, target_of, what_happened
 from toolbus.audit.files import chains
 from toolbus.audit.read import Query, Recorded, read_events
 from toolbus.audit.verify import ChainReport, verify
-from toolbus.cli.command import Invocation, Outcome, command
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import tool_origins
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Cell, Screen, escaped_json, exact, picked, short_path
@@ -26,8 +26,8 @@ from toolbus.shape.render import human_size
 
 LAST_EVENTS = 50
 """How many events of an audit trail are shown, unless somebody wants another number."""
-AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 _STYLES = {"allow": "green", "ok": "green", "accept": "green", "started": "dim", "removed": "dim"}
 
@@ -77,7 +77,7 @@ def audit(
         list[str] | None,
         typer.Option("--expect", metavar="HASH", help="As --verify, and this line must be there."),
     ] = None,
-) -> Outcome:
+) -> CommandResult:
     """Show the recorded calls, or check that nobody changed them."""
     if verify or expect:
         return _checked(own, file, expect or ())
@@ -95,10 +95,10 @@ def audit(
             screen.note(f"the last {counted(tail, 'event')}; --tail 0 shows all")
 
     document = {"files": files, "events": [dict(event) for event in events]}
-    return Outcome(document, lines, FAILED if file is not None and not files else 0)
+    return CommandResult(document, lines, FAILED if file is not None and not files else 0)
 
 
-def _checked(own: Invocation, file: Path | None, expect: Sequence[str]) -> Outcome:
+def _checked(own: Invocation, file: Path | None, expect: Sequence[str]) -> CommandResult:
     """Whether the trail is intact, and contains the lines with the expected digests."""
     screen, path = own.screen, _path(own, file)
     for text in expect:
@@ -121,21 +121,26 @@ def _checked(own: Invocation, file: Path | None, expect: Sequence[str]) -> Outco
 
     problem = {"problem": nothing} if nothing else {}
     document = {"intact": is_intact, "chains": list(map(_chain_json, reports)), "missing": missing, **problem}
-    return Outcome(document, lines, 0 if is_intact else FAILED)
+    return CommandResult(document, lines, 0 if is_intact else FAILED)
+
+
+def moment(text: str, *, ahead: bool = False) -> datetime:
+    """The time of `2h`, `2026-11-16` or `2026-11-16 15:04`; a span ends, or with `ahead` begins, now."""
+    if (span := _SPAN.fullmatch(text.strip())) is None:
+        return datetime.fromisoformat(text.strip()).astimezone(UTC)
+    length = timedelta(**{_UNITS[span[2]]: float(span[1])})
+    return datetime.now(UTC) + (length if ahead else -length)
 
 
 def _since_time(text: str | None) -> str | None:
-    """The time of `2h`, `2026-11-16` or `2026-11-16 15:04`, as the trail has it; `Usage` if it is none."""
+    """The time as the trail has it; `Usage` if it is none."""
     if text is None:
         return None
-    if (ago := AGO.fullmatch(text.strip())) is not None:
-        then = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: float(ago[1])})
-    else:
-        try:
-            then = datetime.fromisoformat(text.strip()).astimezone(UTC)
-        except ValueError:
-            step = "write such as 30m, 2h, 7d, 2026-11-16 or '2026-11-16 15:04'"
-            raise Usage(f"--since {exact(text)}: not a time; {step}") from None
+    try:
+        then = moment(text)
+    except ValueError:
+        step = "write such as 30m, 2h, 7d, 2026-11-16 or '2026-11-16 15:04'"
+        raise Usage(f"--since {exact(text)}: not a time; {step}") from None
     return then.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-from toolbus.cli.command import Invocation, Outcome
+from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.screen import (
     Screen,
@@ -196,7 +196,7 @@ def only_tool(found: Comparison, alias: str, tool: str) -> Comparison:
     return replace(found, now={alias: Snapshot(locked=with_parts(old, now, [("tool", tool)]))})
 
 
-def report(screen: Screen, found: Comparison, *, written: bool, code: int = 0) -> Outcome:
+def report(screen: Screen, found: Comparison, *, written: bool, code: int = 0) -> CommandResult:
     """What a comparison found, and whether it was written to the lockfile."""
 
     def document() -> JSON:
@@ -208,7 +208,7 @@ def report(screen: Screen, found: Comparison, *, written: bool, code: int = 0) -
             "failed": dict(found.failed),
         }
 
-    return Outcome(document, lambda: print_comparison(screen, found), code)
+    return CommandResult(document, lambda: print_comparison(screen, found), code)
 
 
 def print_comparison(screen: Screen, found: Comparison) -> None:

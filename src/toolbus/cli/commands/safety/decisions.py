@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolbus.bus.engine.stores import answers_of
 from toolbus.bus.rules.targets import listed_target
-from toolbus.cli.command import Invocation, Outcome
+from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.commands.use.call import candidate_servers
 from toolbus.cli.commands.use.tools import locked_bus
 from toolbus.cli.errors import Usage
@@ -81,7 +81,7 @@ _DEFINED: Mapping[str, DefinitionKind] = {"tool": "tools", "prompt": "prompts"}
 _EXAMPLES: Mapping[Kind, str] = {"resource": "URI", "prompt": "PROMPT", "request": "|".join(REQUESTS)}
 
 
-async def shown_policy(own: Invocation, question: PolicyQuestion) -> Outcome:
+async def shown_policy(own: Invocation, question: PolicyQuestion) -> CommandResult:
     """The policy, one decision, or the answers that were forgotten; nobody is asked anything."""
     question.check()
     screen, config = own.screen, own.config
@@ -91,9 +91,9 @@ async def shown_policy(own: Invocation, question: PolicyQuestion) -> Outcome:
     if question.name is None:
         async with _listed(own, list(config.servers)) as bus:
             overview = _overview(screen, config, bus)
-        return Outcome(lambda: overview_json(overview), lambda: print_overview(screen, overview))
+        return CommandResult(lambda: overview_json(overview), lambda: print_overview(screen, overview))
     found = await _explained(own, question, question.name)
-    return Outcome(lambda: explanation_json(found), lambda: print_explanation(screen, found))
+    return CommandResult(lambda: explanation_json(found), lambda: print_explanation(screen, found))
 
 
 @asynccontextmanager
@@ -169,7 +169,7 @@ def _expiry(about: AnswerKey, listed: Mapping[str, Inventory]) -> str | None:
     return None
 
 
-def _forget(screen: Screen, config: BusConfig, name: str | None) -> Outcome:
+def _forget(screen: Screen, config: BusConfig, name: str | None) -> CommandResult:
     """Delete stored answers."""
     answers = _stored(screen, config)
     gone = [one for one in answers if name is None or _is_about(one, name)]
@@ -187,7 +187,7 @@ def _forget(screen: Screen, config: BusConfig, name: str | None) -> Outcome:
         if not gone:
             screen.note("there are no stored answers")
 
-    return Outcome({"forgotten": [answer_json(_answer_facts(one, config, {})) for one in gone]}, lines)
+    return CommandResult({"forgotten": [answer_json(_answer_facts(one, config, {})) for one in gone]}, lines)
 
 
 async def _stored_name(own: Invocation, name: str | None) -> str | None:

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, config_command
+from toolbus.cli.command import CommandResult, Invocation, config_command
 from toolbus.cli.completion import server_names, tool_origins
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Screen, short_path, visible
@@ -29,7 +29,7 @@ async def lock(
     sarif: Annotated[
         bool, typer.Option("--sarif", help="As --check, and print the result in SARIF, for code scanners.")
     ] = False,
-) -> Outcome | int:
+) -> CommandResult | int:
     """Write what the servers offer to toolbus.lock, after you agree.
 
     The file is next to the config. From then on, a tool that is new or has changed is held back until you
@@ -71,7 +71,7 @@ async def diff(
             metavar="SERVER", help="Server to compare; default: all.", autocompletion=server_names
         ),
     ] = None,
-) -> Outcome:
+) -> CommandResult:
     """Show how the servers differ from toolbus.lock.
 
     Texts are compared word by word, schemas argument by argument.
@@ -91,7 +91,7 @@ async def approve(
             metavar="SERVER[/TOOL]", help="What to approve, as it is now.", autocompletion=tool_origins
         ),
     ],
-) -> Outcome | int:
+) -> CommandResult | int:
     """Approve a server, or one of its tools, as it is now.
 
     Updates toolbus.lock without asking, and shows what changed.

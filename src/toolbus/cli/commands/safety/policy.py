@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, config_command
+from toolbus.cli.command import CommandResult, Invocation, config_command
 from toolbus.cli.completion import policy_targets
 from toolbus.cli.input.arguments import given
 from toolbus.cli.parameters import Args, ArgsFile, ToolArguments
@@ -37,7 +37,7 @@ def policy(
         bool,
         typer.Option("--forget", help="Forget the stored answers (always, never) about NAME; default: all."),
     ] = False,
-) -> Coroutine[Any, Any, Outcome]:
+) -> Coroutine[Any, Any, CommandResult]:
     """Show the policy, or explain what it decides about a call.
 
     \b

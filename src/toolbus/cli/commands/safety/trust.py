@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, command
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
 from toolbus.cli.input.trust import NotKept, ask_for_trust, save_trust
@@ -27,7 +27,7 @@ def trust(
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Trust it without asking.")] = False,
     remove: Annotated[bool, typer.Option("--remove", help="Stop trusting it.")] = False,
-) -> Outcome:
+) -> CommandResult:
     """Review a config and allow toolbus to use it."""
     if yes and remove:
         raise Usage("--yes and --remove cannot be combined; keep one")
@@ -47,16 +47,18 @@ def trust(
         save_trust(found)
     shown = short_path(found.file)
     line = f"{shown} is already trusted" if reason is None else f"trusted {shown}"
-    return Outcome(lambda: _reviewed(found, trusted), line, 0 if trusted or not screen.as_json else FAILED)
+    return CommandResult(
+        lambda: _reviewed(found, trusted), line, 0 if trusted or not screen.as_json else FAILED
+    )
 
 
-def _removed(path: Path) -> Outcome:
+def _removed(path: Path) -> CommandResult:
     try:
         known = forget(path)
     except OSError as error:
         raise NotKept(error) from error
     document = {"file": str(path.absolute()), "trusted": False}
-    return Outcome(document, f"{short_path(path)} is {'no longer' if known else 'not'} trusted")
+    return CommandResult(document, f"{short_path(path)} is {'no longer' if known else 'not'} trusted")
 
 
 def _reviewed(found: Candidate, trusted: bool) -> JSON:

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import Usage
 from toolbus.cli.parameters import Servers
 from toolbus.core.values.errors import ConfigError
@@ -22,7 +22,7 @@ async def check(
             "--dialect", metavar="NAME", help="Show how schemas change for a provider: openai, google, ..."
         ),
     ] = None,
-) -> Outcome:
+) -> CommandResult:
     """Diagnose servers and suggest fixes."""
     if dialect is not None and dialect not in DIALECTS:
         raise Usage(f"--dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolbus.audit.chain import Chain
-from toolbus.cli.command import Invocation, Outcome
+from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.commands.servers.check_servers import (
     Severity,
     ToolProblem,
@@ -109,7 +109,7 @@ class _StartupEvents:
                 pass
 
 
-async def checked(own: Invocation, selected: Sequence[str], dialect: str | None) -> Outcome:
+async def checked(own: Invocation, selected: Sequence[str], dialect: str | None) -> CommandResult:
     """What is wrong with these servers and with the rules about them."""
     screen, config, events = own.screen, own.config, _StartupEvents()
     async with own.bus(selected, events.on_event) as bus:
@@ -152,7 +152,7 @@ async def checked(own: Invocation, selected: Sequence[str], dialect: str | None)
         **({} if policy is None else {"policy": _policy_json(policy)}),
         **({} if audit is None else {"audit": _audit_json(audit)}),
     }
-    return Outcome(document, lines, 0 if ok else FAILED)
+    return CommandResult(document, lines, 0 if ok else FAILED)
 
 
 def _server_report(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, config_command
+from toolbus.cli.command import CommandResult, Invocation, config_command
 from toolbus.cli.completion import server_names
 from toolbus.cli.errors import FAILED
 from toolbus.cli.output.screen import Cell, visible
@@ -50,7 +50,7 @@ async def login(
     device: Annotated[
         bool, typer.Option("--device", help="Sign in on another device, with a short code (device flow).")
     ] = False,
-) -> Outcome:
+) -> CommandResult:
     """Sign in to a server that has auth: oauth.
 
     Opens your browser, if there is one, and waits until it comes back. If it cannot (over SSH, in a
@@ -62,7 +62,7 @@ async def login(
     [alias] = own.selected([server])
     if sign_in.signs_in_by_itself(own.config.servers[alias]):
         document = {"server": alias, "user": "", "signs_in_by_itself": True}
-        return Outcome(document, f"server {alias!r} signs in by itself; nothing to do")
+        return CommandResult(document, f"server {alias!r} signs in by itself; nothing to do")
     sign_in.check_sign_in(own.config, alias)
     tokens = sign_in.lasting_tokens(own.config)
     options = sign_in.LoginOptions(
@@ -75,7 +75,7 @@ async def login(
         prompt = LoginPrompt(own.screen, opens_browser=options.opens_browser)
         signed_in = await sign_in.sign_in(own.config, alias, tokens, prompt, options)
     document = {"server": alias, **_login_json(signed_in), "tokens": tokens.place}
-    return Outcome(document, sign_in.signed_in_line(alias, signed_in, tokens.place))
+    return CommandResult(document, sign_in.signed_in_line(alias, signed_in, tokens.place))
 
 
 @config_command
@@ -86,7 +86,7 @@ async def logout(
     revoke: Annotated[
         bool, typer.Option("--revoke", help="Also have the authorization server revoke the tokens.")
     ] = False,
-) -> Outcome:
+) -> CommandResult:
     """Sign out of a server: forget its tokens."""
     from toolbus.cli import sign_in
 
@@ -119,7 +119,7 @@ async def logout(
     else:
         users = [login.user for login in others if login.access]
         line = f"not signed in to {who}; nothing was removed{_signed_in(users)}"
-    return Outcome(document, line, FAILED if is_revoked is False else 0)
+    return CommandResult(document, line, FAILED if is_revoked is False else 0)
 
 
 def _signed_in(users: Sequence[str]) -> str:
@@ -152,7 +152,7 @@ class _Row:
 
 
 @config_command
-async def logins(own: Invocation) -> Outcome:
+async def logins(own: Invocation) -> CommandResult:
     """Show who is signed in to which server."""
     from toolbus.cli.sign_in import lasting_tokens
 
@@ -174,7 +174,7 @@ async def logins(own: Invocation) -> Outcome:
                 screen.note(f"{row.alias}: {row.problem}")
         screen.note(f"tokens are in {tokens.place}")
 
-    return Outcome({"tokens": tokens.place, "logins": list(map(_row_json, rows))}, lines)
+    return CommandResult({"tokens": tokens.place, "logins": list(map(_row_json, rows))}, lines)
 
 
 async def _rows(config: "BusConfig", server: "ServerConfig", tokens: "TokenSource") -> list[_Row]:

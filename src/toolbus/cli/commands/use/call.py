@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.tools import named_json
 from toolbus.cli.completion import tool_names
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.input.arguments import GivenArguments, given, read
+from toolbus.cli.input.arguments import GivenArguments, given, hint, read
 from toolbus.cli.listing_cache import CachedListing, fresh_listings
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, picked
@@ -44,7 +44,7 @@ def call(
     timeout: Timeout = None,
     out: Out = None,
     on_input: OnInput = "ask",
-) -> Coroutine[Any, Any, Outcome]:
+) -> Coroutine[Any, Any, CommandResult]:
     """Call a tool and print the result; exit 1 if the tool fails."""
     words = given(pairs or [], args, args_file)
     check_timeout(timeout)
@@ -59,7 +59,7 @@ async def _called(
     timeout: float | None,
     out: Path | None,
     on_input: Literal["ask", "suspend"],
-) -> Outcome:
+) -> CommandResult:
     from toolbus.cli.session import command_line, start_idle_servers
 
     screen, config, drift = own.screen, own.config, _Drift(own.screen)
@@ -170,7 +170,7 @@ def call_progress(screen: Screen, name: str) -> Generator[Progress]:
 
 def call_outcome(
     screen: Screen, spec: ToolSpec, result: ToolResult, out: Path | None, seconds: float
-) -> Outcome:
+) -> CommandResult:
     """The result, or the pending call if it was suspended."""
     files: results.SavedFiles = {} if out is None else results.save_blobs(result, out, spec.name)
 
@@ -188,7 +188,7 @@ def suspendable(
     result: ToolResult,
     seconds: float,
     lines: Callable[[], None],
-) -> Outcome:
+) -> CommandResult:
     """The result that these facts and lines are about, or the pending call if it was suspended."""
     # The same keys as without --json, so that `resume` accepts both.
     waiting: dict[str, JSON] = {} if result.pending is None else json.loads(result.pending.to_json())
@@ -200,7 +200,7 @@ def suspendable(
     def document() -> JSON:
         return {**facts(), "elapsed_ms": round(seconds * 1000, 1), **waiting}
 
-    return Outcome(document, print_pending if waiting else lines, FAILED if result.is_error else 0)
+    return CommandResult(document, print_pending if waiting else lines, FAILED if result.is_error else 0)
 
 
 def _reject_unknown(arguments: Mapping[str, JSON], spec: ToolSpec) -> None:
@@ -211,9 +211,7 @@ def _reject_unknown(arguments: Mapping[str, JSON], spec: ToolSpec) -> None:
     known, _ = declared(schema)
     for name in arguments:
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(known) or 'none'}"
-            raise Usage(f"{name}: no such argument; {hint}")
+            raise Usage(f"{name}: no such argument; {hint(name, known)}")
 
 
 def _servers_to_start(config: "BusConfig", name: str) -> list[str]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, command
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.commands.use.tools import print_server, servers_json
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, one_line, visible
@@ -44,7 +44,7 @@ async def demo(
     out: Annotated[
         Path | None, typer.Option("--out", metavar="DIR", help="Keep the demo's files in this folder.")
     ] = None,
-) -> Outcome:
+) -> CommandResult:
     """Run a demo on bundled servers; needs no API key or network."""
     screen = own.screen
     async with AsyncExitStack() as stack:
@@ -74,7 +74,7 @@ async def demo(
         screen.summary((f"\nAll servers are stopped; their files {kept}", "dim"))
         screen.summary((f"Next: {me} init writes a config, {me} import reads an editor's.", "bold"))
 
-    return Outcome(presenter.report, lines)
+    return CommandResult(presenter.report, lines)
 
 
 def _config(folder: Path, worker: str, pictures: str) -> BusConfig:

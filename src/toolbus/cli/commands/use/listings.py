@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.tools import exit_code, servers_json
 from toolbus.cli.listing_cache import template_variables
 from toolbus.cli.output.headline import print_headline
@@ -17,19 +17,19 @@ from toolbus.shape.render import human_size
 
 
 @bus_command
-async def prompts(own: Invocation, servers: Servers = None) -> Outcome:
+async def prompts(own: Invocation, servers: Servers = None) -> CommandResult:
     """List prompts and their arguments."""
     return await _listed(own, servers or (), ["prompts"], _prompt_json, _print_prompts)
 
 
 @bus_command
-async def resources(own: Invocation, servers: Servers = None) -> Outcome:
+async def resources(own: Invocation, servers: Servers = None) -> CommandResult:
     """List resources and resource templates."""
     return await _listed(own, servers or (), ["resources", "templates"], _item_json, _print_items)
 
 
 @bus_command
-async def skills(own: Invocation, servers: Servers = None) -> Outcome:
+async def skills(own: Invocation, servers: Servers = None) -> CommandResult:
     """List skills: instructions for a task, with their files.
 
     Nothing of a skill is read for that.
@@ -43,7 +43,7 @@ async def _listed(
     kinds: Sequence[Any],
     encode: Callable[[Any], JSON],
     show: Callable[[Screen, Sequence[Any]], None],
-) -> Outcome:
+) -> CommandResult:
     """What these servers, by default all, offer of each kind: a part of the catalog, by its plural."""
     screen, selected = own.screen, own.selected(servers)
     async with own.bus(selected) as bus:
@@ -59,7 +59,7 @@ async def _listed(
 
     listed = {kind: [encode(item) for items in offered[kind].values() for item in items] for kind in kinds}
     document = {"servers": servers_json(statuses), **listed}
-    return Outcome(document, lines, exit_code(own.config, statuses, servers))
+    return CommandResult(document, lines, exit_code(own.config, statuses, servers))
 
 
 def _prompt_json(prompt: Prompt) -> JSON:

@@ -1,17 +1,16 @@
 """`toolbus prompt`: fill in one prompt."""
 
 from collections.abc import Coroutine, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import check_out_folder
 from toolbus.cli.completion import prompt_arguments, prompt_names
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import texts
+from toolbus.cli.input.arguments import facts_by_name, hint, texts
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen
@@ -42,7 +41,7 @@ def prompt(
         ),
     ] = None,
     out: Out = None,
-) -> Coroutine[Any, Any, Outcome]:
+) -> Coroutine[Any, Any, CommandResult]:
     """Fill in a prompt and print its messages.
 
     toolbus prompt docs/review language=python code=@main.py
@@ -53,7 +52,7 @@ def prompt(
 
 async def _filled_in(
     own: Invocation, name: str, given: Mapping[str, Sequence[str]], out: Path | None
-) -> Outcome:
+) -> CommandResult:
     from toolbus.cli.session import command_line, start_idle_servers
 
     screen, config = own.screen, own.config
@@ -111,26 +110,22 @@ def validated_arguments(prompt: Prompt, given: Mapping[str, Sequence[str]]) -> d
     known = [argument.name for argument in prompt.arguments]
     for key, values in given.items():
         if key not in known:
-            close = get_close_matches(key, known, n=1)
-            there = f"it takes {', '.join(known) or 'none'}"
-            raise Usage(f"{key}: no such argument; {f'did you mean {close[0]!r}?' if close else there}")
+            raise Usage(f"{key}: no such argument; {hint(key, known)}")
         if len(values) > 1:
             raise Usage(f"{key} is given twice; keep one")
     missing = [
         argument.name for argument in prompt.arguments if argument.required and argument.name not in given
     ]
     if missing:
-        width = max(map(len, known))
-        lines = tuple(
-            f"  {argument.name:{width}}  {'required' if argument.required else 'optional'}"
-            + (f": {' '.join(argument.description.split())}" if argument.description else "")
+        lines = facts_by_name(
+            (argument.name, "required" if argument.required else "optional", argument.description)
             for argument in prompt.arguments
         )
         raise Usage(f"{_qualified_name(prompt)} needs {' '.join(f'{name}=...' for name in missing)}", lines)
     return {key: values[0] for key, values in given.items()}
 
 
-def _outcome(screen: Screen, prompt: Prompt, result: PromptResult, out: Path | None) -> Outcome:
+def _outcome(screen: Screen, prompt: Prompt, result: PromptResult, out: Path | None) -> CommandResult:
     content = ToolResult(content=tuple(message.content for message in result.messages))
     files: results.SavedFiles = {} if out is None else results.save_blobs(content, out, prompt.name)
 
@@ -149,4 +144,4 @@ def _outcome(screen: Screen, prompt: Prompt, result: PromptResult, out: Path | N
         facts = {"server": prompt.server, "name": prompt.name, "description": result.description}
         return {**facts, "messages": messages}
 
-    return Outcome(document, lines)
+    return CommandResult(document, lines)

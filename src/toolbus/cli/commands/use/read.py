@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.completion import read_arguments
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import texts
@@ -65,7 +65,7 @@ async def read(
             "--out", metavar="FILE|DIR", help="Save to this file or folder; never overwrites a file."
         ),
     ] = None,
-) -> Outcome:
+) -> CommandResult:
     """Read a resource; print text, save binary data with --out.
 
     toolbus read docs 'file:///{path}' path=README.md
@@ -90,7 +90,7 @@ async def read(
         parts = tuple(map(_as_blob, parts))
     files: results.SavedFiles = {} if out is None else _save(parts, out)
     whole = ToolResult(content=parts)
-    return Outcome(
+    return CommandResult(
         lambda: {"server": server, "uri": request.uri, "content": results.content_json(whole, files)},
         lambda: results.print_result(screen, whole, files) if files else _print(screen, parts),
     )

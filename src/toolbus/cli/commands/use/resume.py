@@ -1,17 +1,16 @@
 """`toolbus resume`: resume a call that is waiting for an answer, possibly from another process."""
 
 from collections.abc import Coroutine, Mapping, Sequence
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import call_outcome, call_progress, check_out_folder, check_timeout
 from toolbus.cli.commands.use.run import script_outcome
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import content, texts
+from toolbus.cli.input.arguments import content, facts_by_name, hint, texts
 from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.parameters import Accept, Decline, FormValues, OnInput, Out, Timeout
@@ -41,7 +40,7 @@ def resume(
     timeout: Timeout = None,
     out: Out = None,
     on_input: OnInput = "ask",
-) -> Coroutine[Any, Any, Outcome | int]:
+) -> Coroutine[Any, Any, CommandResult | int]:
     """Resume a call that is waiting for an answer.
 
     \b
@@ -66,7 +65,7 @@ async def _answered(
     timeout: float | None,
     out: Path | None,
     on_input: Literal["ask", "suspend"],
-) -> Outcome | int:
+) -> CommandResult | int:
     """What the answers lead to; asks for them if there are none."""
     from toolbus.cli.input.ask import Interrupted
     from toolbus.cli.input.elicitation import at_terminal
@@ -154,9 +153,7 @@ def _fill_form(question: Elicitation, words: Sequence[str]) -> Answer:
     values: dict[str, object] = {}
     for name, typed in texts(words).items():
         if name not in fields:
-            close = get_close_matches(name, fields, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(fields) or 'none'}"
-            raise Usage(f"{name}: no such field; {hint}")
+            raise Usage(f"{name}: no such field; {hint(name, fields)}")
         if len(typed) > 1 and fields[name].kind != "choices":
             raise Usage(f"{name} is given twice; keep one")
         values[name] = fields[name].read(",".join(typed))
@@ -194,18 +191,13 @@ def field_lines(pending: Pending) -> tuple[str, ...]:
         if question.url is not None:
             lines.append(f"  visit {question.url}")
             continue
-        fields = question.form.fields
-        width = max((len(field.name) for field in fields), default=0)
-        lines += [f"  {field.name:{width}}  {_field_summary(field)}" for field in fields]
+        lines += facts_by_name(
+            (field.name, _known(field), field.description) for field in question.form.fields
+        )
     return tuple(lines)
 
 
-def _field_summary(field: Field) -> str:
-    default = None if field.default is None else f"default {display_value(field, field.default)}"
-    facts = [
-        "required" if field.required else "optional",
-        " or ".join(field.choices) or expected_value(field),
-        default,
-    ]
-    about = " ".join(field.description.split())
-    return ", ".join(fact for fact in facts if fact) + (f": {about}" if about else "")
+def _known(field: Field) -> str:
+    default = "" if field.default is None else f"default {display_value(field, field.default)}"
+    expected = " or ".join(field.choices) or expected_value(field)
+    return ", ".join(filter(None, ("required" if field.required else "optional", expected, default)))

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import call_progress, candidate_servers, check_timeout, suspendable
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import content
@@ -38,7 +38,7 @@ async def run(
     stubs: Annotated[
         bool, typer.Option("--stubs", help="Print the functions that SCRIPT uses, or all without SCRIPT.")
     ] = False,
-) -> Outcome:
+) -> CommandResult:
     """Run a Python script that calls tools, in a sandbox without files and network.
 
     Each tool is an async function: hits = await docs_search(query="rate limits"). The last expression is
@@ -56,7 +56,7 @@ async def run(
         scripts = bus.view(caller=command_line()).scripts
         if stubs:
             found = scripts.stubs(code)
-            return Outcome({"stubs": found}, lambda: print(found, flush=True))
+            return CommandResult({"stubs": found}, lambda: print(found, flush=True))
         assert code is not None, "it was checked above"
         inputs = {"args": [*(arguments or [])]}
         if check:
@@ -64,7 +64,9 @@ async def run(
             said = "\n".join(["it may run, although:", *notes]) if notes else None
             document = {"ok": problem is None, "problem": problem, "notes": [*notes]}
             shown = said if problem is None else problem
-            return Outcome(document, lambda: shown and screen.note(shown), 0 if problem is None else FAILED)
+            return CommandResult(
+                document, lambda: shown and screen.note(shown), 0 if problem is None else FAILED
+            )
         watch = Stopwatch()
         with call_progress(screen, "script") as progressed:
             result = await scripts.run(code, inputs, timeout=timeout, on_progress=progressed)
@@ -90,7 +92,7 @@ def _servers(config: "BusConfig", every: list[str], script: str | None) -> list[
     return [alias for alias in every if alias in likely]
 
 
-def script_outcome(screen: Screen, result: ToolResult, seconds: float) -> Outcome:
+def script_outcome(screen: Screen, result: ToolResult, seconds: float) -> CommandResult:
     """What came of a script, or the suspended script."""
     # Its text has all that a person reads; the rest is for programs.
     said = replace(result, structured=None)

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.tools import locked_bus
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Screen, one_line, picked, visible
@@ -37,7 +37,7 @@ async def search(
             help="Wait up to this long until an encoder has read the tools.",
         ),
     ] = 10,
-) -> Outcome:
+) -> CommandResult:
     """Find tools by what they do, or by name, best first.
 
     With a lockfile no server is started. Tools that do nearly the same are listed together. What an encoder
@@ -70,7 +70,7 @@ async def search(
 
     encoder = {"name": state.encoder, **picked(state, "encoded total reason")}
     document = {"query": query, "hits": list(map(_hit_json, hits)), "missing": missing, "encoder": encoder}
-    return Outcome(document, lines, 0 if hits else FAILED)
+    return CommandResult(document, lines, 0 if hits else FAILED)
 
 
 async def _read_by_encoder(screen: Screen, bus: "View", wait: float) -> SearchState:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.listings import skill_json
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
@@ -28,7 +28,7 @@ async def skill(
     path: Annotated[
         str | None, typer.Argument(metavar="FILE", help="A file of the skill, by default its SKILL.md.")
     ] = None,
-) -> Outcome:
+) -> CommandResult:
     """Print a skill, or a file of it, if it is as the server listed it.
 
     toolbus skill handbook/refunds references/LIMITS.md
@@ -49,7 +49,7 @@ async def skill(
             screen.note(f"{found.server}: {found.uri}")
         raise Usage(f"{content.uri} is binary ({size}); redirect it to a file")
     document = {**skill_json(found), "file": file, "text": content.text}
-    return Outcome(document, lambda: _print(screen, found, content))
+    return CommandResult(document, lambda: _print(screen, found, content))
 
 
 def _find_skill(bus: "Toolbus", name: str) -> Skill:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, Outcome, bus_command
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import described
 from toolbus.cli.output.headline import print_headline
@@ -58,7 +58,7 @@ async def tools(
             help="Wait up to this long for servers that are down; with a lockfile, contact the servers.",
         ),
     ] = 0,
-) -> Outcome:
+) -> CommandResult:
     """List servers and their tools."""
     if not 0 <= wait < math.inf:
         raise Usage(f"--wait {wait:g}: expected a number of seconds, 0 or more")
@@ -84,7 +84,7 @@ async def tools(
             )
         found.print_rest()
 
-    return Outcome(found.document(statuses, "servers"), lines, exit_code(own.config, statuses, named))
+    return CommandResult(found.document(statuses, "servers"), lines, exit_code(own.config, statuses, named))
 
 
 class _Listing:
@@ -167,7 +167,7 @@ def _locked(
     search: str | None,
     *,
     full: bool,
-) -> Outcome:
+) -> CommandResult:
     """The tools in the lockfile, without contacting a server."""
     config, file = bus.config, bus.lock
     assert file is not None, "it is locked"
@@ -186,7 +186,9 @@ def _locked(
         found.print_rest()
         screen.note(f"from {short_path(file.path)}; to contact the servers first: toolbus tools --wait 10")
 
-    return Outcome(found.document(statuses, "lock"), lines, _exit_code(config, unusable, selected, named))
+    return CommandResult(
+        found.document(statuses, "lock"), lines, _exit_code(config, unusable, selected, named)
+    )
 
 
 def _unusable(server: "ServerConfig", held: "Mapping[str, Held]") -> Sequence[Cell] | None:
@@ -368,7 +370,7 @@ def _exit_code(
 
 async def _costs(
     own: Invocation, selected: Sequence[str], named: Sequence[str], search: str | None, wait: float
-) -> Outcome:
+) -> CommandResult:
     """How many tokens the tools of these servers take, by provider."""
     screen, config = own.screen, own.config
     async with own.bus(selected, wait=wait) as bus:
@@ -405,7 +407,7 @@ async def _costs(
         "as_sent": as_sent,
         "expose": modes,
     }
-    return Outcome(
+    return CommandResult(
         document,
         lambda: _print_costs(screen, by_name, by_server, modes, as_sent),
         exit_code(config, statuses, named),
