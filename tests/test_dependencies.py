@@ -156,7 +156,7 @@ BOUNDED = {
     "agent/durable/store/dbos_private.py _serialization": "dbos",
     "agent/durable/store/dbos_private.py _sys_db": "dbos",
     "agent/durable/store/dbos_private.py _utils": "dbos",
-    "cli/declared/command_tree.py _adapters": "typer",
+    "cli/command.py _adapters": "typer",
     "connect/sdk/client.py _connect": "mcp",
     "connect/sdk/fast_call.py _stamp": "mcp",
 }

@@ -5,12 +5,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.main import get_command
 
 from tests.background.holding import background
 from tests.cli.running import environment
 from tests.inside.background import COMMANDS, FLAGS, NOT_THERE, WITH_VALUE, bus_command
-from tests.inside.cli import app
+from tests.inside.cli import commands
 from tests.patience import PATIENCE
 
 
@@ -58,13 +57,13 @@ def test_what_it_is_not_for(line: str) -> None:
 
 def test_the_options_are_those_of_the_commands() -> None:
     """A new option with a value would be taken for a word otherwise."""
-    root = get_command(app)
+    root = commands()
     with_value, flags = set[str](), set[str]()
     for name in COMMANDS:
-        for parameter in root.commands[name].params:  # pyright: ignore[reportAttributeAccessIssue, reportUnknownMemberType, reportUnknownVariableType]  a group
-            if parameter.param_type_name == "option":  # pyright: ignore[reportUnknownMemberType]
-                is_flag = parameter.is_flag or parameter.count  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
-                (flags if is_flag else with_value).update(parameter.opts)  # pyright: ignore[reportUnknownMemberType, reportUnknownArgumentType]
+        for parameter in root.loaded(name).params:
+            if parameter.param_type_name == "option":
+                is_flag = parameter.is_flag or parameter.count
+                (flags if is_flag else with_value).update(parameter.opts)
     assert with_value == WITH_VALUE
     assert {"--no-up"} <= flags
     before = {option for parameter in root.params for option in parameter.opts}

@@ -11,7 +11,7 @@ import pytest
 import typer
 from typer import _adapters  # pyright: ignore[reportPrivateUsage]  # it is put back after the test
 
-from tests.inside.cli import command_tree, keep_environment
+from tests.inside.cli import COMMANDS, command_tree, commands, keep_environment
 
 app = typer.Typer()
 
@@ -64,3 +64,15 @@ def test_no_variable_is_set_while_other_threads_may_start_a_server(monkeypatch: 
     with ThreadPoolExecutor(8) as pool:
         assert list(pool.map(run, range(100))) == [f"['{number}'] 1 {number}" for number in range(100)]
     assert changed == []
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_table_has_the_first_line_of_each_commands_help(words: str) -> None:
+    found = commands()
+    for name in words.split():
+        found = found.loaded(name)
+    assert found.help.partition("\n")[0] == COMMANDS[words][1]
+
+
+def test_a_command_is_built_once() -> None:
+    assert commands().loaded("tools") is commands().loaded("tools")

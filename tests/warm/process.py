@@ -53,7 +53,9 @@ def _prepare() -> None:
     for module in (*IMPORTED, *_modules()):
         with suppress(ImportError):  # the environment of one adapter has not all of them
             import_module(module)
-    import_module("toolbus.cli.app").commands()  # they are built now
+    tree = import_module("toolbus.cli.app").commands()
+    for name in tree.commands:  # they are built now
+        tree.loaded(name)
     client.ACCEPTED_WITHIN = PATIENCE  # or a command would report a bus that is slow on a busy machine
     version()
     cleaned("\x00")  # compiles a large pattern

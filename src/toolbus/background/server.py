@@ -15,7 +15,7 @@ from toolbus.background.connections import Connections
 from toolbus.background.place import BusPlace
 from toolbus.background.shared_bus import SharedBus
 from toolbus.bus.toolbus import Toolbus
-from toolbus.cli.declared.command_tree import keep_environment
+from toolbus.cli.command import keep_environment
 from toolbus.cli.output.event_lines import DATE_AND_TIME
 from toolbus.cli.output.screen import enable_part_log
 from toolbus.cli.session import log_server_message, starting_only

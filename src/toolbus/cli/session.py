@@ -61,7 +61,7 @@ def load_trusted_config(settings: SharedOptions) -> BusConfig:
     """Load the config from `--config`, or the one found, after the user has trusted it."""
     if (client := client_terminal()) is not None:
         return client.bus.follower.config
-    from toolbus.cli.commands.safety.trust import trust_prompt
+    from toolbus.cli.input.trust import trust_prompt
 
     if settings.config is not None:
         return usable_config(settings.config)

@@ -1,22 +1,39 @@
-"""The arguments of a call on the command line: `n=5 tags=a,b point.x=1 text=@file`."""
+"""The arguments of a call on the command line: `n=5 tags=a,b point.x=1 text=@file`.
+
+Each is converted to the type that its schema declares. Text stays text, a number must be a number. Without a
+declared type, text that is valid JSON is parsed.
+"""
 
 import base64
 import json
+import math
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.values import typed
 from toolbus.cli.terminal import here
 from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.schema.describe import either, type_words
 from toolbus.schema.node import Schema
 from toolbus.schema.values import is_array, is_object
+
+_WORDS = {
+    "true": True,
+    "yes": True,
+    "on": True,
+    "1": True,
+    "false": False,
+    "no": False,
+    "off": False,
+    "0": False,
+}
+_MISMATCH: Any = object()
+"""The text is not of that type."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +87,22 @@ def described(tool: ToolSpec) -> list[tuple[str, str, bool, str]]:
     required = root.required({})
     found = {name: root.of(root.properties.get(name, True)) for name in [*root.properties, *required]}
     return [(name, type_words(child), name in required, child.description) for name, child in found.items()]
+
+
+def hint(name: str, known: Iterable[str], others: str | None = None) -> str:
+    """Which name may have been meant, or else the names there are."""
+    close = get_close_matches(name, list(known), n=1)
+    return f"did you mean {close[0]!r}?" if close else others or f"it takes {', '.join(known) or 'none'}"
+
+
+def facts_by_name(facts: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
+    """A line for each name, with what is known of it and what it is about."""
+    listed = list(facts)
+    width = max((len(name) for name, *_ in listed), default=0)
+    return tuple(
+        f"  {name:{width}}  {known}" + (f": {text}" if (text := " ".join(about.split())) else "")
+        for name, known, about in listed
+    )
 
 
 def _merged(whole: Mapping[str, JSON], single: Mapping[str, JSON]) -> dict[str, JSON]:
@@ -128,10 +161,8 @@ def _child(schema: Schema, name: str, key: str) -> Schema:
     child = schema.find(name)
     if child is None:
         known = [known for each in schema.alternatives() for known in each.properties]
-        close = get_close_matches(name, known, n=1)
         others = f"known arguments: {either(known, 'and')}" if known else "it takes none"
-        hint = f"did you mean {close[0]!r}?" if close else others
-        raise Usage(f"{key}: no such argument; {hint}")
+        raise Usage(f"{key}: no such argument; {hint(name, known, others)}")
     return child
 
 
@@ -171,9 +202,68 @@ def content(path: str, key: str) -> bytes:
 def _require_all(arguments: Mapping[str, JSON], tool: ToolSpec) -> None:
     missing = [argument for argument in described(tool) if argument[2] and argument[0] not in arguments]
     if missing:
-        width = max(len(name) for name, *_ in missing)
-        lines = tuple(
-            f"  {name:{width}}  {kind}" + (f": {' '.join(about.split())}" if about else "")
-            for name, kind, _, about in missing
-        )
+        lines = facts_by_name((name, kind, about) for name, kind, _, about in missing)
         raise Usage(f"{tool.name} needs {' '.join(f'{name}=...' for name, *_ in missing)}", lines)
+
+
+# The value that a text stands for
+
+
+def typed(text: str, schema: Schema, key: str) -> JSON:
+    """The value that the text stands for; `Usage` if the schema does not allow it."""
+    for value in schema.all_values:
+        if text == (value if isinstance(value, str) else json.dumps(value)):
+            return value
+    types = [kind for kind in schema.all_types if kind != "null"]
+    if schema.all_values and (not types or types == ["string"]):
+        raise Usage(f"{key}: {text!r} is not allowed; expected {type_words(schema)}")
+    if "null" in schema.all_types and text == "null":
+        return None
+    for kind in ("boolean", "integer", "number", "array", "object"):
+        if kind in types and (value := _parsed_as(kind, text, schema, key)) is not _MISMATCH:
+            return value
+    if "string" in types:
+        return text
+    if types:
+        raise Usage(f"{key}: expected {type_words(schema)}, not {text!r}")
+    return text if (value := _json(text)) is _MISMATCH else value
+
+
+def _parsed_as(kind: str, text: str, schema: Schema, key: str) -> JSON:
+    value = _json(text)
+    match kind:
+        case "boolean":
+            # Where nothing else is allowed, other words for it are accepted too.
+            alone = set(schema.all_types) <= {"boolean", "null"}
+            if alone:
+                return _WORDS.get(text.lower(), _MISMATCH)
+            return value if isinstance(value, bool) else _MISMATCH
+        case "integer" | "number":
+            if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+                return _MISMATCH
+            return value if kind == "number" else int(value) if value == int(value) else _MISMATCH
+        case "object":
+            return value if is_object(value) else _MISMATCH
+        case _:
+            return _parsed_list(text, value, schema, key)
+
+
+def _parsed_list(text: str, value: JSON, schema: Schema, key: str) -> JSON:
+    """A JSON list, or items separated by commas."""
+    if is_array(value):
+        return value
+    if "string" in schema.all_types:
+        return _MISMATCH  # text that is not a JSON list stays text
+    parts = [text] if is_object(value) else text.split(",") if text else []
+    return [typed(part, schema.items, key) for part in parts]
+
+
+def _json(text: str) -> JSON:
+    try:
+        return json.loads(text, parse_constant=_reject)
+    except (ValueError, RecursionError):
+        return _MISMATCH
+
+
+def _reject(name: str) -> JSON:
+    raise ValueError(f"{name} is not JSON, though Python parses it")

@@ -1,27 +1,123 @@
-"""What a policy decides: the whole of it, or one decision step by step; for a person or as JSON."""
+"""What a policy does to the tools that are listed, and what it decides; for a person or as JSON."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
-from rich.text import Text
-
-from toolbus.cli.output.rule_words import rate_words, rule_json, rule_words
-from toolbus.cli.output.screen import Screen, escaped_json, exact, visible
-from toolbus.cli.policy_facts import Effects
+from toolbus.bus.catalog.shaping import CatalogShaper
+from toolbus.bus.engine.stores import answers_of
+from toolbus.bus.rules.targets import all_targets, listed_target
+from toolbus.cli.output.review import rate_words, rule_json, rule_words
+from toolbus.cli.output.screen import Cell, Screen, escaped_json, exact, visible
 from toolbus.config.settings.policy import SELECTORS, Action, Hint, PolicyRule
 from toolbus.core.text.display import counted
-from toolbus.core.values.records import JSON, ToolSpec
-from toolbus.policy.answers import StoredAnswer
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.errors import StoreError
+from toolbus.core.values.records import JSON, Inventory, ToolSpec
+from toolbus.lock.definitions import any_digest, definitions
+from toolbus.policy.answers import StoredAnswer, rule_digest
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.explain import ExplainedStep
 from toolbus.policy.hints import holds
-from toolbus.policy.target import PolicyTarget, label
+from toolbus.policy.rules import Policy, PolicyTarget
+from toolbus.policy.target import label
+
+if TYPE_CHECKING:
+    from toolbus.bus.toolbus import Toolbus
+    from toolbus.config import BusConfig
 
 STYLES: Mapping[Action, str] = {"allow": "green", "ask": "yellow", "deny": "red"}
 DONE: Mapping[Action, str] = {"allow": "allowed by {}", "ask": "{} asks a person", "deny": "denied by {}"}
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effects:
+    """What a policy does to the tools that are listed."""
+
+    denied: tuple[ToolSpec, ...]
+    """Those that are denied whatever their arguments are."""
+    asked: tuple[ToolSpec, ...]
+    """Those that a person may be asked about."""
+    dead: tuple[DeadRule, ...]
+    """The rules without effect."""
+    answered: Mapping[str, str]
+    """The stored answers, `always` or `never`, about tools that a rule asks about; by their public names."""
+
+
+def whole_catalog(config: "BusConfig", bus: "Toolbus") -> Catalog:
+    """The tools of a bus, with those that its policy denies."""
+    shaping = CatalogShaper(config, ())
+    return Catalog(shaping.tools(bus.inventories), shaping.own)
+
+
+def effects(config: "BusConfig", catalog: Catalog, listed: Mapping[str, Inventory]) -> Effects:
+    """What the policy of a config does to the tools of the listed servers; `catalog` has all of them."""
+    policy = Policy(config.policy)
+    targets = decided(spec for spec in catalog if spec.origin.server in listed)
+    return Effects(
+        denied=tuple(spec for spec, target in targets if policy.removes(target) is not None),
+        asked=tuple(spec for spec, target in targets if policy.may_ask(target)),
+        dead=tuple(_dead_rules(config, policy, catalog, listed)),
+        answered=_answered(config, policy, targets, listed),
+    )
+
+
+def _answered(
+    config: "BusConfig",
+    policy: Policy,
+    targets: Iterable[tuple[ToolSpec, PolicyTarget]],
+    listed: Mapping[str, Inventory],
+) -> dict[str, str]:
+    try:
+        answers = answers_of(config)
+        stored = [] if answers is None else answers.all()
+    except (OSError, ValueError, StoreError):  # they are not used
+        return {}
+    own = {(one.about.target, one.about.rule): one for one in stored if not one.about.user}
+    found: dict[str, str] = {}
+    for spec, target in targets if own else ():
+        steps = policy.explain(target, None)
+        asking = next((policy.rules[step.rule] for step in steps if step.decides), None)
+        if target.kind != "tool" or asking is None or any(step.matched is None for step in steps):
+            continue
+        answer = own.get((f"{target.server}/{target.name}", rule_digest(asking)))
+        if answer is None:
+            continue
+        definition = definitions(listed[target.server])["tools"].get(target.name)
+        if definition is not None and any_digest(definition) == answer.about.definition:
+            found[spec.name] = answer.answer
+    return found
+
+
+def warnings(config: "BusConfig", bus: "Toolbus") -> list[str]:
+    """Warnings about rules without effect, as far as the servers that are up show it; notes are left out."""
+    if not config.policy:
+        return []
+    listed = {alias: stock for alias, stock in bus.inventories.items() if bus.servers[alias].state == "ready"}
+    found = _dead_rules(config, Policy(config.policy), whole_catalog(config, bus), listed)
+    return [f"warning: {dead}" for dead in found if not dead.is_note]
+
+
+def decided(tools: Iterable[ToolSpec]) -> list[tuple[ToolSpec, PolicyTarget]]:
+    """The tools that the policy decides about, whatever their arguments name."""
+    found = [(spec, listed_target(spec)) for spec in tools]
+    return [(spec, target) for spec, target in found if target is not None]
+
+
+def _dead_rules(
+    config: "BusConfig", policy: Policy, tools: Iterable[ToolSpec], listed: Mapping[str, Inventory]
+) -> list[DeadRule]:
+    """The rules without effect, as far as the listed servers show it."""
+    # As a model gets them, because only then their hints count; others may be excluded.
+    shaped = {spec.origin: spec for spec in tools}
+    offered = {
+        alias: all_targets(alias, stock, [shaped.get(tool.origin, tool) for tool in stock.tools])
+        for alias, stock in listed.items()
+    }
+    # A disabled server is not listed; a rule about it waits for it.
+    return policy.dead(offered, [*config.servers, *config.disabled])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,22 +210,22 @@ def for_user(user: str) -> str:
 def print_overview(screen: Screen, overview: Overview) -> None:
     """Print the rules in order, what they do to the tools, and the stored answers."""
     if not overview.rules:
-        screen.print(Text("no policy: every call is allowed; see 'policy' in the configuration"))
-    rows = [
-        [Text(label(index)), Text(one.rule.do, style=STYLES[one.rule.do]), _count(one), _words(one.rule)]
+        screen.line("no policy: every call is allowed; see 'policy' in the configuration")
+    rules: list[list[Cell]] = [
+        [label(index), (one.rule.do, STYLES[one.rule.do]), (_count(one), "dim"), exact(rule_words(one.rule))]
         for index, one in enumerate(overview.rules)
     ]
-    screen.rows(rows, indent=0, max_lines=None)
+    screen.rows(rules, indent=0, max_lines=None)
     for one in overview.rules:
         for dead in one.dead:
             kind, style = ("note", "dim") if dead.is_note else ("error", "red")
-            screen.print(Text(exact(f"{kind}: {dead}"), style=style))
+            screen.line((exact(f"{kind}: {dead}"), style))
     if overview.rules:
-        screen.print(Text(_effects_line(overview)))
+        screen.line(_effects_line(overview))
     if denied := overview.effects.denied:
-        screen.print(Text(f"denied: {', '.join(exact(str(spec.origin)) for spec in denied)}"))
+        screen.line(f"denied: {', '.join(exact(str(spec.origin)) for spec in denied)}")
     if overview.answers:
-        screen.print(Text("stored answers", style="bold"))
+        screen.line(("stored answers", "bold"))
         screen.rows([_answer_row(one) for one in overview.answers], max_lines=None)
     for alias, reason in overview.down.items():
         screen.note(f"the tools of {alias!r} are not counted: {reason or 'it is not connected'}")
@@ -185,30 +281,21 @@ def _effects_line(overview: Overview) -> str:
     return f"{counted(overview.tools, 'tool')}: {denied} denied, {asked} asked about, {allowed} allowed"
 
 
-def _count(one: RuleFacts) -> Text:
+def _count(one: RuleFacts) -> str:
     """How many tools a rule decides about, or what else it is about; the others depend on their arguments."""
     about = [key for key in SELECTORS if getattr(one.rule, key)]
     if about and "tools" not in about and not one.decides and not one.depends:
-        return Text(" and ".join(about), style="dim")
+        return " and ".join(about)
     certain = [counted(one.decides, "tool")] if one.decides or not one.depends else []
     possible = [f"up to {counted(one.depends, 'tool')}"] if one.depends else []
-    return Text(", ".join(certain + possible), style="dim")
+    return ", ".join(certain + possible)
 
 
-def _words(rule: PolicyRule) -> Text:
-    return Text(exact(rule_words(rule)))
-
-
-def _answer_row(one: AnswerFacts) -> list[Text]:
+def _answer_row(one: AnswerFacts) -> list[Cell]:
     about = one.stored.about
     state = "" if one.expired is None else f", expired: {one.expired}"
     said = f"since {one.since}{for_user(about.user)}{state}"
-    return [
-        Text(one.stored.answer),
-        Text(exact(about.target)),
-        Text(one.rule or "", style="dim"),
-        Text(said, style="dim"),
-    ]
+    return [one.stored.answer, exact(about.target), (one.rule or "", "dim"), (said, "dim")]
 
 
 # One decision
@@ -219,12 +306,11 @@ def print_explanation(screen: Screen, found: Explanation) -> None:
     decision, style = _decision(found)
     has_reason = found.rule is not None and found.rule.reason and not found.depends and not found.settled
     reason = f": {exact(found.rule.reason or '')}" if has_reason and found.rule is not None else ""
-    screen.print(Text.assemble((exact(found.name), "bold"), ": ", (decision, style), reason))
-    rows = [
-        [Text(step.label, style="bold" if step.decides else "dim"), Text(exact(step.text))]
-        for step in found.steps
+    screen.line((exact(found.name), "bold"), ": ", (decision, style), reason)
+    rows: list[list[Cell]] = [
+        [(step.label, "bold" if step.decides else "dim"), exact(step.text)] for step in found.steps
     ]
-    rows += [[Text(name, style="dim"), Text(exact(text))] for name, text in _remarks(found)]
+    rows.extend([(name, "dim"), exact(text)] for name, text in _remarks(found))
     screen.rows(rows, max_lines=None)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, assert_never
 
-from toolbus.cli.output.screen import Screen, escaped_json, visible
+from toolbus.cli.output.screen import Screen, escaped_json, styled, visible
 from toolbus.cli.terminal import here
 from toolbus.core.text.text import rewritten_json
 from toolbus.core.values.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
@@ -39,8 +39,6 @@ def content_json(result: ToolResult, files: SavedFiles) -> list[JSON]:
 
 def print_result(screen: Screen, result: ToolResult, files: SavedFiles) -> None:
     """Print text, structured content and descriptions of blobs, without repetition."""
-    from rich.text import Text as Line
-
     style = "red" if result.is_error else ""
     # Base64 is noise on a terminal, but the reader of a pipe may want it.
     shown: Callable[[str], str] = without_base64 if screen.out.is_terminal else str
@@ -48,24 +46,23 @@ def print_result(screen: Screen, result: ToolResult, files: SavedFiles) -> None:
     for index, block in enumerate(result.content):
         if isinstance(block, Text):
             if block in single.content:
-                screen.print(Line(visible(shown(block.text)), style=style))
+                screen.line((visible(shown(block.text)), style))
         else:
-            screen.print(Line(visible(_block_summary(block, files.get(index))), style="cyan"))
+            screen.line((visible(_block_summary(block, files.get(index))), "cyan"))
             if isinstance(block, Embedded) and block.text is not None:
-                screen.print(Line(visible(shown(block.text))))
+                screen.line(visible(shown(block.text)))
     if single.structured is not None:
         _print_json(
             screen, rewritten_json(single.structured, lambda v: shown(v) if isinstance(v, str) else v)
         )
     if not result.content and result.structured is None:
-        screen.print(Line("(the tool returned nothing)", style="dim"))
+        screen.line(("(the tool returned nothing)", "dim"))
 
 
 def _print_json(screen: Screen, value: JSON) -> None:
     from rich.highlighter import JSONHighlighter
-    from rich.text import Text as Line
 
-    text = Line(escaped_json(value, indent=2))
+    text = styled(escaped_json(value, indent=2))
     if screen.out.is_terminal:
         JSONHighlighter().highlight(text)
     screen.print(text)

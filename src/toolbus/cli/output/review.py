@@ -7,13 +7,12 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.cli.output.rule_words import rule_words
-from toolbus.cli.output.screen import exact
+from toolbus.cli.output.screen import Cell, exact, styled
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.project import DOTENV, Contents, env_file_path
@@ -21,6 +20,7 @@ from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.settings.auth import Auth
 from toolbus.config.settings.override import ToolOverride
+from toolbus.config.settings.policy import SELECTORS, PolicyRule
 from toolbus.config.settings.search import Embeddings
 from toolbus.config.settings.serve import Serve
 from toolbus.config.trust import Candidate
@@ -69,46 +69,45 @@ def secrets_of_bus(found: Candidate) -> list[JSON]:
 
 def print_review(console: "Console", found: Candidate) -> None:
     """Print one line per fact, then the policy, the audit trail, the roots, tokens, and the gateway."""
-    from rich.text import Text
+    for parts in _review_lines(found):
+        console.print(styled(*parts))
 
+
+def _review_lines(found: Candidate) -> Iterator[Sequence[Cell]]:
     reviewed, config = review(found), found.config
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
     width = max((len(label) for _, facts in lines for label, _ in facts), default=0)
     for alias, facts in lines:
-        console.print(Text(exact(alias), style="bold"))
+        yield [(exact(alias), "bold")]
         for label, text in facts:
-            console.print(Text.assemble((f"  {label:{width}}  ", "dim"), exact(text)))
+            yield (f"  {label:{width}}  ", "dim"), exact(text)
     if not lines:
-        console.print(Text("no servers", style="dim"))
+        yield [("no servers", "dim")]
     if config.policy:
-        console.print(Text("policy", style="bold"))
+        yield [("policy", "bold")]
     for rule in config.policy:
-        console.print(Text.assemble((f"  {rule.do:5}  ", "dim"), exact(rule_words(rule))))
+        yield (f"  {rule.do:5}  ", "dim"), exact(rule_words(rule))
     if (trail := audit_facts(config)) is not None:
-        style = "bold yellow" if trail["outside"] else ""
-        console.print(Text.assemble(("audit", "bold"), "  ", (exact(_audit_words(trail)), style)))
+        yield ("audit", "bold"), "  ", (exact(_audit_words(trail)), "bold yellow" if trail["outside"] else "")
     if config.serve is not None:
-        console.print(Text.assemble(("serve", "bold"), "  ", exact(_serve_words(config.serve))))
-    _print_places(console, config)
+        yield ("serve", "bold"), "  ", exact(_serve_words(config.serve))
+    yield from ([line] for line in _places(config))
     for secret in secrets_of_bus(found):
-        text = f"{secret['reference']}  {secret['source']}"
-        console.print(Text.assemble((secret["key"], "bold"), "  ", exact(text)))
+        yield (secret["key"], "bold"), "  ", exact(f"{secret['reference']}  {secret['source']}")
     if any(MASK in text for _, facts in lines for _, text in facts):
-        console.print(Text(f"{MASK} stands for what looks like a secret; see the file", style="dim"))
+        yield [(f"{MASK} stands for what looks like a secret; see the file", "dim")]
 
 
-def _print_places(console: "Console", config: BusConfig) -> None:
-    """Print the folders that servers see, and where tokens are kept."""
-    from rich.text import Text
-
+def _places(config: BusConfig) -> Iterator[str]:
+    """The folders that servers see, and where tokens and other things are kept or sent."""
     if config.roots:
-        console.print(Text(f"roots shared with servers: {', '.join(map(exact, config.roots))}"))
+        yield f"roots shared with servers: {', '.join(map(exact, config.roots))}"
     if config.tokens != "auto":
-        console.print(Text(f"tokens of people who sign in are kept in: {exact(str(config.tokens))}"))
+        yield f"tokens of people who sign in are kept in: {exact(str(config.tokens))}"
     if config.store is not None:
-        console.print(Text(f"keys, tokens and approvals are kept in: {exact(config.store.shown)}"))
+        yield f"keys, tokens and approvals are kept in: {exact(config.store.shown)}"
     if isinstance(encoder := config.search.encoder, Embeddings):
-        console.print(Text(f"names and descriptions of tools are sent to: {exact(encoder.url)}"))
+        yield f"names and descriptions of tools are sent to: {exact(encoder.url)}"
 
 
 def audit_facts(config: BusConfig) -> dict[str, JSON] | None:
@@ -331,3 +330,33 @@ def _without_literals(name: str, text: str) -> str:
         return without_literals(alone)[f"env.{name}"]
     except ConfigError:  # an incomplete reference, not a usable credential
         return text
+
+
+# A rule of the policy in words
+
+
+def rule_words(rule: PolicyRule) -> str:
+    """What the rule is about, its conditions, limits and reason, on one line; without what it does."""
+    about = [f"{key} {', '.join(patterns)}" for key in SELECTORS if (patterns := getattr(rule, key))]
+    if not about:
+        about = ["every tool" if rule.hint is not None else "every tool, resource and prompt"]
+    words = " and ".join(about)
+    if rule.hint is not None:
+        words += f" marked {rule.hint}"
+    if rule.arguments is not None:
+        words += f" with arguments that match {json.dumps(rule.arguments, ensure_ascii=False)}"
+    limits = rate_words(rule)
+    words += f", {limits}" if limits else ""
+    return f"{words}: {rule.reason}" if rule.reason else words
+
+
+def rate_words(rule: PolicyRule) -> str:
+    """The rates of the rule; empty if it has none."""
+    rates = (rule.per_minute, "minute"), (rule.per_run, "run")
+    found = [f"{most:,} per {period}" for most, period in rates if most is not None]
+    return f"at most {' and '.join(found)}" if found else ""
+
+
+def rule_json(rule: PolicyRule) -> JSON:
+    """The rule as written in the config, every pattern in a list."""
+    return rule.model_dump(mode="json", exclude_defaults=True)

@@ -1,20 +1,20 @@
-"""Durable runs, their steps, questions and events, as lines and as JSON."""
+"""Durable runs, their steps, questions and events, as lines and as JSON, and commands about them."""
 
 import json
-from collections.abc import Sequence, Set
+import shlex
+from collections.abc import Mapping, Sequence, Set
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
-from toolbus.cli.errors import FAILED
-from toolbus.cli.output.screen import Screen, one_line, visible
+from toolbus.cli.output.screen import Cell, Screen, one_line, picked, styled, visible
+from toolbus.core.text.display import without_passwords
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import DurableEvent, RunInfo, Step
     from toolbus.agent.durable.questions import WaitingCall
     from toolbus.agent.durable.workers.lease import WorkerRow
+    from toolbus.core.values.elicitation import Answer
 
 STYLES = {
     "queued": "dim",
@@ -37,42 +37,21 @@ def run_json(
         None
         if info.question is None
         else {
-            "id": info.question.id,
-            "message": info.question.message,
-            "is_approval": info.question.is_approval,
+            **picked(info.question, "id message is_approval"),
             **json.loads(info.question.pending.to_json())["pending"],
         }
     )
     facts: dict[str, JSON] = {
-        "id": info.id,
-        "agent": info.agent,
-        "version": info.version,
-        "status": info.status,
-        "prompt": info.prompt,
-        "created": info.created,
-        "updated": info.updated,
-        "worker": info.worker,
-        "attempts": info.attempts,
+        **picked(info, "id agent version status prompt created updated worker attempts"),
         "question": question,
         "answered": info.answered,
         "held": sorted(info.held),
-        "output": info.output,
-        "structured": info.structured,
-        "error": info.error,
+        **picked(info, "output structured error"),
     }
     if has_worker is not None:
         facts["has_worker"] = has_worker
     if steps is not None:
-        facts["steps"] = [
-            {
-                "number": step.number,
-                "name": step.name,
-                "about": step.about,
-                "outcome": step.outcome,
-                "at": step.at,
-            }
-            for step in steps
-        ]
+        facts["steps"] = [picked(step, "number name about outcome at") for step in steps]
     return facts
 
 
@@ -94,17 +73,16 @@ def worker_json(row: "WorkerRow", workers: "Sequence[WorkerRow]") -> dict[str, J
     return {"id": row.worker, "toolbus": row.version, "agents": agents, "runs": list(row.runs)}
 
 
-def worker_rows(row: "WorkerRow", workers: "Sequence[WorkerRow]") -> list[list[Text]]:
+def worker_rows(row: "WorkerRow", workers: "Sequence[WorkerRow]") -> list[list[Cell]]:
     """A worker as columns, one line for each agent."""
     from toolbus.agent.durable.settings import named
 
-    lines: list[list[Text]] = []
+    lines: list[list[Cell]] = []
     for queue, tools in sorted(row.tools.items()):
         rare = ", ".join(_rare(queue, row, workers))
         names = (row.worker, named(queue), row.version, str(len(row.runs)))
-        about = Text(str(len(_tools(tools))))
-        about.append(visible(f", not on every worker: {rare}") if rare else "", style="yellow")
-        lines.append([*(Text(visible(name)) for name in names), about])
+        missing = visible(f", not on every worker: {rare}") if rare else ""
+        lines.append([*map(visible, names), styled(str(len(_tools(tools))), (missing, "yellow"))])
     return lines
 
 
@@ -119,15 +97,11 @@ def _tools(tools: "Set[str]") -> list[str]:
     return sorted(tool for tool in tools if "/" not in tool or tool.endswith("/*"))
 
 
-def step_row(step: "Step") -> list[Text]:
+def step_row(step: "Step") -> list[Cell]:
     """A step as columns."""
     at = "" if step.at is None else datetime.fromtimestamp(step.at).astimezone().strftime("%H:%M:%S")
     what = f"{_STEPS.get(step.name, step.name)} {step.about}".strip()
-    return [
-        Text(at, style="dim"),
-        Text(visible(what)),
-        Text(step.outcome, style=_OUTCOMES.get(step.outcome, "dim")),
-    ]
+    return [(at, "dim"), visible(what), (step.outcome, _OUTCOMES.get(step.outcome, "dim"))]
 
 
 def question_lines(asked: "WaitingCall") -> list[str]:
@@ -140,32 +114,93 @@ def question_lines(asked: "WaitingCall") -> list[str]:
     ]
 
 
-def event_line(event: "DurableEvent") -> Text:
-    """An event as one line, texts whole."""
+def event_line(event: "DurableEvent") -> tuple[str, str]:
+    """An event as one line and its style, texts whole."""
     from toolbus.agent.durable import QuestionAnswered, QuestionAsked
     from toolbus.agent.events import TextDelta, ThinkingDelta, ToolCalled, ToolReturned
 
     match event:
         case TextDelta():
-            return Text(visible(event.text))
+            return visible(event.text), ""
         case ThinkingDelta():
-            return Text(visible(event.text), style="dim")
+            return visible(event.text), "dim"
         case ToolCalled():
-            return Text(visible(f"> {event.name} {json.dumps(dict(event.arguments))}"), style="cyan")
+            return visible(f"> {event.name} {json.dumps(dict(event.arguments))}"), "cyan"
         case ToolReturned():
             style = "red" if event.is_error else "dim"
-            return Text(visible(f"< {event.name}: {one_line(event.text)}"), style=style)
+            return visible(f"< {event.name}: {one_line(event.text)}"), style
         case QuestionAsked():
-            return Text(visible(f"? {event.id}: {event.message}"), style="yellow")
+            return visible(f"? {event.id}: {event.message}"), "yellow"
         case QuestionAnswered():
-            return Text(visible(f"  {event.id} answered: {event.action}"), style="dim")
+            return visible(f"  {event.id} answered: {event.action}"), "dim"
 
 
-def print_end(screen: Screen, info: "RunInfo") -> int:
-    """Print why a run ended without an output, if it did; return the exit code."""
-    if info.status == "done":
-        return 0
-    if not screen.as_json:
+def note_end(screen: Screen, info: "RunInfo") -> None:
+    """Print why a run ended without an output, if it did."""
+    if info.status != "done":
         how = "was cancelled" if info.status == "cancelled" else f"failed: {info.error}"
         screen.note(f"run {info.id!r} {how}")
-    return FAILED
+
+
+# The commands that a message suggests, whole: to be copied and run
+
+
+class Hints:
+    """Commands with the `--store` that the user has given, without its password."""
+
+    def __init__(self, store: str | None) -> None:
+        self._store = [] if store is None else ["--store", without_passwords(store)]
+
+    def runs(self, *words: str) -> str:
+        """A command of `toolbus runs`."""
+        return self._command("runs", *words)
+
+    def answer(self, run: str, asked: "WaitingCall") -> str:
+        """How to answer a question, as a sentence."""
+        command = self.runs("resume", run, "--question", asked.id, *_blank_answer(asked))
+        if asked.is_approval:
+            return f"to refuse the call, answer=no; to allow it, run: {command}"
+        return f"to answer, run: {command}"
+
+    def no_worker(self, agent: str, version: str | None, pinned: Sequence[str] = ()) -> str:
+        """That nobody executes the runs of an agent, or of its version, and what to do.
+
+        `pinned` are the versions that have workers.
+        """
+        options = [] if agent == "agent" else ["--agent", agent]
+        if version is not None:
+            options += ["--version", version]
+        which = repr(agent) if version is None else f"{agent!r} of version {version!r}"
+        others = f"its workers take only runs of version {' and '.join(pinned)}; " if pinned else ""
+        return (
+            f"no worker takes runs of {which} now; {others}start one: toolbus worker MODULE:NAME, or, with "
+            f"the servers of your config, {self._command('worker', *options)}"
+        )
+
+    def _command(self, *words: str) -> str:
+        return shlex.join(["toolbus", *words, *self._store])
+
+
+def answer_text(answers: "Mapping[str, Answer]", *, is_approval: bool) -> str:
+    """What was answered, in a few words."""
+    said: list[str] = []
+    for answer in answers.values():
+        content = answer.content or {}
+        if answer.action != "accept" or not content:
+            said.append(answer.action)
+        elif is_approval:
+            said.append(str(content.get("answer")))
+        else:
+            said += [f"{name}={value}" for name, value in content.items()]
+    return " ".join(said)
+
+
+def _blank_answer(asked: "WaitingCall") -> list[str]:
+    """The words of an answer, to be filled in; none if only a terminal can ask."""
+    questions = list(asked.pending.questions.values())
+    if len(questions) != 1:
+        return []
+    fields = () if questions[0].url is not None else questions[0].form.fields
+    if asked.is_approval:
+        return [f"{field.name}={next(iter(field.choices))}" for field in fields]  # the first one allows it
+    return [f"{field.name}=..." for field in fields if field.required] or ["--accept"]

@@ -10,11 +10,11 @@ import math
 import os
 import re
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from textwrap import wrap
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.suggested import suggested
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
 _BLANK = re.compile(f"[{BLANK}\u180b-\u180d\u180f\u2800\U000e0100-\U000e01ef]")
 _MOST_BITS = 14_000
 """A number with more bits has more digits than Python writes."""
+Cell: TypeAlias = "str | tuple[str, str] | Text"
+"""A text, or one with its style."""
 GAP = "  "
 MIN_LAST_COLUMN = 24
 """If the last column is narrower, it moves below the others."""
@@ -89,6 +91,23 @@ def exact(text: str) -> str:
     )
 
 
+def about(text: str) -> str:
+    """All of the text on one line."""
+    return one_line(" ".join(text.split()))
+
+
+def picked(record: object, names: str) -> dict[str, JSON]:
+    """The attributes of these names, for `--json`."""
+    return {name: getattr(record, name) for name in names.split()}
+
+
+def styled(*parts: Cell) -> "Text":
+    """The parts as one text."""
+    from rich.text import Text
+
+    return Text.assemble(*parts)
+
+
 def quoted(name: str) -> str:
     """A server's name for something, quoted for a message."""
     return f"'{exact(name)}'"
@@ -119,10 +138,15 @@ class Screen:
         if not self.as_json:
             self.out.print(*parts)
 
-    def summary(self, text: "Text") -> None:
+    def line(self, *parts: Cell) -> None:
+        """Print parts of a line to stdout, unless `--json` is set."""
+        if not self.as_json:
+            self.out.print(styled(*parts))
+
+    def summary(self, *parts: Cell) -> None:
         """Print a sentence to stdout, wrapped on a terminal, unless `--json` is set."""
         if not self.as_json:
-            self.out.print(text, soft_wrap=not self.out.is_terminal)
+            self.out.print(styled(*parts), soft_wrap=not self.out.is_terminal)
 
     def note(self, text: str) -> None:
         """Print a sentence to stderr, wrapped on a terminal."""
@@ -132,13 +156,29 @@ class Screen:
         """Print the JSON document of `--json`."""
         print(escaped_json(value, indent=2), flush=True)
 
-    def rows(self, rows: Sequence[Sequence["Text"]], indent: int = 2, *, max_lines: int | None = 3) -> None:
+    def show(self, document: JSON | Callable[[], JSON], lines: Callable[[], object] | str) -> None:
+        """Print what a command comes to: the document of `--json`, or else what a person reads."""
+        if self.as_json:
+            self.json(document() if callable(document) else document)
+        elif isinstance(lines, str):
+            self.line(visible(lines))
+        else:
+            lines()
+
+    def table(
+        self, header: Sequence[str], rows: Iterable[Sequence[Cell]], max_lines: int | None = None
+    ) -> None:
+        """Print rows below a header."""
+        self.rows([[(name, "dim") for name in header], *rows], indent=0, max_lines=max_lines)
+
+    def rows(self, cells: Iterable[Sequence[Cell]], indent: int = 2, *, max_lines: int | None = 3) -> None:
         """Print rows in columns; on a terminal, the last column wraps to `max_lines`.
 
         If the last column would be too narrow, it moves below the others.
         """
         from rich.text import Text
 
+        rows = [[_text(cell) for cell in row] for row in cells]
         widths = [max((cell.cell_len for cell in column), default=0) for column in zip(*rows, strict=True)]
         begin = indent + sum(width + len(GAP) for width in widths[:-1])
         if self.width is not None and self.width - begin < MIN_LAST_COLUMN:
@@ -222,6 +262,18 @@ class Screen:
         finally:
             if line is not None:
                 line.show()
+
+
+def _text(cell: Cell) -> "Text":
+    from rich.text import Text
+
+    match cell:
+        case str():
+            return Text(cell)
+        case (text, style):
+            return Text(text, style=style)
+        case _:
+            return cell
 
 
 def enable_logging(level: int) -> None:

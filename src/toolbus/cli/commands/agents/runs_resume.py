@@ -2,20 +2,26 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from rich.text import Text
+import typer
 
-from toolbus.cli.commands.agents.runs import open_runs, print_no_worker
-from toolbus.cli.commands.use.resume import INTERRUPTED, Answers, ask_answers, field_lines, given_answers
+from toolbus.cli.command import CommandResult, Invocation, command
+from toolbus.cli.commands.agents.runs import RunId, Store, open_runs, print_no_worker
+from toolbus.cli.commands.use.resume import (
+    INTERRUPTED,
+    Answers,
+    ask_answers,
+    chosen_action,
+    field_lines,
+    given_answers,
+)
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.elicitation import at_terminal
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.run_hints import Hints, answer_text
-from toolbus.cli.output.run_lines import question_lines, run_json
+from toolbus.cli.output.run_lines import Hints, answer_text, question_lines, run_json
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.cli.session import async_command
+from toolbus.cli.parameters import Accept, Decline, FormValues
 from toolbus.core.values.elicitation import Action
 
 if TYPE_CHECKING:
@@ -43,33 +49,60 @@ class RunAnswer:
         return [*self.words, *([] if self.action is None else [f"--{self.action}"])]
 
 
-@async_command
+@command
 async def resume(
-    settings: SharedOptions, store: str | None, run: str, reply: RunAnswer, *, accept_changes: bool
-) -> int:
-    """Do what the run needs to go on."""
-    screen = Screen(settings)
-    async with open_runs(screen, store) as runs:
-        info = await runs.get(run)
+    own: Invocation,
+    run: RunId,
+    pairs: FormValues = None,
+    accept: Accept = False,
+    decline: Decline = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel the question without answering.")] = False,
+    question: Annotated[
+        str | None,
+        typer.Option(
+            "--question",
+            metavar="ID",
+            help="Answer this question and no other; required to allow or refuse a call, unless asked on a "
+            "terminal. 'toolbus runs show' prints it.",
+        ),
+    ] = None,
+    accept_changes: Annotated[
+        bool, typer.Option("--accept-changes", help="Let it use the tools that changed since it began.")
+    ] = False,
+    store: Store = None,
+) -> CommandResult | int:
+    """Answer a run's question, or continue a stopped run.
+
+    A run that failed or was cancelled continues where it stopped.
+
+    \b
+    toolbus runs resume order-17 seats=2
+    toolbus runs resume order-18 --question q1 answer=once
+    """
+    action = chosen_action(accept=accept, decline=decline, cancel=cancel)
+    reply = RunAnswer(words=pairs or [], action=action, question=question)
+    screen, hints = own.screen, Hints(store)
+    async with open_runs(screen, store) as opened:
+        info = await opened.get(run)
         _check_question(info, reply.question)
         done: list[str] = []
-        if accept_changes and (tools := await runs.accept_changes(run)):
+        if accept_changes and (tools := await opened.accept_changes(run)):
             done.append(f"accepted {', '.join(tools)}")
         try:
-            said = await _go_on(screen, runs, info, reply, Hints(store), is_done=bool(done))
+            said = await _go_on(screen, opened, info, reply, hints, is_done=bool(done))
         except Interrupted:
             screen.note("nothing was sent; the run is still waiting")
             return INTERRUPTED
         if said is not None:
             done.append(said)
-        info, workers = await runs.get(run), await runs.workers()
-    if screen.as_json:
-        has_worker = any(row.takes(info.queue) for row in workers)
-        screen.json({"done": done, **run_json(info, has_worker=has_worker)})
-    else:
-        screen.print(Text(visible(f"{run}: {', '.join(done)}")))
-        print_no_worker(screen, info, workers, Hints(store))
-    return 0
+        info, workers = await opened.get(run), await opened.workers()
+
+    def lines() -> None:
+        screen.line(visible(f"{run}: {', '.join(done)}"))
+        print_no_worker(screen, info, workers, hints)
+
+    has_worker = any(row.takes(info.queue) for row in workers)
+    return CommandResult({"done": done, **run_json(info, has_worker=has_worker)}, lines)
 
 
 def _check_question(info: "RunInfo", question: str | None) -> None:

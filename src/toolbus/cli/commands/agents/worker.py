@@ -10,15 +10,19 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
 
 from toolbus.adapters.approval import ApprovalMode
 from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_file
-from toolbus.cli.commands.agents.runs import durable_settings, load_durable
+from toolbus.cli.command import Invocation, command
+from toolbus.cli.commands.agents.runs import Store, durable_settings, load_durable
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, enable_logging
-from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.output.screen import Screen, enable_logging, picked
+from toolbus.cli.parameters import Model
+from toolbus.cli.session import command_line
 from toolbus.cli.terminal import variables, working_folder
 from toolbus.core.values.errors import ToolbusError
 from toolbus.gateway.serve.signals import Stop, stop_signals
@@ -32,7 +36,7 @@ _PATIENCE = 2.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WorkerOptions:
+class _WorkerOptions:
     """The options of `worker`."""
 
     model: str | None
@@ -42,29 +46,61 @@ class WorkerOptions:
     store: str | None
 
 
-@async_command
-async def run(settings: SharedOptions, target: str | None, options: WorkerOptions) -> int:
-    """Execute runs until a signal comes."""
-    screen = Screen(settings)
-    if not settings.verbose:
+@command
+async def worker(
+    own: Invocation,
+    target: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="MODULE:NAME",
+            help="Your Agent(..., durable=...), or a function that returns it; default: an agent with the "
+            "servers of the config.",
+        ),
+    ] = None,
+    model: Model = None,
+    approve: Annotated[
+        Literal["never", "writes", "ask"] | None,
+        typer.Option("--approve", help="Which calls wait for 'toolbus runs resume'; default: writes."),
+    ] = None,
+    agent: Annotated[
+        str | None,
+        typer.Option(
+            "--agent", metavar="NAME", help="Execute the runs of the agent of this name; default: agent."
+        ),
+    ] = None,
+    version: Annotated[
+        str | None,
+        typer.Option(
+            "--version", metavar="VERSION", help="Execute only the runs that are pinned to this version."
+        ),
+    ] = None,
+    store: Store = None,
+) -> int:
+    """Execute durable runs until stopped; start as many as you need, on any machine.
+
+    With MODULE:NAME, your program decides about the model, approvals, name and store. The first Ctrl-C or
+    SIGTERM lets calls in flight end; other workers continue its runs.
+    """
+    options = _WorkerOptions(model=model, approve=approve, agent=agent, version=version, store=store)
+    _ = own.screen  # first, because it shows the log
+    if not own.settings.verbose:
         enable_logging(logging.WARNING)  # nobody else reports what happens to its runs
     with stop_signals() as stop:
         try:
-            await _work(screen, settings, target, options, stop)
+            await _work(own, target, options, stop)
         except asyncio.CancelledError:
             if not stop.is_forced:
                 raise
     return 128 + stop.number if stop.is_forced else 0
 
 
-async def _work(
-    screen: Screen, settings: SharedOptions, target: str | None, options: WorkerOptions, stop: Stop
-) -> None:
+async def _work(own: Invocation, target: str | None, options: _WorkerOptions, stop: Stop) -> None:
+    screen = own.screen
     async with AsyncExitStack() as stack:
         if target is None:
-            agent = await _agent_of_config(screen, settings, options, stack)
+            agent = await _agent_of_config(own, options, stack)
         else:
-            _refuse_ignored(target, settings, options)
+            _refuse_ignored(target, own.settings, options)
             load_durable(screen, "toolbus worker")
             agent = agent_of_program(target)
         await stack.enter_async_context(agent)
@@ -82,14 +118,14 @@ async def _work(
 
 
 def _print_ready(screen: Screen, own: "Durable", place: str) -> None:
-    if screen.as_json:
-        screen.json({"agent": own.agent, "version": own.version, "store": place})
-    else:
-        which = repr(own.agent) if own.version is None else f"{own.agent!r} of version {own.version!r}"
-        screen.note(f"takes runs of {which} from {place}; Ctrl-C ends it")
+    which = repr(own.agent) if own.version is None else f"{own.agent!r} of version {own.version!r}"
+    screen.show(
+        {**picked(own, "agent version"), "store": place},
+        lambda: screen.note(f"takes runs of {which} from {place}; Ctrl-C ends it"),
+    )
 
 
-def _refuse_ignored(target: str, settings: SharedOptions, options: WorkerOptions) -> None:
+def _refuse_ignored(target: str, settings: SharedOptions, options: _WorkerOptions) -> None:
     """Raise `Usage` for an option that a program decides itself."""
     given = {
         "--model": options.model,
@@ -120,12 +156,9 @@ async def _last_words(runs: "Runs", queue: str) -> str:
     return "its runs wait for the next worker"
 
 
-async def _agent_of_config(
-    screen: Screen, settings: SharedOptions, options: WorkerOptions, stack: AsyncExitStack
-) -> "Agent":
+async def _agent_of_config(own: Invocation, options: _WorkerOptions, stack: AsyncExitStack) -> "Agent":
     """An agent with all servers of the config."""
-    config = load_trusted_config(settings)
-    servers = selected_servers(config, ())
+    screen, config, servers = own.screen, own.config, own.selected()
     load_durable(screen, "toolbus worker")
     with screen.spinner("loading the agent"):
         from toolbus.agent import Agent
@@ -134,7 +167,7 @@ async def _agent_of_config(
     name = choose_model(options.model or variables().get("TOOLBUS_MODEL"), keys)
     model = await stack.enter_async_context(create_model(ModelChoice(model=name, keys=keys)))
     durable = durable_settings(options.store, options.agent or "agent", options.version)
-    bus = await stack.enter_async_context(open_bus(screen, config, servers))
+    bus = await stack.enter_async_context(own.bus(servers))
     return Agent(
         model, tools=[bus.view(caller=command_line())], approve=options.approve or "writes", durable=durable
     )

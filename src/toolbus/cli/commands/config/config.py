@@ -4,10 +4,12 @@ import asyncio
 import json
 import re
 from collections.abc import Callable
+from typing import Annotated
 
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, visible
-from toolbus.cli.session import load_trusted_config, load_untrusted_config
+import typer
+
+from toolbus.cli.command import CommandResult, Invocation, command
+from toolbus.cli.output.screen import visible
 from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, resolved
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.secrets.literals import literal_secrets
@@ -20,30 +22,34 @@ from toolbus.core.values.records import JSON
 _DEFAULT = re.compile(r"(\$\{[^}]*?:-)[^}]*\}")
 
 
-def run(settings: SharedOptions, *, expanded: bool) -> int:
-    """Print the config; `expanded` resolves every reference."""
-    screen = Screen(settings)
-    # Without expansion nothing in it is used, so it can be shown before it is trusted.
-    config = load_trusted_config(settings) if expanded else load_untrusted_config(settings)
-    shown = asyncio.run(_config_json(config, expanded))
-    if screen.as_json:
-        screen.json(shown)
+@command
+def config(
+    own: Invocation,
+    expanded: Annotated[
+        bool, typer.Option("--redacted", help="Resolve every ${...}; show secrets as ***.")
+    ] = False,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the JSON Schema of toolbus.yaml, for editors.")
+    ] = False,
+) -> CommandResult | int:
+    """Show the config as toolbus reads it, without secrets."""
+    if schema:
+        from toolbus.config.schema import config_schema
+
+        print(json.dumps(config_schema(), indent=2))
         return 0
+    # Without expansion nothing in it is used, so it can be shown before it is trusted.
+    shown = asyncio.run(_config_json(own.config if expanded else own.untrusted_config, expanded))
+    return CommandResult(shown, lambda: _print_yaml(shown))
+
+
+def _print_yaml(shown: JSON) -> None:
     import yaml
 
     text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=True, width=100)
     if visible(text) != text:
         text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=False, width=100)
     print(text, end="")
-    return 0
-
-
-def print_schema() -> int:
-    """Print the JSON Schema of a config; needs no config."""
-    from toolbus.config.schema import config_schema
-
-    print(json.dumps(config_schema(), indent=2))
-    return 0
 
 
 async def _config_json(config: BusConfig, expanded: bool) -> JSON:

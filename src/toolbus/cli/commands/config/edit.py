@@ -9,11 +9,15 @@ import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Annotated
 
-from toolbus.cli.commands.safety.trust import is_trusted, trust_written
+import typer
+
+from toolbus.cli.command import CommandResult, Invocation, command
+from toolbus.cli.completion import all_server_names
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, short_path, visible
+from toolbus.cli.input.trust import is_trusted, trust_written
+from toolbus.cli.output.screen import Screen, picked, short_path, visible
 from toolbus.cli.suggested import suggested
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
@@ -33,21 +37,21 @@ OAUTH = "oauth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class NewServer:
+class _NewServer:
     """The arguments of `toolbus add`."""
 
     target: Sequence[str]
     """A URL, or a command and its arguments."""
-    env: Sequence[str] = ()
-    headers: Sequence[str] = ()
-    auth: str | None = None
+    env: Sequence[str]
+    headers: Sequence[str]
+    auth: str | None
     """`oauth`, or a token."""
-    transport: str | None = None
-    cwd: str | None = None
+    transport: str | None
+    cwd: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Target:
+class _EditedFile:
     """The file to edit, before the change."""
 
     path: Path
@@ -67,71 +71,135 @@ class _Target:
         return {} if self.is_blank else servers_in(self.text, self.path)
 
 
-def add(settings: SharedOptions, name: str, server: NewServer) -> int:
-    """Add the server, move its secrets to `.env`, and print the next step."""
-    screen = Screen(settings)
-    plain = _entry(name, server)
-    target = _target(settings)
-    known = target.servers()
+_Name = Annotated[
+    str,
+    typer.Argument(metavar="NAME", help="The server's name in the config.", autocompletion=all_server_names),
+]
+
+
+@command
+def add(
+    own: Invocation,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the server.")],
+    target: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="URL | -- COMMAND", help="The server's URL; or after --, its command and arguments."
+        ),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="KEY=VALUE", help="Environment variable for the command; repeatable."),
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="KEY=VALUE", help="HTTP header for the URL; repeatable."),
+    ] = None,
+    auth: Annotated[
+        str | None,
+        typer.Option(
+            "--auth",
+            metavar="oauth|TOKEN",
+            help="How to sign in to the URL: oauth for a sign-in page, or a token such as '${TOKEN}'.",
+        ),
+    ] = None,
+    transport: Annotated[
+        str | None,
+        typer.Option(
+            "--transport", metavar="NAME", help="streamable-http or sse; default: based on the URL."
+        ),
+    ] = None,
+    cwd: Annotated[
+        str | None, typer.Option("--cwd", metavar="DIR", help="Working directory of the command.")
+    ] = None,
+) -> CommandResult:
+    """Add a server to the config; create the config if needed.
+
+    \b
+    toolbus add search https://example.com/mcp --header 'X-Api-Key=${SEARCH_KEY}'
+    toolbus add linear https://mcp.linear.app/mcp --auth oauth
+    toolbus add files -- npx -y @modelcontextprotocol/server-filesystem .
+    """
+    server = _NewServer(
+        target=target or (), env=env or (), headers=header or (), auth=auth, transport=transport, cwd=cwd
+    )
+    return _added(own, name, server)
+
+
+def _added(own: Invocation, name: str, server: _NewServer) -> CommandResult:
+    """Add the server, and move its secrets to `.env`."""
+    screen, plain = own.screen, _entry(name, server)
+    edited = _edited_file(own)
+    known = edited.servers()
     if name in known:
         raise Usage(
-            f"{target.path} already has a server {name!r}; to replace it, first run: toolbus remove {name}"
+            f"{edited.path} already has a server {name!r}; to replace it, first run: toolbus remove {name}"
         )
-    entry, secrets = _referring(name, plain, known, env_values(target.path.parent))
-    trusted = _save(screen, target, _text_with_server(target, name, entry), secrets)
+    entry, secrets = _referring(name, plain, known, env_values(edited.path.parent))
+    trusted = _save(screen, edited, _text_with_server(edited, name, entry), secrets)
     use = "login" if entry.get("auth") == OAUTH else "tools"
-    step = f"toolbus {use} {name}" if trusted or target.is_named else "toolbus trust"
-    if screen.as_json:
-        held = [{"key": secret.key, "name": secret.name} for secret in secrets]
-        facts = {"file": str(target.path), "server": name, "entry": entry, "secrets": held}
-        screen.json({**facts, "trusted": trusted})
-        return 0
-    screen.print(visible(f"added {name} to {target.path}; next: {suggested(step)}"))
-    for secret in secrets:
-        screen.note(f"{secret.key} is a secret; moved it to {DOTENV}, replaced by ${{{secret.name}}}")
-    if secrets and (target.path.parent / ".git").exists():
-        screen.note(f"add {DOTENV} to .gitignore to keep it out of version control")
-    return 0
+    step = f"toolbus {use} {name}" if trusted or edited.is_named else "toolbus trust"
+
+    def lines() -> None:
+        screen.line(visible(f"added {name} to {edited.path}; next: {suggested(step)}"))
+        for secret in secrets:
+            screen.note(f"{secret.key} is a secret; moved it to {DOTENV}, replaced by ${{{secret.name}}}")
+        if secrets and (edited.path.parent / ".git").exists():
+            screen.note(f"add {DOTENV} to .gitignore to keep it out of version control")
+
+    document = {
+        **_facts(edited, name),
+        "entry": entry,
+        "secrets": [picked(secret, "key name") for secret in secrets],
+        "trusted": trusted,
+    }
+    return CommandResult(document, lines)
 
 
-def remove(settings: SharedOptions, name: str) -> int:
-    """Remove the server."""
-    screen = Screen(settings)
-    target = _target_with_server(settings, name)
+@command
+def remove(own: Invocation, name: _Name) -> CommandResult:
+    """Remove a server from the config."""
+    edited = _file_with_server(own, name)
     try:
-        after = without_server(target.text, target.path, name)
+        after = without_server(edited.text, edited.path, name)
     except NotEditable as error:
-        raise Usage(f"{target.path} {error.problem}: remove the entry {name!r}") from None
-    trusted = _save(screen, target, after)
-    if screen.as_json:
-        screen.json({"file": str(target.path), "server": name, "trusted": trusted})
-    else:
-        screen.print(visible(f"removed {name} from {target.path}"))
-    return 0
+        raise Usage(f"{edited.path} {error.problem}: remove the entry {name!r}") from None
+    trusted = _save(own.screen, edited, after)
+    return CommandResult({**_facts(edited, name), "trusted": trusted}, f"removed {name} from {edited.path}")
 
 
-def set_enabled(settings: SharedOptions, name: str, *, enabled: bool) -> int:
-    """Enable or disable the server."""
-    screen = Screen(settings)
-    target = _target_with_server(settings, name)
+@command
+def enable(own: Invocation, name: _Name) -> CommandResult:
+    """Enable a server in the config."""
+    return _switched(own, name, enabled=True)
+
+
+@command
+def disable(own: Invocation, name: _Name) -> CommandResult:
+    """Disable a server in the config without removing it."""
+    return _switched(own, name, enabled=False)
+
+
+def _switched(own: Invocation, name: str, *, enabled: bool) -> CommandResult:
+    edited = _file_with_server(own, name)
     try:
-        after = with_switch(target.text, target.path, name, on=enabled)
+        after = with_switch(edited.text, edited.path, name, on=enabled)
     except NotEditable as error:
         flag = json.dumps({"disabled": not enabled})[1:-1]
-        raise Usage(f"{target.path} {error.problem}: set {flag} in the entry {name!r}") from None
-    changed = after != target.text
-    trusted = _save(screen, target, after) if changed else target.is_own
+        raise Usage(f"{edited.path} {error.problem}: set {flag} in the entry {name!r}") from None
+    changed = after != edited.text
+    trusted = _save(own.screen, edited, after) if changed else edited.is_own
     word = "enabled" if enabled else "disabled"
-    if screen.as_json:
-        facts = {"file": str(target.path), "server": name, "enabled": enabled, "changed": changed}
-        screen.json({**facts, "trusted": trusted})
-    else:
-        done = f"{word} {name} in {target.path}"
-        screen.print(visible(done if changed else f"{name} is already {word} in {target.path}"))
-    return 0
+    line = f"{word} {name} in {edited.path}" if changed else f"{name} is already {word} in {edited.path}"
+    document = {**_facts(edited, name), "enabled": enabled, "changed": changed, "trusted": trusted}
+    return CommandResult(document, line)
 
 
-def _entry(name: str, server: NewServer) -> dict[str, JSON]:
+def _facts(edited: _EditedFile, name: str) -> dict[str, JSON]:
+    return {"file": str(edited.path), "server": name}
+
+
+def _entry(name: str, server: _NewServer) -> dict[str, JSON]:
     """The server's config entry; raises `Usage` or `ConfigError` if it is invalid."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
@@ -165,7 +233,7 @@ def _referring(
     return entry, secrets
 
 
-def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict[str, JSON]:
+def _remote(name: str, url: str, rest: Sequence[str], server: _NewServer) -> dict[str, JSON]:
     if rest:
         raise Usage(
             f"unexpected {rest[0]!r} after the URL; to add a command, run toolbus add {name} -- COMMAND"
@@ -182,7 +250,7 @@ def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict
     return entry
 
 
-def _local(command: str, args: Sequence[str], server: NewServer) -> dict[str, JSON]:
+def _local(command: str, args: Sequence[str], server: _NewServer) -> dict[str, JSON]:
     if server.headers or server.auth is not None or server.transport not in (None, "stdio"):
         option = "--header" if server.headers else "--transport" if server.auth is None else "--auth"
         raise Usage(f"{option} is for a URL, and {command!r} is not one; a URL starts with https://")
@@ -207,9 +275,9 @@ def _pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]
     return pairs
 
 
-def _target(settings: SharedOptions) -> _Target:
+def _edited_file(own: Invocation) -> _EditedFile:
     """The config in use, or a new file."""
-    named = settings.config or named_config()
+    named = own.settings.config or named_config()
     path = named
     if path is None:
         try:
@@ -219,52 +287,52 @@ def _target(settings: SharedOptions) -> _Target:
     if path.exists():
         content = read_content(path)
         text = content.decode("utf-8", errors="replace")
-        target = _Target(
+        edited = _EditedFile(
             path=Path(short_path(path)), text=text, is_named=named is not None, is_own=is_trusted(path)
         )
-        if not target.is_blank:
+        if not edited.is_blank:
             document_in(content, path)
-        return target
+        return edited
     is_own = not (path.parent / DOTENV).exists()
-    return _Target(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
+    return _EditedFile(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
 
 
-def _target_with_server(settings: SharedOptions, name: str) -> _Target:
+def _file_with_server(own: Invocation, name: str) -> _EditedFile:
     """The config in use; raises `Usage` if it has no such server."""
-    path = settings.config or find_config()
+    path = own.settings.config or find_config()
     if not path.is_file():
         raise Usage(f"{str(path)!r}: no such file; check the path")
-    target = _target(settings)
-    servers = target.servers()
+    edited = _edited_file(own)
+    servers = edited.servers()
     if name not in servers:
         close = near_miss(name, servers)
         listed = f"; known servers: {', '.join(servers) or 'none'}"
-        raise Usage(f"no server {name!r} in {target.path}{close or listed}")
-    return target
+        raise Usage(f"no server {name!r} in {edited.path}{close or listed}")
+    return edited
 
 
-def _text_with_server(target: _Target, name: str, entry: Mapping[str, JSON]) -> str:
+def _text_with_server(edited: _EditedFile, name: str, entry: Mapping[str, JSON]) -> str:
     """The file's text with the server; if it cannot be edited, `Usage` shows what to paste."""
-    if target.is_blank:
-        gap = "" if not target.text or target.text.endswith("\n") else "\n"
-        return target.text + gap + new_document(target.path, {name: entry})
+    if edited.is_blank:
+        gap = "" if not edited.text or edited.text.endswith("\n") else "\n"
+        return edited.text + gap + new_document(edited.path, {name: entry})
     try:
-        return with_servers(target.text, target.path, {name: entry})
+        return with_servers(edited.text, edited.path, {name: entry})
     except NotEditable as error:
-        shown = new_document(target.path, {name: entry}).splitlines()
-        raise Usage(f"{target.path} {error.problem}:", tuple(shown)) from None
+        shown = new_document(edited.path, {name: entry}).splitlines()
+        raise Usage(f"{edited.path} {error.problem}:", tuple(shown)) from None
 
 
-def _save(screen: Screen, target: _Target, after: str, secrets: Sequence[Secret] = ()) -> bool:
+def _save(screen: Screen, edited: _EditedFile, after: str, secrets: Sequence[Secret] = ()) -> bool:
     """Write the file and the secrets; return whether the file is trusted afterwards."""
     if (
-        _config_error(target.text, target.path) is None
-        and (problem := _config_error(after, target.path)) is not None
+        _config_error(edited.text, edited.path) is None
+        and (problem := _config_error(after, edited.path)) is not None
     ):
-        raise Usage(f"the change would make {target.path} invalid: {problem}")
-    add_secrets(target.path.parent, secrets)
-    save_in_project(target.path, after.encode())
-    return target.is_own and trust_written(screen, target.path, after.encode())
+        raise Usage(f"the change would make {edited.path} invalid: {problem}")
+    add_secrets(edited.path.parent, secrets)
+    save_in_project(edited.path, after.encode())
+    return edited.is_own and trust_written(screen, edited.path, after.encode())
 
 
 def _config_error(text: str, path: Path) -> str | None:

@@ -1,100 +1,150 @@
-"""`toolbus key add`, `list` and `revoke`: the keys that let clients into the gateway."""
+"""`toolbus key`: the keys that let clients into the gateway."""
 
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated
 
-from rich.text import Text
+import typer
 
-from toolbus.bus.engine.stores import store_for_command
-from toolbus.cli.commands.safety.audit import AGO, UNITS
+from toolbus.cli.command import CommandResult, Invocation, config_command, group
+from toolbus.cli.commands.safety.audit import moment
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, short_path, visible
-from toolbus.cli.session import load_trusted_config, load_untrusted_config
-from toolbus.config import BusConfig
-from toolbus.config.location import near_miss
-from toolbus.config.settings.serve import Serve
+from toolbus.cli.output.screen import Cell, picked, short_path, visible
 from toolbus.core.values.records import JSON
-from toolbus.gateway.access.shared_keys import SharedKeys
-from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, StoredKey, StoredKeys, explained
+
+if TYPE_CHECKING:
+    from toolbus.config import BusConfig
+    from toolbus.config.settings.serve import Serve
+    from toolbus.gateway.access.shared_keys import SharedKeys
+    from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys
 
 _SEE_LIST = "; see 'toolbus key list'"
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key, such as who holds it.")]
 
 
-def add(settings: SharedOptions, name: str, views: Sequence[str], user: str, expires: str | None) -> int:
-    """Make a key and print it."""
-    screen, config = Screen(settings), _loaded(settings)
-    serve = config.serve or Serve()
+@group
+def key(own: Invocation) -> None:
+    """Manage the keys that let clients into toolbus serve."""
+
+
+@config_command
+def add(
+    own: Invocation,
+    name: _Name,
+    views: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--view",
+            metavar="VIEW",
+            show_default=False,
+            help="The view of the config that it gives; default: default_view. Repeat it for views that it "
+            "may also use by their paths.",
+        ),
+    ] = None,
+    user: Annotated[
+        str,
+        typer.Option(
+            "--user",
+            metavar="USER",
+            show_default=False,
+            help="Whose logins and secrets its calls use; default: those of the config.",
+        ),
+    ] = "",
+    expires: Annotated[
+        str | None,
+        typer.Option("--expires", metavar="TIME", help="When it expires: 12h, 30d, 2027-01-31."),
+    ] = None,
+) -> int:
+    """Make a key and print it; it cannot be shown again.
+
+    toolbus key add ann --view research --expires 30d
+    """
+    from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, explained
+
+    screen, config = own.screen, _loaded(own)
+    serve = _serve(config)
     if not NAME.fullmatch(name):
         raise Usage(NAME_RULE)
     if user and not user.strip():
         raise Usage("--user: expected the name of a user")
-    _check_views(serve, views)
+    _check_views(serve, views or ())
     until = _expiry(expires)
     with explained():
-        key, made = _stored(config).add(name, views=views, user=user, expires=until)
-    if screen.as_json:
-        screen.json({"key": key, **_facts(made, serve)})
-    else:
-        print(key)
+        secret, made = _stored(config).add(name, views=views or (), user=user, expires=until)
+    screen.show({"key": secret, **_facts(made, serve)}, lambda: print(secret))
     screen.note("this key is not shown again; clients send it as 'Authorization: Bearer KEY'")
     if not serve.auth.keys:
         screen.note(f"keys are not used yet; add 'serve: {{auth: {{keys: true}}}}' to {_file(config)}")
     return 0
 
 
-def list_keys(settings: SharedOptions) -> int:
-    """Print what is known of each key."""
-    screen, config = Screen(settings), _loaded(settings)
-    serve = config.serve or Serve()
+@config_command
+def list_(own: Invocation) -> CommandResult:
+    """List the keys, and when each was last used."""
+    from toolbus.gateway.access.stored_keys import explained
+
+    screen, config = own.screen, _loaded(own)
+    serve = _serve(config)
     with explained():
         stored = _stored(config)
         keys, used = stored.all(), stored.used()
-    if screen.as_json:
-        screen.json({"keys": [{**_facts(key, serve), "last_used": used.get(key.digest)} for key in keys]})
-    elif keys:
+
+    def lines() -> None:
+        if not keys:
+            screen.note(f"there are no keys for {_file(config)}; make one with 'toolbus key add NAME'")
+            return
         header = ("name", "view", "user", "created", "expires", "last used")
-        rows = [_row(key, serve, used.get(key.digest)) for key in keys]
-        screen.rows([[Text(name, style="dim") for name in header], *rows], indent=0, max_lines=None)
-    else:
-        screen.note(f"there are no keys for {_file(config)}; make one with 'toolbus key add NAME'")
-    return 0
+        screen.table(header, [_row(one, serve, used.get(one.digest)) for one in keys])
+
+    listed = [{**_facts(one, serve), "last_used": used.get(one.digest)} for one in keys]
+    return CommandResult({"keys": listed}, lines)
 
 
-def revoke(settings: SharedOptions, name: str) -> int:
-    """Delete a key; `Usage` if there is none of that name."""
-    screen, config = Screen(settings), _loaded(settings)
+@config_command
+def revoke(own: Invocation, name: _Name) -> CommandResult:
+    """Revoke a key; a running gateway refuses it within two seconds."""
+    from toolbus.config.location import near_miss
+    from toolbus.gateway.access.stored_keys import explained
+
+    config = _loaded(own)
     with explained():
         stored = _stored(config)
         if not stored.revoke(name):
-            known = [key.name for key in stored.all()]
+            known = [one.name for one in stored.all()]
             raise Usage(f"no key is named {name!r}{near_miss(name, known) or _SEE_LIST}")
-    if screen.as_json:
-        screen.json({"revoked": name})
-    else:
-        screen.print(Text(visible(f"revoked {name}")))
-    return 0
+    return CommandResult({"revoked": name}, f"revoked {name}")
 
 
-def _loaded(settings: SharedOptions) -> BusConfig:
+def _loaded(own: Invocation) -> "BusConfig":
     """The config. Nothing in it is run, unless the URL of its store has to be looked up."""
-    config = load_untrusted_config(settings)
-    return config if config.store is None else load_trusted_config(settings)
+    return own.untrusted_config if own.untrusted_config.store is None else own.config
 
 
-def _stored(config: BusConfig) -> StoredKeys | SharedKeys:
+def _serve(config: "BusConfig") -> "Serve":
+    from toolbus.config.settings.serve import Serve
+
+    return config.serve or Serve()
+
+
+def _stored(config: "BusConfig") -> "StoredKeys | SharedKeys":
+    from toolbus.bus.engine.stores import store_for_command
+    from toolbus.gateway.access.shared_keys import SharedKeys
+    from toolbus.gateway.access.stored_keys import StoredKeys
+
     if (store := store_for_command(config)) is not None:
         return SharedKeys(store)
     assert config.file is not None, "commands read a file"
     return StoredKeys(config.file)
 
 
-def _file(config: BusConfig) -> str:
+def _file(config: "BusConfig") -> str:
     return short_path(config.file or "")
 
 
-def _check_views(serve: Serve, views: Sequence[str]) -> None:
+def _check_views(serve: "Serve", views: Sequence[str]) -> None:
+    from toolbus.config.location import near_miss
+
     known = list(serve.views) or [serve.default_view]
     for view in views:
         if serve.view(view) is None:
@@ -107,10 +157,7 @@ def _expiry(text: str | None) -> float | None:
     if text is None:
         return None
     try:
-        if (span := AGO.fullmatch(text.strip())) is not None:
-            then = datetime.now(UTC) + timedelta(**{UNITS[span[2]]: float(span[1])})
-        else:
-            then = datetime.fromisoformat(text.strip()).astimezone(UTC)
+        then = moment(text, ahead=True)
     except (ValueError, OverflowError):
         raise Usage("--expires: not a time; write such as 12h, 30d or 2027-01-31") from None
     if then.timestamp() <= time.time():
@@ -118,26 +165,21 @@ def _expiry(text: str | None) -> float | None:
     return then.timestamp()
 
 
-def _facts(key: StoredKey, serve: Serve) -> dict[str, JSON]:
-    return {
-        "name": key.name,
-        "views": list(key.views or (serve.default_view,)),
-        "user": key.user,
-        "created": key.created,
-        "expires": key.expires,
-    }
+def _facts(key: "StoredKey", serve: "Serve") -> dict[str, JSON]:
+    views = list(key.views or (serve.default_view,))
+    return {"name": key.name, "views": views, **picked(key, "user created expires")}
 
 
-def _row(key: StoredKey, serve: Serve, used: float | None) -> list[Text]:
+def _row(key: "StoredKey", serve: "Serve", used: float | None) -> list[Cell]:
     is_over = key.expires is not None and key.expires <= time.time()
     expires = "never" if key.expires is None else "expired" if is_over else _day(key.expires)
     return [
-        Text(visible(key.name), style="bold"),
-        Text(visible(", ".join(key.views or (serve.default_view,)))),
-        Text(visible(key.user) or "-"),
-        Text(_day(key.created)),
-        Text(expires, style="yellow" if is_over else ""),
-        Text("never" if used is None else _day(used)),
+        (visible(key.name), "bold"),
+        visible(", ".join(key.views or (serve.default_view,))),
+        visible(key.user) or "-",
+        _day(key.created),
+        (expires, "yellow" if is_over else ""),
+        "never" if used is None else _day(used),
     ]
 
 

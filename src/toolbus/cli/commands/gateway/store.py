@@ -4,15 +4,16 @@ import asyncio
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Annotated
 
-from rich.text import Text
+import typer
 
 from toolbus.bus.engine.stores import store_for_command, store_url
+from toolbus.cli.command import CommandResult, Invocation, command, config_command, group
 from toolbus.cli.commands.agents.runs import DEFAULT, VARIABLE, durable_settings, load_durable
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import SharedOptions, check_config
+from toolbus.cli.options import check_config
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import load_trusted_config
 from toolbus.cli.terminal import variables, working_folder
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, StoreError, ToolbusError
@@ -28,28 +29,50 @@ _COUNTED: dict[PartName, tuple[str, str]] = {
     "runs": ("workflow_status", "run"),
 }
 """The table whose rows people count, and what they call them."""
+_Backup = Annotated[Path, typer.Argument(metavar="FILE", help="The file of the backup.")]
+_Runs = Annotated[
+    str | None,
+    typer.Option(
+        "--runs",
+        metavar="URL",
+        help="The store of durable runs: a SQLite file, or a postgresql:// URL; default: $TOOLBUS_RUNS, or "
+        "runs.db.",
+    ),
+]
 
 
-def rekey(settings: SharedOptions) -> int:
-    """Encrypt all values with the first key, and print what is left; 1 if something is."""
-    screen, config = Screen(settings), load_trusted_config(settings)
-    store = store_for_command(config)
-    if store is None:
+@group
+def store(own: Invocation) -> None:
+    """Back up, restore and re-encrypt shared databases."""
+
+
+@config_command
+def rekey(own: Invocation) -> CommandResult:
+    """Encrypt all that is stored with the first key of $TOOLBUS_STORE_KEY.
+
+    Then the other keys in it are not needed any more. Gateways may run meanwhile, if they have both.
+
+    \b
+    TOOLBUS_STORE_KEY="$NEW,$OLD" toolbus store rekey
+    """
+    screen, opened = own.screen, store_for_command(own.config)
+    if opened is None:
         raise Usage("the config has no store")
-    changed, left = asyncio.run(_rekeyed(store))
-    if screen.as_json:
-        unreadable = left.unreadable.total()
-        screen.json({"changed": changed, "total": left.total, "left": left.other, "unreadable": unreadable})
-        return 1 if left.other or left.unreadable else 0
-    screen.print(Text(f"encrypted {counted(changed, 'value')} of {left.total} anew"))
-    if left.other:
-        values = counted(left.other, "value")
-        step = "give all gateways the new key as the first one, and run this again"
-        raise ToolbusError(f"meanwhile, others wrote {values} with another key; {step}")
-    if left.problem:
-        raise ToolbusError(f"{left.problem}; add the key of those who wrote them, and run this again")
-    screen.note("all values are encrypted with the first key; the others are not needed any more")
-    return 0
+    changed, left = asyncio.run(_rekeyed(opened))
+
+    def lines() -> None:
+        screen.line(f"encrypted {counted(changed, 'value')} of {left.total} anew")
+        if left.other:
+            values = counted(left.other, "value")
+            step = "give all gateways the new key as the first one, and run this again"
+            raise ToolbusError(f"meanwhile, others wrote {values} with another key; {step}")
+        if left.problem:
+            raise ToolbusError(f"{left.problem}; add the key of those who wrote them, and run this again")
+        screen.note("all values are encrypted with the first key; the others are not needed any more")
+
+    unreadable = left.unreadable.total()
+    document = {"changed": changed, "total": left.total, "left": left.other, "unreadable": unreadable}
+    return CommandResult(document, lines, 1 if screen.as_json and (left.other or left.unreadable) else 0)
 
 
 async def _rekeyed(store: Store) -> tuple[int, KeyUse]:
@@ -57,74 +80,99 @@ async def _rekeyed(store: Store) -> tuple[int, KeyUse]:
         return await rekeyed(store)
 
 
-def backup(settings: SharedOptions, file: Path, runs: str | None, *, force: bool) -> int:
-    """Save the store of the config and the runs in a file, as far as there are any."""
-    screen, path = Screen(settings), working_folder() / file
+@command
+def backup(
+    own: Invocation,
+    file: _Backup,
+    runs: _Runs = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> CommandResult:
+    """Save the store of the config and the durable runs in one file.
+
+    Gateways and workers may run meanwhile; each database is saved as of one moment. Values of the store stay
+    encrypted, and their key is not in the file. Runs are not encrypted. Only you can read the file.
+
+    \b
+    toolbus store backup monday.db
+    toolbus store backup monday.db --runs postgresql://db.internal/runs
+    """
+    screen, path = own.screen, working_folder() / file
     if not path.parent.is_dir():
         raise Usage(f"there is no folder {str(path.parent)!r}; create it first")
     if path.exists() and not force:
         raise Usage(f"{str(file)!r} exists; choose another name, or overwrite it with --force")
-    parts = [part for part in (_store_part(settings), _runs_part(screen, runs, is_new=False)) if part]
+    parts = [part for part in (_store_part(own), _runs_part(screen, runs, is_new=False)) if part]
     if not parts:
         raise Usage(
             "there is nothing to save: the config has no store, and there are no runs; name them with --runs"
         )
-    with _progress(screen, "saving") as report:
-        saved = save(parts, path, report)
-    if screen.as_json:
-        screen.json({"file": str(path), **_counts_json(parts, saved)})
-        return 0
-    _print_counts(screen, "saved", parts, saved)
-    if "runs" not in saved:
-        screen.note(f"no durable runs are saved: there is no {DEFAULT} in this folder; name them with --runs")
-    if "store" in saved:
-        screen.note("the values of the store stay encrypted; keep their key as well: it is not in the file")
-    return 0
+    with _progress(screen, "saving") as progressed:
+        saved = save(parts, path, progressed)
+
+    def lines() -> None:
+        _print_counts(screen, "saved", parts, saved)
+        if "runs" not in saved:
+            missing = f"there is no {DEFAULT} in this folder; name them with --runs"
+            screen.note(f"no durable runs are saved: {missing}")
+        if "store" in saved:
+            screen.note(
+                "the values of the store stay encrypted; keep their key as well: it is not in the file"
+            )
+
+    return CommandResult({"file": str(path), **_counts_json(parts, saved)}, lines)
 
 
-def restore(settings: SharedOptions, file: Path, runs: str | None) -> int:
-    """Restore what a file has into empty databases."""
-    screen, path = Screen(settings), working_folder() / file
+@command
+def restore(own: Invocation, file: _Backup, runs: _Runs = None) -> CommandResult:
+    """Restore a backup into empty databases.
+
+    The store goes into the store of the config, and durable runs into their own. Each may be SQLite or
+    Postgres, whatever it was before. Stop the gateways and workers of the old databases first, and start
+    others afterwards: keys, logins, sessions and runs continue from the backup.
+
+    \b
+    toolbus store restore monday.db --runs postgresql://new.internal/runs
+    """
+    screen, path = own.screen, working_folder() / file
     if not path.is_file():
         raise Usage(f"there is no file {str(file)!r}; name one that 'toolbus store backup' has written")
     with opened_backup(path) as found:
-        parts = list(_destinations(screen, settings, found, runs))
-        with _progress(screen, "restoring") as report:
-            found.restore(parts, report)
+        parts = list(_destinations(own, found, runs))
+        with _progress(screen, "restoring") as progressed:
+            found.restore(parts, progressed)
     problem = asyncio.run(_key_problem(parts))
-    if screen.as_json:
-        screen.json({"file": str(path), **_counts_json(parts, found.parts), "key_problem": problem})
-        return int(bool(problem))
-    _print_counts(screen, "restored", parts, found.parts)
-    if problem:
-        screen.note(f"the gateways cannot use the store yet: {problem}")
-    return int(bool(problem))
+
+    def lines() -> None:
+        _print_counts(screen, "restored", parts, found.parts)
+        if problem:
+            screen.note(f"the gateways cannot use the store yet: {problem}")
+
+    document = {"file": str(path), **_counts_json(parts, found.parts), "key_problem": problem}
+    return CommandResult(document, lines, int(bool(problem)))
 
 
-def _destinations(
-    screen: Screen, settings: SharedOptions, found: Backup, runs: str | None
-) -> Generator[Part]:
+def _destinations(own: Invocation, found: Backup, runs: str | None) -> Generator[Part]:
     if "store" in found.parts:
-        part = _store_part(settings)
+        part = _store_part(own)
         if part is None:
             problem = "the backup has the store of a gateway, and the config has no store to restore it into"
             raise Usage(f"{problem}; add 'store' to it, or name another one with --config")
         yield part
     if "runs" in found.parts:
-        part = _runs_part(screen, runs, is_new=True)
+        part = _runs_part(own.screen, runs, is_new=True)
         assert part is not None, "a new one is always possible"
         yield part
     elif runs is not None:
         raise Usage("the backup has no durable runs; omit --runs")
 
 
-def _store_part(settings: SharedOptions) -> Part | None:
+def _store_part(own: Invocation) -> Part | None:
     """The store of the config; None if there is no config, or it has none."""
     try:
-        check_config(settings)
+        check_config(own.settings)
     except ConfigError:
         return None
-    config = load_trusted_config(settings)
+    config = own.config
     if config.store is None:
         return None
     return Part(name="store", url=asyncio.run(store_url(config, config.store)))
@@ -188,7 +236,7 @@ def _print_counts(
 ) -> None:
     for part in parts:
         amount = counted(_count(part, counts), _COUNTED[part.name][1])
-        screen.print(Text(f"{verb} {amount}: {part.url.place}"))
+        screen.line(f"{verb} {amount}: {part.url.place}")
 
 
 def _count(part: Part, counts: Mapping[PartName, Counts]) -> int:

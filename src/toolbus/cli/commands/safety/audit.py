@@ -4,49 +4,103 @@ import re
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
+from typing import Annotated, Any, Literal
 
-from rich.text import Text
+import typer
+from typer.core import TyperCommand
 
 from toolbus.audit.describe import decision_of, target_of, what_happened
 from toolbus.audit.files import chains
 from toolbus.audit.read import Query, Recorded, read_events
 from toolbus.audit.verify import ChainReport, verify
+from toolbus.cli.command import CommandResult, Invocation, command
+from toolbus.cli.completion import tool_origins
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, escaped_json, exact, short_path
-from toolbus.cli.session import load_untrusted_config
+from toolbus.cli.output.screen import Cell, Screen, escaped_json, exact, picked, short_path
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import AuditFailed
 from toolbus.core.values.records import JSON
 from toolbus.shape.render import human_size
 
-AGO = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
+LAST_EVENTS = 50
+"""How many events of an audit trail are shown, unless somebody wants another number."""
+_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
+_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 _STYLES = {"allow": "green", "ok": "green", "accept": "green", "started": "dim", "removed": "dim"}
 
 
-def run(settings: SharedOptions, file: Path | None, query: Query, tail: int) -> int:
-    """Print the last events of the config's trail, or of the one in a file; all of them if `tail` is 0."""
-    screen, path = Screen(settings), _path(settings, file)
+class _AuditCommand(TyperCommand):
+    """Accepts `--tail` without a number, which typer has no way to say."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for place in [n for n, word in enumerate(args) if word == "--tail"]:
+            if not args[place + 1 : place + 2] or not args[place + 1].isdigit():
+                args[place] = f"--tail={LAST_EVENTS}"
+        return super().parse_args(ctx, args)
+
+
+@partial(command, cls=_AuditCommand)
+def audit(
+    own: Invocation,
+    file: Annotated[
+        Path | None, typer.Argument(metavar="FILE", help="Trail to read; default: the config's.")
+    ] = None,
+    tail: Annotated[
+        int, typer.Option("--tail", metavar="[N]", min=0, help="Show the last N events; 0 for all.")
+    ] = LAST_EVENTS,
+    tool: Annotated[
+        str | None,
+        typer.Option(
+            "--tool",
+            metavar="PATTERN",
+            help="Show only events of these tools: a glob on SERVER/TOOL.",
+            autocompletion=tool_origins,
+        ),
+    ] = None,
+    user: Annotated[
+        str | None, typer.Option("--user", metavar="NAME", help="Show only events of this user.")
+    ] = None,
+    decision: Annotated[
+        Literal["allow", "deny"] | None, typer.Option("--decision", help="Show only these decisions.")
+    ] = None,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="TIME", help="Show only events since: 2h, 7d, 2026-11-16."),
+    ] = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Check that nothing was changed: exit 1 if something was.")
+    ] = False,
+    expect: Annotated[
+        list[str] | None,
+        typer.Option("--expect", metavar="HASH", help="As --verify, and this line must be there."),
+    ] = None,
+) -> CommandResult:
+    """Show the recorded calls, or check that nobody changed them."""
+    if verify or expect:
+        return _checked(own, file, expect or ())
+    query = Query(tool=tool, user=user, decision=decision, since=_since_time(since))
+    screen, path = own.screen, _path(own, file)
     with _readable(path):
         files = [str(one) for chain in chains(path).values() for one in chain]
         events = read_events(path, query, tail or None)
-    if screen.as_json:
-        screen.json({"files": files, "events": [dict(event) for event in events]})
-        return FAILED if file is not None and not files else 0
-    if not files:
-        screen.note(_nothing(path, file))
-    screen.rows([_row(event) for event in events], indent=0, max_lines=None)
-    if tail and len(events) == tail:
-        screen.note(f"the last {counted(tail, 'event')}; --tail 0 shows all")
-    return FAILED if file is not None and not files else 0
+
+    def lines() -> None:
+        if not files:
+            screen.note(_nothing(path, file))
+        screen.rows([_row(event) for event in events], indent=0, max_lines=None)
+        if tail and len(events) == tail:
+            screen.note(f"the last {counted(tail, 'event')}; --tail 0 shows all")
+
+    document = {"files": files, "events": [dict(event) for event in events]}
+    return CommandResult(document, lines, FAILED if file is not None and not files else 0)
 
 
-def check(settings: SharedOptions, file: Path | None, expect: Sequence[str]) -> int:
-    """Check the trail, and that it contains the lines with the expected digests; 1 if something is wrong."""
-    screen, path = Screen(settings), _path(settings, file)
+def _checked(own: Invocation, file: Path | None, expect: Sequence[str]) -> CommandResult:
+    """Whether the trail is intact, and contains the lines with the expected digests."""
+    screen, path = own.screen, _path(own, file)
     for text in expect:
         if not _HASH.fullmatch(text):
             raise Usage(f"--expect {exact(text)}: not a hash; it has 64 digits, as --verify prints them")
@@ -56,39 +110,44 @@ def check(settings: SharedOptions, file: Path | None, expect: Sequence[str]) -> 
     missing = [text for text in expect if text not in found]
     nothing = None if any(report.lines or report.problems for report in reports) else _nothing(path, file)
     is_intact = not (nothing or missing or any(report.problems for report in reports))
-    if screen.as_json:
-        found_chains = [_chain_json(one) for one in reports]
-        also = {"problem": nothing} if nothing else {}
-        screen.json({"intact": is_intact, "chains": found_chains, "missing": missing, **also})
-        return 0 if is_intact else FAILED
-    if nothing:
-        screen.note(nothing)
-    for report in reports if not nothing else ():
-        _print_report(screen, report)
-    for text in missing:
-        screen.print(Text(f"{text} is not in the trail: lines at its end are missing", style="red"))
-    return 0 if is_intact else FAILED
+
+    def lines() -> None:
+        if nothing:
+            screen.note(nothing)
+        for report in reports if not nothing else ():
+            _print_report(screen, report)
+        for text in missing:
+            screen.line((f"{text} is not in the trail: lines at its end are missing", "red"))
+
+    problem = {"problem": nothing} if nothing else {}
+    document = {"intact": is_intact, "chains": list(map(_chain_json, reports)), "missing": missing, **problem}
+    return CommandResult(document, lines, 0 if is_intact else FAILED)
 
 
-def since_time(text: str | None) -> str | None:
-    """The time of `2h`, `2026-11-16` or `2026-11-16 15:04`, as the trail has it; `Usage` if it is none."""
+def moment(text: str, *, ahead: bool = False) -> datetime:
+    """The time of `2h`, `2026-11-16` or `2026-11-16 15:04`; a span ends, or with `ahead` begins, now."""
+    if (span := _SPAN.fullmatch(text.strip())) is None:
+        return datetime.fromisoformat(text.strip()).astimezone(UTC)
+    length = timedelta(**{_UNITS[span[2]]: float(span[1])})
+    return datetime.now(UTC) + (length if ahead else -length)
+
+
+def _since_time(text: str | None) -> str | None:
+    """The time as the trail has it; `Usage` if it is none."""
     if text is None:
         return None
-    if (ago := AGO.fullmatch(text.strip())) is not None:
-        then = datetime.now(UTC) - timedelta(**{UNITS[ago[2]]: float(ago[1])})
-    else:
-        try:
-            then = datetime.fromisoformat(text.strip()).astimezone(UTC)
-        except ValueError:
-            step = "write such as 30m, 2h, 7d, 2026-11-16 or '2026-11-16 15:04'"
-            raise Usage(f"--since {exact(text)}: not a time; {step}") from None
+    try:
+        then = moment(text)
+    except ValueError:
+        step = "write such as 30m, 2h, 7d, 2026-11-16 or '2026-11-16 15:04'"
+        raise Usage(f"--since {exact(text)}: not a time; {step}") from None
     return then.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def _path(settings: SharedOptions, file: Path | None) -> Path:
+def _path(own: Invocation, file: Path | None) -> Path:
     if file is not None:
         return file
-    config = load_untrusted_config(settings)  # nothing in it is run
+    config = own.untrusted_config  # nothing in it is run
     if config.audit is None:
         where = short_path(config.file) if config.file else "the config"
         raise Usage(f"nothing is recorded; add 'audit: audit.jsonl' to {where}, or name the file of a trail")
@@ -112,15 +171,15 @@ def _readable(path: Path) -> Generator[None]:
         raise AuditFailed(error.filename or path, problem, "run this as the user who owns it") from error
 
 
-def _row(event: Recorded) -> list[Text]:
+def _row(event: Recorded) -> list[Cell]:
     """When, what happened, to what, and the rest of it."""
     what = what_happened(event)
     style = _STYLES.get(what, "red" if what in ("deny", "recovered") else "yellow")
     return [
-        Text(_local(event["time"]), style="dim"),
-        Text(exact(what), style=style),
-        Text(exact(target_of(event)), style="cyan"),
-        Text(exact(", ".join(_facts(event)))),
+        (_local(event["time"]), "dim"),
+        (exact(what), style),
+        (exact(target_of(event)), "cyan"),
+        exact(", ".join(_facts(event))),
     ]
 
 
@@ -150,26 +209,22 @@ def _facts(event: Recorded) -> Iterable[str]:
 
 def _print_report(screen: Screen, report: ChainReport) -> None:
     for found in report.problems:
-        screen.print(Text(exact(f"{found.file.name}:{found.line}: {found.problem}"), style="red"))
+        screen.line((exact(f"{found.file.name}:{found.line}: {found.problem}"), "red"))
     for note in report.notes:
-        screen.print(Text(exact(note), style="yellow"))
+        screen.line((exact(note), "yellow"))
     state = counted(len(report.problems), "problem") if report.problems else "intact"
     lines = f"{counted(report.lines, 'line')} in {counted(len(report.files), 'file')}"
     head = f"head {report.end.seq} {report.end.hash}" if report.lines else "no head"
     style = "red" if report.problems else "green"
-    screen.print(Text(exact(f"{report.file.name}: {state}, {lines}, {head}"), style=style))
+    screen.line((exact(f"{report.file.name}: {state}, {lines}, {head}"), style))
 
 
 def _chain_json(report: ChainReport) -> JSON:
     return {
         "file": str(report.file),
         "files": [str(file) for file in report.files],
-        "lines": report.lines,
-        "first": report.first,
-        "head": {"seq": report.end.seq, "hash": report.end.hash} if report.lines else None,
-        "problems": [
-            {"file": str(found.file), "line": found.line, "problem": found.problem}
-            for found in report.problems
-        ],
+        **picked(report, "lines first"),
+        "head": picked(report.end, "seq hash") if report.lines else None,
+        "problems": [{"file": str(found.file), **picked(found, "line problem")} for found in report.problems],
         "notes": report.notes,
     }

@@ -3,72 +3,99 @@
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from rich.text import Text
+import typer
 
+from toolbus.cli.command import CommandResult, Invocation, config_command
+from toolbus.cli.completion import server_names
 from toolbus.cli.errors import FAILED
-from toolbus.cli.login_prompt import LoginPrompt
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, visible
-from toolbus.cli.session import async_command, load_trusted_config, selected_servers
-from toolbus.cli.sign_in import (
-    LoginOptions,
-    check_sign_in,
-    lasting_tokens,
-    oauth_client,
-    sign_in,
-    signed_in_line,
-    signs_in_by_itself,
-)
-from toolbus.config import BusConfig, ServerConfig
+from toolbus.cli.output.screen import Cell, visible
 from toolbus.core.values.errors import ServerError, SignInFailed, ToolbusError, problem_of
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
+    from toolbus.config import BusConfig, ServerConfig
     from toolbus.state.tokens.login import Login
     from toolbus.state.tokens.tokens import TokenSource
 
 UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
+_Server = Annotated[
+    str,
+    typer.Argument(metavar="SERVER", help="The server's name in the config.", autocompletion=server_names),
+]
+_User = Annotated[
+    str,
+    typer.Option("--user", metavar="NAME", show_default=False, help="Whose login; default: the only user's."),
+]
 
 
-@async_command
-async def login(settings: SharedOptions, alias: str, options: LoginOptions) -> int:
-    """Sign in to the server; the tokens are stored for all commands and programs."""
-    screen, config = Screen(settings), load_trusted_config(settings)
-    [alias] = selected_servers(config, [alias])
-    if signs_in_by_itself(config.servers[alias]):
-        return _print_nothing_to_do(screen, alias)
-    check_sign_in(config, alias)
-    tokens = lasting_tokens(config)
-    with screen.spinner(f"contacting {alias}"):
-        prompt = LoginPrompt(screen, opens_browser=options.opens_browser)
-        signed_in = await sign_in(config, alias, tokens, prompt, options)
-    if screen.as_json:
-        screen.json({"server": alias, **_login_json(signed_in), "tokens": tokens.place})
-    else:
-        screen.print(Text(visible(signed_in_line(alias, signed_in, tokens.place))))
-    return 0
+@config_command
+async def login(
+    own: Invocation,
+    server: _Server,
+    user: _User = "",
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Do not open a browser; only print the URL.")
+    ] = False,
+    scopes: Annotated[
+        str,
+        typer.Option(
+            "--scopes",
+            metavar="'A B'",
+            show_default=False,
+            help="Scopes to request; default: those in the config, or those that the server asks for.",
+        ),
+    ] = "",
+    device: Annotated[
+        bool, typer.Option("--device", help="Sign in on another device, with a short code (device flow).")
+    ] = False,
+) -> CommandResult:
+    """Sign in to a server that has auth: oauth.
+
+    Opens your browser, if there is one, and waits until it comes back. If it cannot (over SSH, in a
+    container), paste the URL of the page it ends on, or the code in it.
+    """
+    from toolbus.cli import sign_in
+    from toolbus.cli.login_prompt import LoginPrompt
+
+    [alias] = own.selected([server])
+    if sign_in.signs_in_by_itself(own.config.servers[alias]):
+        document = {"server": alias, "user": "", "signs_in_by_itself": True}
+        return CommandResult(document, f"server {alias!r} signs in by itself; nothing to do")
+    sign_in.check_sign_in(own.config, alias)
+    tokens = sign_in.lasting_tokens(own.config)
+    options = sign_in.LoginOptions(
+        user=user,
+        opens_browser=not no_browser,
+        scopes=tuple(scopes.replace(",", " ").split()),
+        device=device,
+    )
+    with own.screen.spinner(f"contacting {alias}"):
+        prompt = LoginPrompt(own.screen, opens_browser=options.opens_browser)
+        signed_in = await sign_in.sign_in(own.config, alias, tokens, prompt, options)
+    document = {"server": alias, **_login_json(signed_in), "tokens": tokens.place}
+    return CommandResult(document, sign_in.signed_in_line(alias, signed_in, tokens.place))
 
 
-def _print_nothing_to_do(screen: Screen, alias: str) -> int:
-    if screen.as_json:
-        screen.json({"server": alias, "user": "", "signs_in_by_itself": True})
-    else:
-        screen.print(Text(f"server {alias!r} signs in by itself; nothing to do"))
-    return 0
+@config_command
+async def logout(
+    own: Invocation,
+    server: _Server,
+    user: _User = "",
+    revoke: Annotated[
+        bool, typer.Option("--revoke", help="Also have the authorization server revoke the tokens.")
+    ] = False,
+) -> CommandResult:
+    """Sign out of a server: forget its tokens."""
+    from toolbus.cli import sign_in
 
-
-@async_command
-async def logout(settings: SharedOptions, alias: str, user: str, *, revoke: bool) -> int:
-    """Forget a login; exit 1 if the authorization server was to revoke it and did not confirm that."""
-    screen, config = Screen(settings), load_trusted_config(settings)
-    [alias] = selected_servers(config, [alias])
-    if not signs_in_by_itself(config.servers[alias]):
-        check_sign_in(config, alias)
-    tokens = lasting_tokens(config)
-    with screen.spinner(f"signing out of {alias}"):
-        client = await oauth_client(config, alias, tokens, user)
+    [alias] = own.selected([server])
+    if not sign_in.signs_in_by_itself(own.config.servers[alias]):
+        sign_in.check_sign_in(own.config, alias)
+    tokens = sign_in.lasting_tokens(own.config)
+    with own.screen.spinner(f"signing out of {alias}"):
+        client = await sign_in.oauth_client(own.config, alias, tokens, user)
         known = await client.login()
         # A record without tokens is only the registration of the client.
         was_signed_in = known is not None and bool(known.access)
@@ -79,17 +106,20 @@ async def logout(settings: SharedOptions, alias: str, user: str, *, revoke: bool
             raise ServerError(alias, f"not signed out: {error.reason}; {step}") from error
         others = [] if was_signed_in else await tokens.logins(client.resource)
     is_revoked = bool(revoked) if revoke and was_signed_in else None
-    if screen.as_json:
-        facts = {"server": alias, "user": user, "removed": was_signed_in, "revoked": is_revoked}
-        screen.json({**facts, "tokens": tokens.place})
-        return FAILED if is_revoked is False else 0
+    document = {
+        "server": alias,
+        "user": user,
+        "removed": was_signed_in,
+        "revoked": is_revoked,
+        "tokens": tokens.place,
+    }
     who = f"{alias} as {user}" if user else alias
     if was_signed_in:
-        screen.print(Text(visible(f"signed out of {who}; {_removed(tokens.place, is_revoked)}")))
+        line = f"signed out of {who}; {_removed(tokens.place, is_revoked)}"
     else:
         users = [login.user for login in others if login.access]
-        screen.print(Text(visible(f"not signed in to {who}; nothing was removed{_signed_in(users)}")))
-    return FAILED if is_revoked is False else 0
+        line = f"not signed in to {who}; nothing was removed{_signed_in(users)}"
+    return CommandResult(document, line, FAILED if is_revoked is False else 0)
 
 
 def _signed_in(users: Sequence[str]) -> str:
@@ -121,33 +151,35 @@ class _Row:
     """Why it is not known whether there is one."""
 
 
-@async_command
-async def logins(settings: SharedOptions) -> int:
-    """Show who is signed in to which server, never a token."""
-    screen, config = Screen(settings), load_trusted_config(settings)
-    tokens = lasting_tokens(config)
+@config_command
+async def logins(own: Invocation) -> CommandResult:
+    """Show who is signed in to which server."""
+    from toolbus.cli.sign_in import lasting_tokens
+
+    screen, tokens = own.screen, lasting_tokens(own.config)
     servers = [
         server
-        for server in config.servers.values()
+        for server in own.config.servers.values()
         if server.auth is not None and server.auth.type != "bearer" and server.mistake is None
     ]
-    rows = [row for server in servers for row in await _rows(config, server, tokens)]
-    if screen.as_json:
-        screen.json({"tokens": tokens.place, "logins": [_row_json(row) for row in rows]})
-    elif rows:
-        header = ("server", "user", "issuer", "scopes", "expires in", "renews")
-        cells = [[Text(name, style="dim") for name in header], *map(_cells, rows)]
-        screen.rows(cells, indent=0, max_lines=None)
+    rows = [row for server in servers for row in await _rows(own.config, server, tokens)]
+
+    def lines() -> None:
+        if not rows:
+            screen.note("no server has auth: oauth; see 'toolbus login --help'")
+            return
+        screen.table(("server", "user", "issuer", "scopes", "expires in", "renews"), map(_cells, rows))
         for row in rows:
             if row.problem:
                 screen.note(f"{row.alias}: {row.problem}")
         screen.note(f"tokens are in {tokens.place}")
-    else:
-        screen.note("no server has auth: oauth; see 'toolbus login --help'")
-    return 0
+
+    return CommandResult({"tokens": tokens.place, "logins": list(map(_row_json, rows))}, lines)
 
 
-async def _rows(config: BusConfig, server: ServerConfig, tokens: "TokenSource") -> list[_Row]:
+async def _rows(config: "BusConfig", server: "ServerConfig", tokens: "TokenSource") -> list[_Row]:
+    from toolbus.cli.sign_in import oauth_client, signs_in_by_itself
+
     try:
         client = await oauth_client(config, server.alias, tokens)
         found = [login for login in await tokens.logins(client.resource) if login.access]
@@ -159,23 +191,18 @@ async def _rows(config: BusConfig, server: ServerConfig, tokens: "TokenSource") 
     ]
 
 
-def _cells(row: _Row) -> list[Text]:
+def _cells(row: _Row) -> list[Cell]:
     login = row.login
     if login is None:
-        return [
-            Text(row.alias, style="bold"),
-            Text(""),
-            Text(visible(row.remark), style="yellow"),
-            *[Text("")] * 3,
-        ]
+        return [(row.alias, "bold"), "", (visible(row.remark), "yellow"), "", "", ""]
     left = login.expires_in
     return [
-        Text(row.alias, style="bold"),
-        Text(visible(login.user) or "-"),
-        Text(visible(login.issuer)),
-        Text(visible(login.scope or "") or "-"),
-        Text("unknown" if left is None else duration(left) if left > 0 else "expired"),
-        Text("yes" if login.refresh else "no"),
+        (row.alias, "bold"),
+        visible(login.user) or "-",
+        visible(login.issuer),
+        visible(login.scope or "") or "-",
+        "unknown" if left is None else duration(left) if left > 0 else "expired",
+        "yes" if login.refresh else "no",
     ]
 
 

@@ -1,50 +1,64 @@
 """`toolbus prompt`: fill in one prompt."""
 
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
+from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated, Any
 
-from rich.text import Text
+import typer
 
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import check_out_folder
+from toolbus.cli.completion import prompt_arguments, prompt_names
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import texts
-from toolbus.cli.input.elicitation import terminal_interactions
+from toolbus.cli.input.arguments import facts_by_name, hint, texts
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
-from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import (
-    async_command,
-    command_line,
-    load_trusted_config,
-    open_bus,
-    selected_servers,
-    start_idle_servers,
-)
-from toolbus.core.values.records import Prompt, PromptResult, ToolResult
+from toolbus.cli.parameters import Out
+from toolbus.core.values.records import JSON, Prompt, PromptResult, ToolResult
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
 
-def run(settings: SharedOptions, name: str, words: Sequence[str], out: Path | None) -> int:
-    """Fill in the prompt and print its messages."""
+@bus_command
+def prompt(
+    own: Invocation,
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="SERVER/PROMPT, or the prompt's name if only one server has it.",
+            autocompletion=prompt_names,
+        ),
+    ],
+    pairs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Arguments as text; text=@FILE to read a file.",
+            autocompletion=prompt_arguments,
+        ),
+    ] = None,
+    out: Out = None,
+) -> Coroutine[Any, Any, CommandResult]:
+    """Fill in a prompt and print its messages.
+
+    toolbus prompt docs/review language=python code=@main.py
+    """
     check_out_folder(out)
-    return _fill_in(settings, name, texts(words), out)
+    return _filled_in(own, name, texts(pairs or []), out)
 
 
-@async_command
-async def _fill_in(
-    settings: SharedOptions, name: str, given: Mapping[str, Sequence[str]], out: Path | None
-) -> int:
-    screen, config = Screen(settings), load_trusted_config(settings)
+async def _filled_in(
+    own: Invocation, name: str, given: Mapping[str, Sequence[str]], out: Path | None
+) -> CommandResult:
+    from toolbus.cli.session import command_line, start_idle_servers
+
+    screen, config = own.screen, own.config
     # If the name includes a server, start only that one.
-    named = [alias for alias in selected_servers(config, ()) if name.startswith(f"{alias}/")]
-    async with open_bus(
-        screen, config, named or list(config.servers), interactions=terminal_interactions(screen)
-    ) as bus:
+    named = [alias for alias in own.selected() if name.startswith(f"{alias}/")]
+    async with own.bus(named or list(config.servers), asks=True) as bus:
         for alias in named:
             raise_if_down(bus, alias)
         if named and not _matches(bus, name):
@@ -52,12 +66,11 @@ async def _fill_in(
         caller = bus.view(caller=command_line())
         if (denied := _denied(bus, name)) is not None:
             await caller.get_prompt(denied.server, denied.name)  # the error names the rule
-        prompt = _find_prompt(bus, name)
-        arguments = validated_arguments(prompt, given)
-        with screen.spinner(f"filling in {prompt.name}"):
-            result = await caller.get_prompt(prompt.server, prompt.name, arguments)
-    _print(screen, prompt, result, out)
-    return 0
+        found = _find_prompt(bus, name)
+        arguments = validated_arguments(found, given)
+        with screen.spinner(f"filling in {found.name}"):
+            result = await caller.get_prompt(found.server, found.name, arguments)
+    return _outcome(screen, found, result, out)
 
 
 def _matches(bus: "Toolbus", name: str) -> list[Prompt]:
@@ -97,38 +110,38 @@ def validated_arguments(prompt: Prompt, given: Mapping[str, Sequence[str]]) -> d
     known = [argument.name for argument in prompt.arguments]
     for key, values in given.items():
         if key not in known:
-            close = get_close_matches(key, known, n=1)
-            there = f"it takes {', '.join(known) or 'none'}"
-            raise Usage(f"{key}: no such argument; {f'did you mean {close[0]!r}?' if close else there}")
+            raise Usage(f"{key}: no such argument; {hint(key, known)}")
         if len(values) > 1:
             raise Usage(f"{key} is given twice; keep one")
     missing = [
         argument.name for argument in prompt.arguments if argument.required and argument.name not in given
     ]
     if missing:
-        width = max(map(len, known))
-        lines = tuple(
-            f"  {argument.name:{width}}  {'required' if argument.required else 'optional'}"
-            + (f": {' '.join(argument.description.split())}" if argument.description else "")
+        lines = facts_by_name(
+            (argument.name, "required" if argument.required else "optional", argument.description)
             for argument in prompt.arguments
         )
         raise Usage(f"{_qualified_name(prompt)} needs {' '.join(f'{name}=...' for name in missing)}", lines)
     return {key: values[0] for key, values in given.items()}
 
 
-def _print(screen: Screen, prompt: Prompt, result: PromptResult, out: Path | None) -> None:
+def _outcome(screen: Screen, prompt: Prompt, result: PromptResult, out: Path | None) -> CommandResult:
     content = ToolResult(content=tuple(message.content for message in result.messages))
     files: results.SavedFiles = {} if out is None else results.save_blobs(content, out, prompt.name)
-    if screen.as_json:
+
+    def lines() -> None:
+        for index, message in enumerate(result.messages):
+            screen.line((f"{message.role}:", "bold"))
+            own = {0: files[index]} if index in files else {}
+            results.print_result(screen, ToolResult(content=(message.content,)), own)
+
+    def document() -> JSON:
         blocks = results.content_json(content, files)
         messages = [
             {"role": message.role, "content": block}
             for message, block in zip(result.messages, blocks, strict=True)
         ]
         facts = {"server": prompt.server, "name": prompt.name, "description": result.description}
-        screen.json({**facts, "messages": messages})
-        return
-    for index, message in enumerate(result.messages):
-        screen.print(Text(f"{message.role}:", style="bold"))
-        own = {0: files[index]} if index in files else {}
-        results.print_result(screen, ToolResult(content=(message.content,)), own)
+        return {**facts, "messages": messages}
+
+    return CommandResult(document, lines)

@@ -5,25 +5,19 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
+import typer
+
+from toolbus.cli.command import CommandResult, Invocation, bus_command
+from toolbus.cli.completion import read_arguments
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import texts
-from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down, with_suggestion
 from toolbus.cli.listing_cache import template_variables
-from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.cli.session import (
-    async_command,
-    command_line,
-    load_trusted_config,
-    open_bus,
-    selected_servers,
-)
 from toolbus.cli.terminal import here
-from toolbus.config import BusConfig
 from toolbus.core.values.errors import ArgumentsError, CallRejected
 from toolbus.core.values.records import Embedded, ToolResult
 from toolbus.core.values.uri_templates import Values, expanded
@@ -31,6 +25,7 @@ from toolbus.shape.render import human_size
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
+    from toolbus.config import BusConfig
 
 _PAIR = re.compile(r"[\w.%]+=")
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
@@ -45,19 +40,43 @@ class _ReadRequest:
     values: Values | None = None
 
 
-def run(settings: SharedOptions, words: Sequence[str], out: Path | None) -> int:
-    """Read the resource, then print or save it."""
+@bus_command
+async def read(
+    own: Invocation,
+    first: Annotated[
+        str,
+        typer.Argument(
+            metavar="[SERVER] URI",
+            help="URI to read; SERVER is optional if only one server has it.",
+            autocompletion=read_arguments,
+        ),
+    ],
+    pairs: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="KEY=VALUE",
+            help="Values for a URI template; pass the template as URI.",
+            autocompletion=read_arguments,
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", metavar="FILE|DIR", help="Save to this file or folder; never overwrites a file."
+        ),
+    ] = None,
+) -> CommandResult:
+    """Read a resource; print text, save binary data with --out.
+
+    toolbus read docs 'file:///{path}' path=README.md
+    """
     if out is not None and here(out).exists() and not here(out).is_dir():
         raise Usage(f"--out {str(out)!r} already exists; pass another file, or a folder")
-    return _read(settings, words, out)
+    from toolbus.cli.session import command_line
 
-
-@async_command
-async def _read(settings: SharedOptions, words: Sequence[str], out: Path | None) -> int:
-    screen, config = Screen(settings), load_trusted_config(settings)
-    request = _parse_request(words, config)
-    started = selected_servers(config, () if request.server is None else [request.server])
-    async with open_bus(screen, config, started, interactions=terminal_interactions(screen)) as bus:
+    screen, request = own.screen, _parse_request([first, *(pairs or [])], own.config)
+    started = own.selected(() if request.server is None else [request.server])
+    async with own.bus(started, asks=True) as bus:
         server = request.server or _find_server(bus, request.uri)
         raise_if_down(bus, server)
         with screen.spinner(f"reading {request.uri}"):
@@ -70,17 +89,14 @@ async def _read(settings: SharedOptions, words: Sequence[str], out: Path | None)
     if out is not None:
         parts = tuple(map(_as_blob, parts))
     files: results.SavedFiles = {} if out is None else _save(parts, out)
-    if screen.as_json:
-        content = results.content_json(ToolResult(content=parts), files)
-        screen.json({"server": server, "uri": request.uri, "content": content})
-    elif files:
-        results.print_result(screen, ToolResult(content=parts), files)
-    else:
-        _print(screen, parts)
-    return 0
+    whole = ToolResult(content=parts)
+    return CommandResult(
+        lambda: {"server": server, "uri": request.uri, "content": results.content_json(whole, files)},
+        lambda: results.print_result(screen, whole, files) if files else _print(screen, parts),
+    )
 
 
-def _parse_request(words: Sequence[str], config: BusConfig) -> _ReadRequest:
+def _parse_request(words: Sequence[str], config: "BusConfig") -> _ReadRequest:
     """Parse `[SERVER] URI [KEY=VALUE]...`; raises `Usage` if a template lacks a value."""
     first, *rest = words
     names_server = ":" not in first and "{" not in first and rest and not _PAIR.match(rest[0])
@@ -154,8 +170,6 @@ def _save(parts: Sequence[Embedded], out: Path) -> results.SavedFiles:
 
 def _print(screen: Screen, parts: Sequence[Embedded]) -> None:
     """Print text unchanged; binary data only if it is the only part and stdout is not a terminal."""
-    from rich.text import Text as Line
-
     blob = next((part for part in parts if part.data is not None), None)
     is_terminal = sys.stdout.isatty()
     if blob is not None and blob.data is not None and (is_terminal or len(parts) > 1):
@@ -170,8 +184,8 @@ def _print(screen: Screen, parts: Sequence[Embedded]) -> None:
         text = part.text or ""
         if is_terminal:
             if len(parts) > 1:
-                screen.print(Line(visible(f"{part.uri}  {part.mime_type or ''}".rstrip()), style="cyan"))
-            screen.print(Line(visible(text.removesuffix("\n"))))
+                screen.line((visible(f"{part.uri}  {part.mime_type or ''}".rstrip()), "cyan"))
+            screen.line(visible(text.removesuffix("\n")))
             continue
         data = _bytes(text) if part.data is None else part.data
         ends = number == len(parts) or data.endswith(b"\n")

@@ -1,37 +1,107 @@
 """`toolbus resume`: resume a call that is waiting for an answer, possibly from another process."""
 
-from collections.abc import Mapping, Sequence
-from difflib import get_close_matches
-from typing import TypeAlias
+from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeAlias
 
-from toolbus.cli.commands.use.call import CallOptions, call_progress, print_outcome
+import typer
+
+from toolbus.cli.command import CommandResult, Invocation, bus_command
+from toolbus.cli.commands.use.call import call_outcome, call_progress, check_out_folder, check_timeout
+from toolbus.cli.commands.use.run import script_outcome
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.approval import ONE_CALL, ask_approval
-from toolbus.cli.input.arguments import content, texts
-from toolbus.cli.input.ask import Interrupted
-from toolbus.cli.input.elicitation import ask_user, at_terminal
+from toolbus.cli.input.arguments import content, facts_by_name, hint, texts
 from toolbus.cli.input.fields import display_value, expected_value
-from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.session import (
-    async_command,
-    command_line,
-    load_trusted_config,
-    open_bus,
-    selected_servers,
-)
-from toolbus.config import BusConfig
+from toolbus.cli.parameters import Accept, Decline, FormValues, OnInput, Out, Timeout
 from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.core.ask.people import Stopwatch
 from toolbus.core.values.elicitation import Action, Answer, Elicitation, Pending
 from toolbus.core.values.errors import ServerError
 from toolbus.core.values.forms import Field
-from toolbus.core.values.records import ToolResult, ToolSpec
 
 Answers: TypeAlias = Mapping[str, Answer]
 INTERRUPTED = 130
 _ACTIONS: tuple[Action, ...] = ("accept", "decline", "cancel")
 LATER_HINT = "Ctrl-C to answer later"
+
+
+@bus_command
+def resume(
+    own: Invocation,
+    file: Annotated[
+        str,
+        typer.Argument(metavar="FILE", help="Output of 'toolbus call --on-input suspend'; - for stdin."),
+    ],
+    pairs: FormValues = None,
+    accept: Accept = False,
+    decline: Decline = False,
+    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")] = False,
+    timeout: Timeout = None,
+    out: Out = None,
+    on_input: OnInput = "ask",
+) -> Coroutine[Any, Any, CommandResult | int]:
+    """Resume a call that is waiting for an answer.
+
+    \b
+    toolbus call inn/book guest=Ann --on-input suspend > call.json
+    toolbus resume call.json seats=2
+    """
+    action = chosen_action(accept=accept, decline=decline, cancel=cancel)
+    check_timeout(timeout)
+    check_out_folder(out)
+    pending = _load_pending(file)
+    for question in pending.questions.values():
+        if question.fault is not None:  # it must not be shown to a user
+            raise ServerError(pending.server, f"{question.fault}; the call cannot be answered")
+    answers = given_answers(pending, pairs or [], action)
+    return _answered(own, pending, answers, timeout, out, on_input)
+
+
+async def _answered(
+    own: Invocation,
+    pending: Pending,
+    answers: Answers | None,
+    timeout: float | None,
+    out: Path | None,
+    on_input: Literal["ask", "suspend"],
+) -> CommandResult | int:
+    """What the answers lead to; asks for them if there are none."""
+    from toolbus.cli.input.ask import Interrupted
+    from toolbus.cli.input.elicitation import at_terminal
+    from toolbus.cli.session import command_line
+
+    screen, watch, is_interrupted = own.screen, Stopwatch(), False
+    own.selected([pending.server])
+    try:
+        if answers is None and (pending.call is None or not at_terminal(screen)):
+            answers = await ask_answers(screen, pending)
+        async with own.bus([pending.server]) as bus:
+            view = bus.view(caller=command_line())
+            spec = await view.find(f"{pending.server}/{pending.tool}")
+            if answers is None:
+                answers = await _ask_approval(screen, view.approval_needed(spec, pending.arguments), pending)
+            watch = Stopwatch()
+            while True:
+                with call_progress(screen, spec.name) as progressed:
+                    result = await view.resume(pending, answers, timeout=timeout, on_progress=progressed)
+                if result.pending is None or on_input == "suspend" or not at_terminal(screen):
+                    break
+                pending = result.pending
+                try:
+                    answers = await ask_answers(screen, pending)
+                except Interrupted:
+                    is_interrupted = True
+                    break
+    except Interrupted:
+        screen.note("nothing was sent; the call is still waiting")
+        return INTERRUPTED
+    outcome = (
+        call_outcome(screen, spec, result, out, watch.seconds)
+        if pending.script is None
+        else script_outcome(screen, result, watch.seconds)
+    )
+    return outcome._replace(code=INTERRUPTED) if is_interrupted else outcome
 
 
 def chosen_action(**flags: bool) -> Action | None:
@@ -42,65 +112,6 @@ def chosen_action(**flags: bool) -> Action | None:
     return found[0] if found else None
 
 
-def run(
-    settings: SharedOptions, file: str, words: Sequence[str], action: Action | None, options: CallOptions
-) -> int:
-    """Answer the pending questions and print the result."""
-    options.check()
-    pending = _load_pending(file)
-    _reject_invalid(pending)
-    answers = given_answers(pending, words, action)
-    return _resume(settings, pending, answers, options)
-
-
-@async_command
-async def _resume(
-    settings: SharedOptions, pending: Pending, answers: Answers | None, options: CallOptions
-) -> int:
-    screen, config = Screen(settings), load_trusted_config(settings)
-    selected_servers(config, [pending.server])
-    try:
-        if answers is None and (pending.call is None or not at_terminal(screen)):
-            answers = await ask_answers(screen, pending)
-        return await _resume_on_bus(screen, config, pending, answers, options)
-    except Interrupted:
-        screen.note("nothing was sent; the call is still waiting")
-        return INTERRUPTED
-
-
-async def _resume_on_bus(
-    screen: Screen, config: BusConfig, pending: Pending, answers: Answers | None, options: CallOptions
-) -> int:
-    async with open_bus(screen, config, [pending.server]) as bus:
-        own = bus.view(caller=command_line())
-        spec = await own.find(f"{pending.server}/{pending.tool}")
-        if answers is None:
-            answers = await _ask_approval(screen, own.approval_needed(spec, pending.arguments), pending)
-        watch = Stopwatch()
-        while True:
-            with call_progress(screen, spec.name) as progressed:
-                result = await own.resume(pending, answers, timeout=options.timeout, on_progress=progressed)
-            if result.pending is None or options.on_input == "suspend" or not at_terminal(screen):
-                break
-            pending = result.pending
-            try:
-                answers = await ask_answers(screen, pending)
-            except Interrupted:
-                _print_result(screen, spec, pending, result, options, watch.seconds)
-                return INTERRUPTED
-    return _print_result(screen, spec, pending, result, options, watch.seconds)
-
-
-def _print_result(
-    screen: Screen, spec: ToolSpec, pending: Pending, result: ToolResult, options: CallOptions, seconds: float
-) -> int:
-    if pending.script is None:
-        return print_outcome(screen, spec, result, options.out, seconds)
-    from toolbus.cli.commands.use.run import print_outcome as print_script
-
-    return print_script(screen, result, seconds)
-
-
 def _load_pending(file: str) -> Pending:
     try:
         return Pending.from_json(content(file, "FILE"))
@@ -109,13 +120,6 @@ def _load_pending(file: str) -> Pending:
         raise Usage(
             f"{where} is not a suspended call; create one with 'toolbus call --on-input suspend'"
         ) from None
-
-
-def _reject_invalid(pending: Pending) -> None:
-    """Raise `ServerError` for a question that must not be shown to a user."""
-    for question in pending.questions.values():
-        if question.fault is not None:
-            raise ServerError(pending.server, f"{question.fault}; the call cannot be answered")
 
 
 def given_answers(pending: Pending, words: Sequence[str], action: Action | None) -> Answers | None:
@@ -149,9 +153,7 @@ def _fill_form(question: Elicitation, words: Sequence[str]) -> Answer:
     values: dict[str, object] = {}
     for name, typed in texts(words).items():
         if name not in fields:
-            close = get_close_matches(name, fields, n=1)
-            hint = f"did you mean {close[0]!r}?" if close else f"it takes {', '.join(fields) or 'none'}"
-            raise Usage(f"{name}: no such field; {hint}")
+            raise Usage(f"{name}: no such field; {hint(name, fields)}")
         if len(typed) > 1 and fields[name].kind != "choices":
             raise Usage(f"{name} is given twice; keep one")
         values[name] = fields[name].read(",".join(typed))
@@ -160,6 +162,8 @@ def _fill_form(question: Elicitation, words: Sequence[str]) -> Answer:
 
 async def ask_answers(screen: Screen, pending: Pending) -> Answers:
     """Ask on the terminal; raises `Usage` without one."""
+    from toolbus.cli.input.elicitation import ask_user, at_terminal
+
     if not at_terminal(screen):
         how = (
             "KEY=VALUE, --accept, --decline or --cancel"
@@ -174,6 +178,8 @@ async def _ask_approval(screen: Screen, request: ApprovalRequest | None, pending
     """Ask whether the call is allowed, which shows it as `call` does, if it is still the same call."""
     if request is None or request.call != pending.call:
         return await ask_answers(screen, pending)
+    from toolbus.cli.input.approval import ONE_CALL, ask_approval
+
     choice = await ask_approval(screen, request, ONE_CALL)
     return {key: question.accept({"answer": choice}) for key, question in pending.questions.items()}
 
@@ -185,18 +191,13 @@ def field_lines(pending: Pending) -> tuple[str, ...]:
         if question.url is not None:
             lines.append(f"  visit {question.url}")
             continue
-        fields = question.form.fields
-        width = max((len(field.name) for field in fields), default=0)
-        lines += [f"  {field.name:{width}}  {_field_summary(field)}" for field in fields]
+        lines += facts_by_name(
+            (field.name, _known(field), field.description) for field in question.form.fields
+        )
     return tuple(lines)
 
 
-def _field_summary(field: Field) -> str:
-    default = None if field.default is None else f"default {display_value(field, field.default)}"
-    facts = ["required" if field.required else "optional", _choices(field) or expected_value(field), default]
-    about = " ".join(field.description.split())
-    return ", ".join(fact for fact in facts if fact) + (f": {about}" if about else "")
-
-
-def _choices(field: Field) -> str:
-    return " or ".join(field.choices)
+def _known(field: Field) -> str:
+    default = "" if field.default is None else f"default {display_value(field, field.default)}"
+    expected = " or ".join(field.choices) or expected_value(field)
+    return ", ".join(filter(None, ("required" if field.required else "optional", expected, default)))

@@ -1,59 +1,76 @@
 """`toolbus run`: run a script that calls tools."""
 
-import json
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated
 
-from toolbus.cli.commands.use.call import CallOptions, call_progress, candidate_servers
+import typer
+
+from toolbus.cli.command import CommandResult, Invocation, bus_command
+from toolbus.cli.commands.use.call import call_progress, candidate_servers, check_timeout, suspendable
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import content
-from toolbus.cli.input.elicitation import terminal_interactions
-from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
-from toolbus.cli.output.screen import Screen, escaped_json
-from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.output.screen import Screen, picked
+from toolbus.cli.parameters import Timeout
 from toolbus.code.names import words
-from toolbus.config import BusConfig
 from toolbus.core.ask.people import Stopwatch
 from toolbus.core.values.records import JSON, ToolResult
 from toolbus.schema.values import entries_of
 
+if TYPE_CHECKING:
+    from toolbus.config import BusConfig
+
 _AWAITED = re.compile(r"\bawait\s+(\w+)")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOptions:
-    """The options of `run`."""
-
-    timeout: float | None = None
-    check: bool = False
-    stubs: bool = False
-
-
-@async_command
+@bus_command
 async def run(
-    settings: SharedOptions, file: str | None, arguments: Sequence[str], options: RunOptions
-) -> int:
-    """Run the script; exit code 1 if it fails."""
-    CallOptions(timeout=options.timeout).check()
-    script = None if file is None else _script(file)
-    if script is None and not options.stubs:
+    own: Invocation,
+    script: Annotated[
+        str | None, typer.Argument(metavar="SCRIPT", help="A Python file, or - for stdin.")
+    ] = None,
+    arguments: Annotated[
+        list[str] | None, typer.Argument(metavar="ARGS", help="What the script gets as args.")
+    ] = None,
+    timeout: Timeout = None,
+    check: Annotated[bool, typer.Option("--check", help="Only look for mistakes; run nothing.")] = False,
+    stubs: Annotated[
+        bool, typer.Option("--stubs", help="Print the functions that SCRIPT uses, or all without SCRIPT.")
+    ] = False,
+) -> CommandResult:
+    """Run a Python script that calls tools, in a sandbox without files and network.
+
+    Each tool is an async function: hits = await docs_search(query="rate limits"). The last expression is
+    the result. If a person has to be asked and there is no terminal, prints the suspended script, for
+    'toolbus resume'. Requires pip install "toolbus[code]".
+    """
+    check_timeout(timeout)
+    code = None if script is None else _script(script)
+    if code is None and not stubs:
         raise Usage("name a script, or - for stdin; --stubs shows what it can call")
-    screen, config = Screen(settings), load_trusted_config(settings)
-    servers = _servers(config, script)
-    async with open_bus(screen, config, servers, None, terminal_interactions(screen)) as bus:
+    from toolbus.cli.session import command_line
+
+    screen = own.screen
+    async with own.bus(_servers(own.config, own.selected(), code), asks=True) as bus:
         scripts = bus.view(caller=command_line()).scripts
-        if options.stubs:
-            return _print_stubs(screen, scripts.stubs(script))
-        assert script is not None, "it was checked above"
-        inputs = {"args": [*arguments]}
-        if options.check:
-            return _print_problem(screen, *await scripts.examine(script, inputs))
+        if stubs:
+            found = scripts.stubs(code)
+            return CommandResult({"stubs": found}, lambda: print(found, flush=True))
+        assert code is not None, "it was checked above"
+        inputs = {"args": [*(arguments or [])]}
+        if check:
+            problem, notes = await scripts.examine(code, inputs)
+            said = "\n".join(["it may run, although:", *notes]) if notes else None
+            document = {"ok": problem is None, "problem": problem, "notes": [*notes]}
+            shown = said if problem is None else problem
+            return CommandResult(
+                document, lambda: shown and screen.note(shown), 0 if problem is None else FAILED
+            )
         watch = Stopwatch()
         with call_progress(screen, "script") as progressed:
-            result = await scripts.run(script, inputs, timeout=options.timeout, on_progress=progressed)
-    return print_outcome(screen, result, watch.seconds)
+            result = await scripts.run(code, inputs, timeout=timeout, on_progress=progressed)
+    return script_outcome(screen, result, watch.seconds)
 
 
 def _script(file: str) -> str:
@@ -63,12 +80,11 @@ def _script(file: str) -> str:
         raise Usage(f"SCRIPT: {file!r} is not text in UTF-8") from None
 
 
-def _servers(config: BusConfig, script: str | None) -> list[str]:
+def _servers(config: "BusConfig", every: list[str], script: str | None) -> list[str]:
     """The servers whose tools the script may name; the others start when they are needed.
 
     All of them, if it calls a tool that no server seems to have: what is near it is then found.
     """
-    every = selected_servers(config, ())
     awaited = set(_AWAITED.findall(script or "")) - {"asyncio"}
     if script is None or not all(candidate_servers(config, name) for name in awaited):
         return every
@@ -76,36 +92,12 @@ def _servers(config: BusConfig, script: str | None) -> list[str]:
     return [alias for alias in every if alias in likely]
 
 
-def _print_stubs(screen: Screen, stubs: str) -> int:
-    if screen.as_json:
-        screen.json({"stubs": stubs})
-    else:
-        print(stubs, flush=True)
-    return 0
+def script_outcome(screen: Screen, result: ToolResult, seconds: float) -> CommandResult:
+    """What came of a script, or the suspended script."""
+    # Its text has all that a person reads; the rest is for programs.
+    said = replace(result, structured=None)
 
+    def facts() -> dict[str, JSON]:
+        return {**picked(result, "is_error text"), **entries_of(result.structured)}
 
-def _print_problem(screen: Screen, problem: str | None, notes: Sequence[str]) -> int:
-    if screen.as_json:
-        screen.json({"ok": problem is None, "problem": problem, "notes": [*notes]})
-    elif problem is not None:
-        screen.note(problem)
-    elif notes:
-        screen.note("\n".join(["it may run, although:", *notes]))
-    return 0 if problem is None else FAILED
-
-
-def print_outcome(screen: Screen, result: ToolResult, seconds: float) -> int:
-    """Print what came of a script, or the suspended script; return the exit code."""
-    waiting = None if result.pending is None else json.loads(result.pending.to_json())
-    if screen.as_json:
-        facts: dict[str, JSON] = {"is_error": result.is_error, "text": result.text}
-        facts |= entries_of(result.structured)
-        # With the keys of a pending call, so that `resume` accepts it.
-        screen.json({**facts, "elapsed_ms": round(seconds * 1000, 1), **(waiting or {})})
-    elif waiting is not None:
-        print(escaped_json(waiting), flush=True)
-        screen.note(f"{result.pending}; to answer, run: toolbus resume FILE")
-    else:
-        # Its text has all that a person reads; the rest is for programs.
-        results.print_result(screen, replace(result, structured=None), {})
-    return FAILED if result.is_error else 0
+    return suspendable(screen, facts, result, seconds, lambda: results.print_result(screen, said, {}))

@@ -1,42 +1,64 @@
 """`toolbus search`: find tools by what they do."""
 
 import time
+from typing import TYPE_CHECKING, Annotated
 
-from rich.text import Text
+import typer
 
-from toolbus.bus.view import View
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.tools import locked_bus
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, one_line, visible
-from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.output.screen import Screen, one_line, picked, visible
 from toolbus.core.values.records import JSON
 from toolbus.search.hit import Hit
 from toolbus.search.progress import SearchState
 
+if TYPE_CHECKING:
+    from toolbus.bus.view import View
+
 _SHOWN_EVERY = 3.0
 
 
-@async_command
-async def run(settings: SharedOptions, query: str, limit: int, wait: float) -> int:
-    """Print the tools that fit; exit code 1 if there is none."""
+@bus_command
+async def search(
+    own: Invocation,
+    words: Annotated[
+        list[str], typer.Argument(metavar="WORDS", help="What the tool should do, or its name.")
+    ],
+    limit: Annotated[
+        int, typer.Option("--limit", metavar="COUNT", min=1, help="Show at most this many.")
+    ] = 8,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            min=0,
+            help="Wait up to this long until an encoder has read the tools.",
+        ),
+    ] = 10,
+) -> CommandResult:
+    """Find tools by what they do, or by name, best first.
+
+    With a lockfile no server is started. Tools that do nearly the same are listed together. What an encoder
+    has read is kept for the next search.
+    """
+    query = " ".join(words)
     if not query.strip():
         raise Usage("nothing to search for; say what the tool should do")
-    screen, config = Screen(settings), load_trusted_config(settings)
-    selected = selected_servers(config, ())
-    if (locked := locked_bus(config, selected)) is not None:
+    screen, selected = own.screen, own.selected()
+    missing: list[str] = []
+    if (locked := locked_bus(own.config, selected)) is not None:
         state = await _read_by_encoder(screen, locked, wait)
-        hits, missing = locked.search(query, limit), list[str]()
+        hits = locked.search(query, limit)
     else:
-        async with open_bus(screen, config, selected) as bus:
+        async with own.bus(selected) as bus:
             await bus.calls.refresh()
             state = await _read_by_encoder(screen, bus, wait)
             hits = bus.search(query, limit)
             missing = [alias for alias, status in bus.servers.items() if status.state != "ready"]
-    if screen.as_json:
-        found: list[JSON] = [_hit_json(hit) for hit in hits]
-        screen.json({"query": query, "hits": found, "missing": [*missing], "encoder": _state_json(state)})
-    else:
+
+    def lines() -> None:
         for hit in hits:
             _print_hit(screen, hit)
         if not hits:
@@ -45,10 +67,13 @@ async def run(settings: SharedOptions, query: str, limit: int, wait: float) -> i
             screen.note(f"not searched, because not connected: {', '.join(map(visible, missing))}")
         if state.encoder and not state.ready:
             screen.note(f"found by words, because {_unread(state)}; run it again to go on, or --wait longer")
-    return 0 if hits else FAILED
+
+    encoder = {"name": state.encoder, **picked(state, "encoded total reason")}
+    document = {"query": query, "hits": list(map(_hit_json, hits)), "missing": missing, "encoder": encoder}
+    return CommandResult(document, lines, 0 if hits else FAILED)
 
 
-async def _read_by_encoder(screen: Screen, bus: View, wait: float) -> SearchState:
+async def _read_by_encoder(screen: Screen, bus: "View", wait: float) -> SearchState:
     """Wait for the vectors of the tools, and show how many there are."""
     end = time.monotonic() + wait
     while True:
@@ -66,28 +91,19 @@ def _unread(state: SearchState) -> str:
     return f"{visible(state.encoder)} has read {state.encoded} of {state.total} tools"
 
 
-def _state_json(state: SearchState) -> JSON:
-    return {
-        "name": state.encoder,
-        "encoded": state.encoded,
-        "total": state.total,
-        "reason": state.reason,
-    }
-
-
 def _print_hit(screen: Screen, hit: Hit) -> None:
     about = one_line(hit.spec.description)
-    screen.print(Text.assemble((visible(hit.name), "bold cyan"), f"  {about}" if about else ""))
+    screen.line((visible(hit.name), "bold cyan"), f"  {about}" if about else "")
     also = f"; also {', '.join(map(visible, hit.alternatives))}" if hit.alternatives else ""
-    screen.print(Text(f"    {visible(hit.spec.origin.server)}; {visible(hit.reason)}{also}", style="dim"))
+    screen.line((f"    {visible(hit.spec.origin.server)}; {visible(hit.reason)}{also}", "dim"))
 
 
 def _hit_json(hit: Hit) -> JSON:
+    spec = hit.spec
     return {
         "name": hit.name,
-        "server": hit.spec.origin.server,
-        "description": hit.spec.description,
-        "score": hit.score,
-        "reason": hit.reason,
+        "server": spec.origin.server,
+        "description": spec.description,
+        **picked(hit, "score reason"),
         "alternatives": [*hit.alternatives],
     }

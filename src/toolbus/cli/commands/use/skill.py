@@ -1,53 +1,55 @@
 """`toolbus skill`: print a skill, or one of its files."""
 
 import sys
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from rich.text import Text
+import typer
 
-from toolbus.cli.commands.use.skills import skill_json
+from toolbus.cli.command import CommandResult, Invocation, bus_command
+from toolbus.cli.commands.use.listings import skill_json
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.elicitation import terminal_interactions
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
-from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.cli.session import (
-    async_command,
-    command_line,
-    load_trusted_config,
-    open_bus,
-    selected_servers,
-)
 from toolbus.core.values.errors import CallRefused
 from toolbus.core.values.records import Embedded
 from toolbus.core.values.skills import MANIFEST, Skill
-from toolbus.lock.drift import label_of
 from toolbus.shape.render import human_size
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
 
-@async_command
-async def run(settings: SharedOptions, name: str, path: str | None) -> int:
-    """Print the file of the skill."""
-    screen, config = Screen(settings), load_trusted_config(settings)
-    named = [alias for alias in selected_servers(config, ()) if name.startswith(f"{alias}/")]
-    started = named or list(config.servers)
-    async with open_bus(screen, config, started, interactions=terminal_interactions(screen)) as bus:
+@bus_command
+async def skill(
+    own: Invocation,
+    name: Annotated[
+        str, typer.Argument(metavar="SKILL", help="The name of a skill, server/name, or its URI.")
+    ],
+    path: Annotated[
+        str | None, typer.Argument(metavar="FILE", help="A file of the skill, by default its SKILL.md.")
+    ] = None,
+) -> CommandResult:
+    """Print a skill, or a file of it, if it is as the server listed it.
+
+    toolbus skill handbook/refunds references/LIMITS.md
+    """
+    from toolbus.cli.session import command_line
+
+    screen, file = own.screen, path or MANIFEST
+    named = [alias for alias in own.selected() if name.startswith(f"{alias}/")]
+    async with own.bus(named or list(own.config.servers), asks=True) as bus:
         for alias in named:
             raise_if_down(bus, alias)
-        skill, file = _find_skill(bus, name), path or MANIFEST
-        with screen.spinner(f"reading {skill.name}"):
-            content = await bus.view(caller=command_line()).read_skill_file(skill, file)
-    if screen.as_json:
-        if content.text is None:
-            raise _binary(content)
-        screen.json({**skill_json(skill), "file": file, "text": content.text})
-    else:
-        screen.note(f"{skill.server}: {skill.uri}")
-        _print(screen, content)
-    return 0
+        found = _find_skill(bus, name)
+        with screen.spinner(f"reading {found.name}"):
+            content = await bus.view(caller=command_line()).read_skill_file(found, file)
+    if content.text is None and (screen.as_json or sys.stdout.isatty()):
+        size = human_size(len(content.data or b""))
+        if not screen.as_json:
+            screen.note(f"{found.server}: {found.uri}")
+        raise Usage(f"{content.uri} is binary ({size}); redirect it to a file")
+    document = {**skill_json(found), "file": file, "text": content.text}
+    return CommandResult(document, lambda: _print(screen, found, content))
 
 
 def _find_skill(bus: "Toolbus", name: str) -> Skill:
@@ -67,6 +69,8 @@ def _find_skill(bus: "Toolbus", name: str) -> Skill:
 
 def _check_held(bus: "Toolbus", name: str) -> None:
     """Raise the reason if there is such a skill, and it is held."""
+    from toolbus.lock.drift import label_of  # it imports the config, which takes time
+
     for alias, inventory in bus.unreviewed.items():
         for skill in inventory.skills:
             held = bus.held.get(label_of(alias, "skill", skill.uri))
@@ -74,17 +78,12 @@ def _check_held(bus: "Toolbus", name: str) -> None:
                 raise CallRefused(f"skill {skill.uri!r}", held.reason)
 
 
-def _print(screen: Screen, content: Embedded) -> None:
+def _print(screen: Screen, skill: Skill, content: Embedded) -> None:
     """Print text as it is; binary data only if stdout is not a terminal."""
-    if sys.stdout.isatty():
-        if content.text is None:
-            raise _binary(content)
-        screen.print(Text(visible(content.text.removesuffix("\n"))))
+    screen.note(f"{skill.server}: {skill.uri}")
+    if sys.stdout.isatty() and content.text is not None:
+        screen.line(visible(content.text.removesuffix("\n")))
         return
     data = content.data if content.text is None else content.text.encode(errors="backslashreplace")
     sys.stdout.buffer.write(data or b"")
     sys.stdout.flush()
-
-
-def _binary(content: Embedded) -> Usage:
-    return Usage(f"{content.uri} is binary ({human_size(len(content.data or b''))}); redirect it to a file")

@@ -1,30 +1,32 @@
-"""`toolbus tools`: list servers and their tools."""
+"""`toolbus tools`: list servers and their tools, or what the tools cost in tokens."""
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from rich.text import Text
+import typer
 
+from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import described
-from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.headline import print_headline
-from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
-from toolbus.cli.policy_facts import Effects, effects, whole_catalog
-from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.output.screen import Cell, Screen, about, one_line, picked, quoted, short_path, visible
+from toolbus.cli.parameters import Servers
 from toolbus.cli.suggested import suggested
-from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.text.display import counted
+from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import problem_of
 from toolbus.core.values.records import JSON, OWN, Inventory, ServerStatus, ToolSpec
-from toolbus.lock.drift import Held, label_of
-from toolbus.lock.file import lock_path
 from toolbus.schema.node import Schema
 from toolbus.shape import unmatched
+from toolbus.shape.cost import PROVIDERS, definition_tokens, sent_tokens
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
+    from toolbus.cli.output.policy_report import Effects
+    from toolbus.config import BusConfig, ServerConfig
+    from toolbus.config.settings.expose import ExposeMode
+    from toolbus.lock.drift import Held
 
 MAX_OPTIONAL = 3
 """How many optional arguments are shown by name."""
@@ -32,48 +34,117 @@ MOST_FOUND = 20
 """How many tools `--search` lists."""
 NO_MARKS: Mapping[str, str] = {}
 APP_ONLY = "app only"
+_SHORT_MODES: "tuple[ExposeMode, ...]" = ("search", "code")
 
 
-@async_command
-async def run(
-    settings: SharedOptions, servers: Sequence[str], *, search: str | None, full: bool, wait: float
-) -> int:
-    """Print these servers' tools, by default of all."""
-    check_wait(wait)
-    screen, config = Screen(settings), load_trusted_config(settings)
-    selected = selected_servers(config, servers)
-    if wait == 0 and (locked := locked_bus(config, selected)) is not None:
-        return _print_locked(screen, locked, servers, search, full=full)
-    async with open_bus(screen, config, selected, wait=wait) as bus:
+@bus_command
+async def tools(
+    own: Invocation,
+    servers: Servers = None,
+    search: Annotated[
+        str | None,
+        typer.Option("--search", metavar="WORDS", help="Show only the tools that fit these words best."),
+    ] = None,
+    full: Annotated[bool, typer.Option("--full", help="Show arguments, annotations and overrides.")] = False,
+    cost: Annotated[
+        bool, typer.Option("--cost", help="Show how many tokens each tool takes, highest first.")
+    ] = False,
+    wait: Annotated[
+        float,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            show_default=False,
+            help="Wait up to this long for servers that are down; with a lockfile, contact the servers.",
+        ),
+    ] = 0,
+) -> CommandResult:
+    """List servers and their tools."""
+    if not 0 <= wait < math.inf:
+        raise Usage(f"--wait {wait:g}: expected a number of seconds, 0 or more")
+    selected, named = own.selected(servers), servers or ()
+    if cost:
+        return await _costs(own, selected, named, search, wait)
+    if wait == 0 and (locked := locked_bus(own.config, selected)) is not None:
+        return _locked(own.screen, locked, selected, named, search, full=full)
+    async with own.bus(selected, wait=wait) as bus:
         await bus.calls.refresh()
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
-        # Built-in tools belong to no server: listed unless servers are named.
-        listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
-        warnings = {alias: _warnings(bus.inventories[alias], config.servers[alias]) for alias in selected}
-        held = {key: one for key, one in bus.held.items() if one.server in selected}
-        ruled = _ruled(config, bus, [a for a, status in statuses.items() if status.state == "ready"])
-        found = listed if search is None else matching(bus, listed, search)
-    for one in held.values():
+        up = [alias for alias, status in statuses.items() if status.state == "ready"]
+        found = _Listing(own.screen, bus, selected, named, search, ruled_for=up)
+        warnings = {alias: _warnings(bus.inventories[alias], own.config.servers[alias]) for alias in selected}
+    for one in found.held.values():
         if one.kind != "launch":  # which is the error of the server
             warnings[one.server].append(held_line(one))
-    if screen.as_json:
-        screen.json(_listing_json(statuses, found, held, "servers", ruled))
-    else:
-        for alias in selected:
-            own = [spec for spec in found if spec.origin.server == alias]
-            if own or search is None:
-                print_server(screen, alias, statuses[alias], own, warnings[alias], full, _marks(ruled))
-        _print_built_in(screen, found)
-        _note_policy(screen, ruled)
-        if config.disabled and not servers:
-            screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
-        if search is not None:
-            screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
-    return exit_code(config, statuses, servers)
+
+    def lines() -> None:
+        for alias in found.shown:
+            print_server(
+                own.screen, alias, statuses[alias], found.tools_of(alias), warnings[alias], full, found.marks
+            )
+        found.print_rest()
+
+    return CommandResult(found.document(statuses, "servers"), lines, exit_code(own.config, statuses, named))
 
 
-def locked_bus(config: BusConfig, servers: Iterable[str]) -> "Toolbus | None":
+class _Listing:
+    """The tools of the selected servers; those that fit, if some are searched for."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        bus: "Toolbus",
+        selected: Sequence[str],
+        named: Sequence[str],
+        search: str | None,
+        ruled_for: Iterable[str],
+    ) -> None:
+        self._screen, self._config, self._search, self._is_whole = screen, bus.config, search, not named
+        # Built-in tools belong to no server: listed unless servers are named.
+        self._listed = [spec for spec in bus.catalog if not named or spec.origin.server in selected]
+        self._found = self._listed if search is None else matching(bus, self._listed, search)
+        self._ruled = _ruled(bus.config, bus, ruled_for)
+        self.held = {key: one for key, one in bus.held.items() if one.server in selected}
+        self.marks = _marks(self._ruled)
+        """What the policy does to tools, by their names."""
+        self.shown = [alias for alias in selected if search is None or self.tools_of(alias)]
+
+    def tools_of(self, alias: str) -> list[ToolSpec]:
+        """The tools of one server."""
+        return [spec for spec in self._found if spec.origin.server == alias]
+
+    def print_rest(self) -> None:
+        """Print the built-in tools, and notes."""
+        if built_in := self.tools_of(OWN):
+            self._screen.line(("toolbus", "bold"), (f"  {counted(len(built_in), 'built-in tool')}", "dim"))
+            self._screen.rows(tool_rows(built_in))
+        if self._ruled is not None:
+            _note_policy(self._screen, self._ruled)
+        if self._config.disabled and self._is_whole:
+            self._screen.note(f"disabled: {', '.join(map(visible, self._config.disabled))}")
+        if self._search is not None:
+            self._screen.note(f"{len(self._found)} of {len(self._listed)} tools match {self._search!r}")
+
+    def document(self, statuses: Mapping[str, ServerStatus], source: str) -> JSON:
+        """The document of `--json`."""
+        ruled = self._ruled
+        denied = {} if ruled is None else {"denied": [str(spec.origin) for spec in ruled.denied]}
+        return {
+            "servers": servers_json(statuses),
+            "tools": [
+                _tool_json(spec) | ({} if ruled is None else {"asks": self.marks.get(spec.name) == "asks"})
+                for spec in self._found
+            ],
+            "held": {key: one.reason for key, one in self.held.items()},
+            **denied,
+            "source": source,
+        }
+
+
+def locked_bus(config: "BusConfig", servers: Iterable[str]) -> "Toolbus | None":
     """A bus that is not started, if the tools of these servers are known from a lockfile."""
+    from toolbus.lock.file import lock_path
+
     if config.file is None or not lock_path(config.file).exists():
         return None
     from toolbus.bus.toolbus import Toolbus
@@ -82,77 +153,58 @@ def locked_bus(config: BusConfig, servers: Iterable[str]) -> "Toolbus | None":
     return bus if bus.lock is not None and all(map(bus.is_locked, servers)) else None
 
 
-def held_line(one: Held) -> str:
+def held_line(one: "Held") -> str:
     """Something that is held, for the list of its server."""
     what = f"tool {quoted(one.name)}" if one.kind == "tool" else f"{one.kind} {one.name}".strip()
     return f"{what}: held: {suggested(one.reason)}"
 
 
-def _print_locked(
-    screen: Screen, bus: "Toolbus", servers: Sequence[str], search: str | None, *, full: bool
-) -> int:
-    """Print the tools in the lockfile, without contacting a server."""
+def _locked(
+    screen: Screen,
+    bus: "Toolbus",
+    selected: Sequence[str],
+    named: Sequence[str],
+    search: str | None,
+    *,
+    full: bool,
+) -> CommandResult:
+    """The tools in the lockfile, without contacting a server."""
     config, file = bus.config, bus.lock
     assert file is not None, "it is locked"
-    selected = selected_servers(config, servers)
-    held = {key: one for key, one in bus.held.items() if one.server in selected}
-    listed = [spec for spec in bus.catalog if not servers or spec.origin.server in selected]
-    found = listed if search is None else matching(bus, listed, search)
-    ruled = _ruled(config, bus, selected)
-    unusable = {alias: problem for alias in selected if (problem := _unusable(config.servers[alias], held))}
-    if screen.as_json:
-        statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
-        screen.json(_listing_json(statuses, found, held, "lock", ruled))
-    else:
-        for alias in selected:
-            own = [spec for spec in found if spec.origin.server == alias]
-            if own or search is None:
-                state = unusable.get(alias) or Text.assemble(
-                    ("locked", "green"), (f"  {counted(len(own), 'tool')}", "dim")
-                )
-                screen.print(Text.assemble((alias, "bold"), "  ", state))
-                _print_tools(screen, own, full=full, marks=_marks(ruled))
-        _print_built_in(screen, found)
-        _note_policy(screen, ruled)
-        if config.disabled and not servers:
-            screen.note(f"disabled: {', '.join(map(visible, config.disabled))}")
-        if search is not None:
-            screen.note(f"{len(found)} of {len(listed)} tools match {search!r}")
+    found = _Listing(screen, bus, selected, named, search, ruled_for=selected)
+    unusable = {
+        alias: problem for alias in selected if (problem := _unusable(config.servers[alias], found.held))
+    }
+    statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
+
+    def lines() -> None:
+        for alias in found.shown:
+            own = found.tools_of(alias)
+            locked: Sequence[Cell] = (("locked", "green"), (f"  {counted(len(own), 'tool')}", "dim"))
+            screen.line((alias, "bold"), "  ", *unusable.get(alias, locked))
+            _print_tools(screen, own, full=full, marks=found.marks)
+        found.print_rest()
         screen.note(f"from {short_path(file.path)}; to contact the servers first: toolbus tools --wait 10")
-    return _exit_code(config, unusable, selected, servers)
 
-
-def _unusable(server: ServerConfig, held: Mapping[str, Held]) -> Text | None:
-    """Why no tool of a server can be called, whether it runs or not."""
-    if server.mistake is not None:
-        return Text.assemble(("failed", "red"), f"  {visible(problem_of(server.mistake))}")
-    launch = held.get(label_of(server.alias, "launch"))
-    return (
-        None
-        if launch is None
-        else Text.assemble(("held", "yellow"), f"  {visible(suggested(launch.reason))}")
+    return CommandResult(
+        found.document(statuses, "lock"), lines, _exit_code(config, unusable, selected, named)
     )
 
 
-def _print_built_in(screen: Screen, tools: Iterable[ToolSpec]) -> None:
-    if built_in := [spec for spec in tools if spec.origin.server == OWN]:
-        screen.print(
-            Text.assemble(("toolbus", "bold"), (f"  {counted(len(built_in), 'built-in tool')}", "dim"))
-        )
-        screen.rows(tool_rows(built_in))
+def _unusable(server: "ServerConfig", held: "Mapping[str, Held]") -> Sequence[Cell] | None:
+    """Why no tool of a server can be called, whether it runs or not."""
+    from toolbus.lock.drift import label_of
+
+    if server.mistake is not None:
+        return ("failed", "red"), f"  {visible(problem_of(server.mistake))}"
+    launch = held.get(label_of(server.alias, "launch"))
+    return None if launch is None else (("held", "yellow"), f"  {visible(suggested(launch.reason))}")
 
 
-def check_wait(seconds: float) -> None:
-    """Raise `Usage` if it is negative or infinite."""
-    if not 0 <= seconds < math.inf:
-        raise Usage(f"--wait {seconds:g}: expected a number of seconds, 0 or more")
-
-
-def servers_json(statuses: dict[str, ServerStatus]) -> JSON:
+def servers_json(statuses: Mapping[str, ServerStatus]) -> JSON:
     """The servers' state as JSON."""
-    names = ("state", "era", "protocol", "tools")
     return {
-        alias: {name: getattr(status, name) for name in names}
+        alias: picked(status, "state era protocol tools")
         | {"error": None if status.error is None else suggested(status.error)}
         for alias, status in statuses.items()
     }
@@ -172,14 +224,16 @@ def matching(bus: "Toolbus", tools: Iterable[ToolSpec], words: str) -> list[Tool
     return [listed[name] for name in list(dict.fromkeys(found))[:MOST_FOUND]]
 
 
-def _ruled(config: BusConfig, bus: "Toolbus", servers: Iterable[str]) -> Effects | None:
+def _ruled(config: "BusConfig", bus: "Toolbus", servers: Iterable[str]) -> "Effects | None":
     """What the policy does to the tools of these servers; None without a policy."""
     if not config.policy:
         return None
+    from toolbus.cli.output.policy_report import effects, whole_catalog  # they import the bus
+
     return effects(config, whole_catalog(config, bus), {alias: bus.inventories[alias] for alias in servers})
 
 
-def _marks(ruled: Effects | None) -> dict[str, str]:
+def _marks(ruled: "Effects | None") -> dict[str, str]:
     """What the policy does to tools, by their names: `asks`, or `never` if that was answered."""
     if ruled is None:
         return {}
@@ -187,9 +241,7 @@ def _marks(ruled: Effects | None) -> dict[str, str]:
     return {name: mark for name, mark in marks.items() if mark != "always"}
 
 
-def _note_policy(screen: Screen, ruled: Effects | None) -> None:
-    if ruled is None:
-        return
+def _note_policy(screen: Screen, ruled: "Effects") -> None:
     for dead in ruled.dead:
         if not dead.is_note:
             screen.note(f"warning: {dead}")
@@ -198,22 +250,22 @@ def _note_policy(screen: Screen, ruled: Effects | None) -> None:
         screen.note(f"{len(ruled.denied)} {are} denied by the policy; 'toolbus policy' lists them")
 
 
-def tool_rows(tools: Iterable[ToolSpec], marks: Mapping[str, str] = NO_MARKS) -> list[list[Text]]:
+def tool_rows(tools: Iterable[ToolSpec], marks: Mapping[str, str] = NO_MARKS) -> list[list[Cell]]:
     """One row per tool: name, its mark if any has one, arguments, description."""
     listed = list(tools)
     marked = {spec.name: marks.get(spec.name) or (APP_ONLY if spec.is_app_only else "") for spec in listed}
     return [
         [
-            Text(spec.name, style="cyan"),
-            *([Text(marked[spec.name], style="magenta")] if any(marked.values()) else []),
-            Text(visible(_argument_summary(spec)), style="yellow"),
-            Text(one_line(spec.description or spec.title or "")),
+            (spec.name, "cyan"),
+            *([(marked[spec.name], "magenta")] if any(marked.values()) else []),
+            (visible(_argument_summary(spec)), "yellow"),
+            one_line(spec.description or spec.title or ""),
         ]
         for spec in listed
     ]
 
 
-def _warnings(stock: Inventory, server: ServerConfig) -> list[str]:
+def _warnings(stock: Inventory, server: "ServerConfig") -> list[str]:
     """Warnings about the server's entry, and why tools are missing."""
     missed = unmatched(stock.tools, server.include) if stock.tools else []
     return [
@@ -246,7 +298,7 @@ def print_server(
     """Print a server and its tools, with their marks."""
     print_headline(screen, alias, status)
     for warning in warnings:
-        screen.rows([[Text(visible(warning), style="yellow")]], max_lines=None)
+        screen.rows([[(visible(warning), "yellow")]], max_lines=None)
     _print_tools(screen, tools, full=full, marks=marks)
 
 
@@ -260,77 +312,131 @@ def _print_tools(screen: Screen, tools: Sequence[ToolSpec], *, full: bool, marks
 
 def _print_tool(screen: Screen, spec: ToolSpec, mark: str | None) -> None:
     """Print everything about one tool."""
-    own = Text("" if spec.name == spec.origin.tool else f"  {visible(str(spec.origin))}", style="dim")
-    screen.print(Text("\n  ") + Text(spec.name, style="bold cyan") + own)
+    origin = "" if spec.name == spec.origin.tool else f"  {visible(str(spec.origin))}"
+    screen.line("\n  ", (spec.name, "bold cyan"), (origin, "dim"))
     for line in visible(spec.description).strip().splitlines():
-        screen.print(Text(f"    {line}"))
-    screen.rows(
+        screen.line(f"    {line}")
+    arguments: list[list[Cell]] = [
         [
-            [
-                Text(visible(name), style="yellow"),
-                Text(visible(kind) + (", required" if required else ""), style="dim"),
-                Text(one_line(" ".join(about.split()))),
-            ]
-            for name, kind, required, about in described(spec)
-        ],
-        indent=4,
-        max_lines=None,
-    )
+            (visible(name), "yellow"),
+            (visible(kind) + (", required" if required else ""), "dim"),
+            about(description),
+        ]
+        for name, kind, required, description in described(spec)
+    ]
+    screen.rows(arguments, indent=4, max_lines=None)
     hints = ", ".join(
         f"{name}: {str(value).lower()}" for name, value in spec.annotations.items() if name != "title"
     )
-    if hints:
-        screen.print(Text(f"    {visible(hints)}", style="dim"))
-    if spec.is_app_only:
-        screen.print(Text(f"    {APP_ONLY}: for its user interface, not for models", style="dim"))
-    if mark is not None:
-        said = "a person may be asked" if mark == "asks" else "denied: you answered never"
-        screen.print(Text(f"    policy: {said}", style="dim"))
-    for change in spec.history:
-        screen.print(Text(f"    {change.shaper}: changed {', '.join(change.fields)}", style="dim"))
+    said = "a person may be asked" if mark == "asks" else "denied: you answered never"
+    facts = [
+        visible(hints),
+        f"{APP_ONLY}: for its user interface, not for models" if spec.is_app_only else "",
+        "" if mark is None else f"policy: {said}",
+        *(f"{change.shaper}: changed {', '.join(change.fields)}" for change in spec.history),
+    ]
+    for fact in filter(None, facts):
+        screen.line((f"    {fact}", "dim"))
 
 
-def _listing_json(
-    statuses: dict[str, ServerStatus],
-    tools: Iterable[ToolSpec],
-    held: Mapping[str, Held],
-    source: str,
-    ruled: Effects | None,
-) -> JSON:
-    asked = _marks(ruled)
-    marks = {} if ruled is None else {"denied": [str(spec.origin) for spec in ruled.denied]}
-    return {
-        "servers": servers_json(statuses),
-        "tools": [
-            _tool_json(spec) | ({} if ruled is None else {"asks": asked.get(spec.name) == "asks"})
-            for spec in tools
-        ],
-        "held": {key: one.reason for key, one in held.items()},
-        **marks,
-        "source": source,
-    }
+def named_json(spec: ToolSpec) -> dict[str, JSON]:
+    """Which tool it is, for `--json`."""
+    return {"name": spec.name, **picked(spec.origin, "server tool")}
 
 
 def _tool_json(spec: ToolSpec) -> dict[str, JSON]:
     return {
-        "name": spec.name,
-        "server": spec.origin.server,
-        "tool": spec.origin.tool,
-        "description": spec.description,
-        "input_schema": spec.input_schema,
-        "annotations": spec.annotations,
+        **named_json(spec),
+        **picked(spec, "description input_schema annotations"),
         **({"app_only": True} if spec.is_app_only else {}),
     }
 
 
-def exit_code(config: BusConfig, statuses: Mapping[str, ServerStatus], named: Sequence[str]) -> int:
+def exit_code(config: "BusConfig", statuses: Mapping[str, ServerStatus], named: Sequence[str]) -> int:
     """1 if a server is down that was named or is required, or if all are down."""
     down = [alias for alias, status in statuses.items() if status.state != "ready"]
     return _exit_code(config, down, statuses, named)
 
 
 def _exit_code(
-    config: BusConfig, down: Collection[str], selected: Collection[str], named: Sequence[str]
+    config: "BusConfig", down: Collection[str], selected: Collection[str], named: Sequence[str]
 ) -> int:
     needed = any(alias in named or config.servers[alias].required for alias in down)
     return FAILED if needed or len(down) == len(selected) else 0
+
+
+# What the tools cost
+
+
+async def _costs(
+    own: Invocation, selected: Sequence[str], named: Sequence[str], search: str | None, wait: float
+) -> CommandResult:
+    """How many tokens the tools of these servers take, by provider."""
+    screen, config = own.screen, own.config
+    async with own.bus(selected, wait=wait) as bus:
+        await bus.calls.refresh()
+        statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
+        listed = [spec for spec in bus.catalog.for_models if spec.origin.server in selected]
+        found = listed if search is None else matching(bus, listed, search)
+    from toolbus.bus.catalog.exposure import Exposure  # it imports the bus
+
+    by_name: dict[str, dict[str, int]] = {}
+    for spec in found:
+        try:
+            by_name[spec.name] = definition_tokens(spec)
+        except Exception as error:  # one tool that cannot be converted must not affect the others
+            screen.note(f"skipped {spec.name}: {type(error).__name__}: {error}")
+    owners = {spec.name: spec.origin.server for spec in found if spec.name in by_name}
+    by_server = {
+        alias: _sum([cost for name, cost in by_name.items() if owners[name] == alias])
+        for alias in selected
+        if alias in owners.values()
+    }
+    catalog = Catalog(spec for spec in found if spec.name in by_name)
+    modes = {"all": _sum([*by_name.values()])}
+    for mode in _SHORT_MODES:
+        shown = Exposure(mode=mode, always=config.always).shown(catalog)
+        modes[mode] = _sum([definition_tokens(spec) for spec in shown])
+    as_sent = sum(map(sent_tokens, catalog))
+    document = {
+        "servers": servers_json(statuses),
+        "tokens": by_server,
+        "tools": [
+            {"name": name, "server": owners[name], "tokens": by_name[name]} for name in _sorted(by_name)
+        ],
+        "as_sent": as_sent,
+        "expose": modes,
+    }
+    return CommandResult(
+        document,
+        lambda: _print_costs(screen, by_name, by_server, modes, as_sent),
+        exit_code(config, statuses, named),
+    )
+
+
+def _sum(costs: Sequence[dict[str, int]]) -> dict[str, int]:
+    return {dialect: sum(cost[dialect] for cost in costs) for dialect in PROVIDERS}
+
+
+def _sorted(costs: dict[str, dict[str, int]]) -> list[str]:
+    return sorted(costs, key=lambda name: (-max(costs[name].values()), name))
+
+
+def _print_costs(
+    screen: Screen,
+    costs: dict[str, dict[str, int]],
+    by_server: dict[str, dict[str, int]],
+    modes: dict[str, dict[str, int]],
+    as_sent: int,
+) -> None:
+    rows: list[list[Cell]] = [[(name, "dim") for name in ("estimated tokens", *PROVIDERS)]]
+    rows += [_cost_row(name, costs[name], "cyan") for name in _sorted(costs)]
+    rows += [_cost_row(f"{alias} total", by_server[alias], "bold") for alias in _sorted(by_server)]
+    rows += [_cost_row("total", _sum(list(costs.values())), "bold")]
+    rows += [_cost_row("as sent by the servers", dict.fromkeys(PROVIDERS, as_sent), "dim")]
+    rows += [_cost_row(f"with expose: {mode}", cost, "bold") for mode, cost in modes.items()]
+    screen.rows(rows, indent=0)
+
+
+def _cost_row(name: str, cost: dict[str, int], style: str) -> list[Cell]:
+    return [(name, style), *(f"{cost[dialect]:>{len(dialect)},}" for dialect in PROVIDERS)]

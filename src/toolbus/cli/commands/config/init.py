@@ -5,11 +5,13 @@ import os.path
 import shutil
 import sys
 from pathlib import Path
+from typing import Annotated
 
-from toolbus.cli.commands.safety.trust import trust_written
+import typer
+
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen
+from toolbus.cli.input.trust import trust_written
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_text import TEMPLATE
 from toolbus.config.schema import config_schema
@@ -19,10 +21,14 @@ SCHEMA = "toolbus.schema.json"
 """Written beside the config, which refers to it: a relative path works on every machine."""
 
 
-def run(settings: SharedOptions, *, force: bool) -> int:
-    """Write `toolbus.yaml`, or the file that `--config` names."""
-    screen = Screen(settings)
-    path = settings.config or Path("toolbus.yaml")
+@command
+def init(
+    own: Invocation,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+) -> CommandResult:
+    """Create a commented toolbus.yaml in this folder."""
+    screen = own.screen
+    path = own.settings.config or Path("toolbus.yaml")
     if path.suffix not in (".yaml", ".yml"):
         raise Usage(f"{str(path)!r}: not a YAML file; pass a .yaml file with --config")
     if path.exists() and not force:
@@ -34,14 +40,14 @@ def run(settings: SharedOptions, *, force: bool) -> int:
     save_in_project(schema, f"{json.dumps(config_schema(), indent=2)}\n".encode())
     save_in_project(path, content)
     trusted = trust_written(screen, path, content)
-    if screen.as_json:
-        screen.json({"written": str(path), "schema": str(schema), "trusted": trusted})
-        return 0
-    screen.print(f"wrote {path}, and {schema} for your editor; next: toolbus tools")
-    others = [name for name in FILE_NAMES if name != path.name and (path.parent / name).is_file()]
-    if others and settings.config is None:
-        screen.note(f"{', '.join(others)} is now ignored, because {path} takes precedence")
-    return 0
+
+    def lines() -> None:
+        screen.line(f"wrote {path}, and {schema} for your editor; next: toolbus tools")
+        others = [name for name in FILE_NAMES if name != path.name and (path.parent / name).is_file()]
+        if others and own.settings.config is None:
+            screen.note(f"{', '.join(others)} is now ignored, because {path} takes precedence")
+
+    return CommandResult({"written": str(path), "schema": str(schema), "trusted": trusted}, lines)
 
 
 def _python() -> str:

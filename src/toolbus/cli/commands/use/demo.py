@@ -14,15 +14,15 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from rich.text import Text
+import typer
 
+from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.commands.use.tools import print_server, servers_json
-from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, one_line, visible
-from toolbus.cli.session import async_command, open_bus
+from toolbus.cli.session import open_bus
 from toolbus.config import BusConfig, load_config
 from toolbus.config.location import is_list
 from toolbus.core.operation.events import CatalogChanged, Event, StateChanged
@@ -38,10 +38,15 @@ TIMEOUT = 120.0
 POEM = "The rain\nfalls on the roof\nand on the road.\n"
 
 
-@async_command
-async def run(settings: SharedOptions, out: Path | None) -> int:
-    """Run the demo; keeps its files in `out`, or removes them at the end."""
-    screen = Screen(settings)
+@command
+async def demo(
+    own: Invocation,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="DIR", help="Keep the demo's files in this folder.")
+    ] = None,
+) -> CommandResult:
+    """Run a demo on bundled servers; needs no API key or network."""
+    screen = own.screen
     async with AsyncExitStack() as stack:
         folder = out or Path(stack.enter_context(TemporaryDirectory(prefix="toolbus-demo-")))
         (folder / "files").mkdir(parents=True, exist_ok=True)
@@ -62,13 +67,14 @@ async def run(settings: SharedOptions, out: Path | None) -> int:
         presenter.print_title("An agent on the same servers; a script stands in for the model")
         presenter.report["calls"] += await run_agent(screen, bus)
         presenter.quiet = True
-    if screen.as_json:
-        screen.json(presenter.report)
     me = "toolbus" if shutil.which("toolbus") else sys.argv[0]
     kept = f"are in {out}" if out else "were removed (keep them with --out DIR)"
-    screen.summary(Text(f"\nAll servers are stopped; their files {kept}", style="dim"))
-    screen.summary(Text(f"Next: {me} init writes a config, {me} import reads an editor's.", style="bold"))
-    return 0
+
+    def lines() -> None:
+        screen.summary((f"\nAll servers are stopped; their files {kept}", "dim"))
+        screen.summary((f"Next: {me} init writes a config, {me} import reads an editor's.", "bold"))
+
+    return CommandResult(presenter.report, lines)
 
 
 def _config(folder: Path, worker: str, pictures: str) -> BusConfig:
@@ -159,16 +165,16 @@ class _Presenter:
             print_server(self._screen, alias, status, [s for s in bus.catalog if s.origin.server == alias])
 
     def print_title(self, text: str) -> None:
-        self._screen.summary(Text(f"\n{text}", style="bold"))
+        self._screen.summary((f"\n{text}", "bold"))
 
     def print_event(self, text: str) -> None:
-        self._screen.print(Text(f"  {visible(text)}", style="magenta"))
+        self._screen.line((f"  {visible(text)}", "magenta"))
 
     async def call(
         self, bus: "Toolbus", name: str, arguments: Mapping[str, JSON], out: Path | None = None
     ) -> None:
         """Call a tool; print the equivalent command and the result."""
-        self._screen.print(Text(f"$ toolbus call {name} {_as_typed(arguments)}".rstrip(), style="cyan"))
+        self._screen.line((f"$ toolbus call {name} {_as_typed(arguments)}".rstrip(), "cyan"))
         began, steps = time.perf_counter(), 0
         try:
             with self._screen.spinner(name) as spinner:
@@ -181,7 +187,7 @@ class _Presenter:
 
                 result = await bus.call(name, arguments, timeout=TIMEOUT, on_progress=progressed)
         except ToolbusError as error:
-            self._screen.print(Text(visible(str(error)), style="red"))
+            self._screen.line((visible(str(error)), "red"))
             self.report["calls"].append({"name": name, "error": str(error)})
             return
         files: results.SavedFiles = {} if out is None else results.save_blobs(result, out, name)
@@ -272,24 +278,24 @@ async def run_agent(screen: Screen, bus: "Toolbus") -> list[JSON]:
             from toolbus.agent import Agent, ToolCalled, ToolReturned
             from toolbus.testing import ScriptedModel, ToolCall
     except ExtraMissing:
-        screen.print(Text('  skipped: it needs pydantic-ai; pip install "toolbus[agent]"', style="yellow"))
+        screen.line(('  skipped: it needs pydantic-ai; pip install "toolbus[agent]"', "yellow"))
         return []
     from toolbus.cli.chat.view import call_summary
 
     search = ToolCall("notes_search", {"words": "buy", "limit": 1})
     model = ScriptedModel([search, ToolCall("files_read", {"path": "rain.txt"}), _answer])
-    screen.print(Text(f"you: {PROMPT}"))
+    screen.line(f"you: {PROMPT}")
     calls: list[JSON] = []
     async with asyncio.timeout(AGENT_TIMEOUT), Agent(model, tools=[bus]) as agent:
         run = agent.send(PROMPT)
         async for event in run:
             if isinstance(event, ToolCalled):
-                screen.print(Text(f"  {call_summary(event.name, event.arguments)}", style="cyan"))
+                screen.line((f"  {call_summary(event.name, event.arguments)}", "cyan"))
             elif isinstance(event, ToolReturned):
                 content = [{"type": "text", "text": event.text}]
                 facts = {"name": event.name, "is_error": event.is_error, "text": event.text}
                 calls.append({**facts, "content": content, "progress": 0})
-        screen.print(Text(f"agent: {await run.final}"))
+        screen.line(f"agent: {await run.final}")
     return calls
 
 

@@ -6,13 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
 from pathlib import Path
+from typing import Annotated
 
-from rich.text import Text
+import typer
 
-from toolbus.cli.commands.safety.trust import is_trusted, trust_written
+from toolbus.cli.command import CommandResult, Invocation, command
+from toolbus.cli.completion import editor_names
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, visible
+from toolbus.cli.input.trust import is_trusted, trust_written
+from toolbus.cli.output.screen import Screen, picked, visible
 from toolbus.config.editing.edit import servers_in, with_servers
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable
@@ -44,10 +46,32 @@ class ImportPlan:
     trusted: bool = False
 
 
-def run(settings: SharedOptions, source: str | None, *, write: bool, with_secrets: bool) -> int:
-    """Show the servers that would be imported; with `write`, import them."""
-    screen = Screen(settings)
-    target = settings.config or Path("toolbus.yaml")
+@command
+def import_(
+    own: Invocation,
+    source: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="EDITOR|FILE",
+            help="claude, claude-code, cursor, vscode, windsurf, gemini, goose, codex, zed, opencode, or a "
+            "file; default: every config found.",
+            autocompletion=editor_names,
+        ),
+    ] = None,
+    write: Annotated[
+        bool,
+        typer.Option(
+            "--write",
+            help="Add them to toolbus.yaml in this folder, or to --config; default: only show them.",
+        ),
+    ] = False,
+    with_secrets: Annotated[
+        bool, typer.Option("--with-secrets", help="With --write: copy literal secrets to .env.")
+    ] = False,
+) -> CommandResult:
+    """Import servers from an editor's or agent's config."""
+    screen = own.screen
+    target = own.settings.config or Path("toolbus.yaml")
     if target.suffix not in (".yaml", ".yml"):
         raise Usage(f"{str(target)!r}: not a YAML file; pass a .yaml file with --config")
     if with_secrets and not write:
@@ -58,11 +82,7 @@ def run(settings: SharedOptions, source: str | None, *, write: bool, with_secret
         is_own = _is_own(plan)
         after = _write(plan, with_secrets)
         plan.trusted = is_own and trust_written(screen, target, after)
-    if screen.as_json:
-        screen.json(_json(plan, written))
-    else:
-        _show(screen, plan, written, with_secrets)
-    return 0
+    return CommandResult(_json(plan, written), lambda: _show(screen, plan, written, with_secrets))
 
 
 def _sources(source: str | None) -> list[ImportFile]:
@@ -192,7 +212,7 @@ def _json(plan: ImportPlan, written: bool) -> JSON:
         "trusted": plan.trusted,
         "sources": [{"editor": source.editor, "path": str(source.path)} for source in plan.sources],
         "servers": plan.servers,
-        "secrets": [{"server": s.server, "key": s.key, "name": s.name} for s in plan.secrets],
+        "secrets": [picked(secret, "server key name") for secret in plan.secrets],
         "notes": plan.notes,
     }
 
@@ -200,9 +220,9 @@ def _json(plan: ImportPlan, written: bool) -> JSON:
 def _show(screen: Screen, plan: ImportPlan, written: bool, with_secrets: bool) -> None:
     for source in plan.sources:
         title = EDITORS[source.editor].title if source.editor in EDITORS else "file"
-        screen.print(Text(f"# {title}: {source.path}", style="dim"))
+        screen.line((f"# {title}: {source.path}", "dim"))
     if plan.servers:
-        screen.print(Text(visible(as_yaml(plan.servers))))
+        screen.line(visible(as_yaml(plan.servers)))
     for note in plan.notes:
         screen.note(note)
     for secret in plan.secrets:

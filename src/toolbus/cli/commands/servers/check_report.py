@@ -1,29 +1,16 @@
-"""`toolbus check`: find problems of servers, and suggest fixes."""
+"""What `toolbus check` finds out about servers, the policy, the audit log and an administrator's rules."""
 
 import asyncio
+import os
 import shutil
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-
-from toolbus.cli.commands.start.check_rules import (
-    AuditReport,
-    PolicyReport,
-    administrator_json,
-    audit_json,
-    audit_report,
-    is_refusal,
-    policy_json,
-    policy_report,
-    print_administrator,
-    print_audit,
-    print_policy,
-)
-from toolbus.cli.commands.start.check_servers import (
+from toolbus.audit.chain import Chain
+from toolbus.cli.command import CommandResult, Invocation
+from toolbus.cli.commands.servers.check_servers import (
     Severity,
     ToolProblem,
     dialect_problems,
@@ -33,17 +20,17 @@ from toolbus.cli.commands.start.check_servers import (
     steps_passed,
 )
 from toolbus.cli.commands.use.tools import held_line
-from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
-from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.errors import FAILED
+from toolbus.cli.output.policy_report import Effects, dead_json, effects, whole_catalog
+from toolbus.cli.output.screen import Cell, Screen, exact, one_line, picked, quoted, short_path, visible
 from toolbus.cli.suggested import suggested
 from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, ServerConfig
-from toolbus.config.launch.administrator import read_administrator
+from toolbus.config.launch.administrator import FILE_NAME, Administrator, read_administrator
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import (
+    AuditFailed,
     AuthRequired,
     ConfigError,
     ConnectFailed,
@@ -56,7 +43,6 @@ from toolbus.core.values.records import JSON, Inventory, ServerStatus, ToolSpec
 from toolbus.lock.deception import Suspicion, suspicions
 from toolbus.lock.drift import Held
 from toolbus.lock.snapshot import offered
-from toolbus.shape import DIALECTS
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -123,24 +109,10 @@ class _StartupEvents:
                 pass
 
 
-@async_command
-async def run(settings: SharedOptions, servers: Sequence[str], dialect: str | None) -> int:
-    """Check these servers, by default all; exit 1 if the user must fix anything."""
-    if dialect is not None and dialect not in DIALECTS:
-        raise Usage(f"--dialect {dialect!r}: expected one of {', '.join(DIALECTS)}")
-    screen, config = Screen(settings), load_trusted_config(settings)
-    try:
-        return await _check(screen, config, selected_servers(config, servers), dialect)
-    except ConfigError as error:  # nothing was started, perhaps because of what an administrator requires
-        if is_refusal(error) and not screen.as_json:
-            with suppress(ConfigError):
-                print_administrator(screen, read_administrator(), [])
-        raise
-
-
-async def _check(screen: Screen, config: BusConfig, selected: Sequence[str], dialect: str | None) -> int:
-    events = _StartupEvents()
-    async with open_bus(screen, config, selected, events.on_event) as bus:
+async def checked(own: Invocation, selected: Sequence[str], dialect: str | None) -> CommandResult:
+    """What is wrong with these servers and with the rules about them."""
+    screen, config, events = own.screen, own.config, _StartupEvents()
+    async with own.bus(selected, events.on_event) as bus:
         await bus.calls.refresh(*KINDS)
         if (client := client_terminal()) is not None:
             # What happened before this command came.
@@ -148,30 +120,39 @@ async def _check(screen: Screen, config: BusConfig, selected: Sequence[str], dia
                 events.on_event(event)
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
-        policy = policy_report(config, bus, selected)
+        policy = _policy_report(config, bus, selected)
         errors = await asyncio.gather(
             *(failed_step(config, alias, reports[alias].error) for alias in selected)
         )
         reports = {
             alias: replace(reports[alias], error=error) for alias, error in zip(selected, errors, strict=True)
         }
-    audit = audit_report(config)  # after the bus let go of it
+    audit = _audit_report(config)  # after the bus let go of it
     # After the servers have stopped: some warnings come then.
     reports = {alias: _with_problems(report, config, events, dialect) for alias, report in reports.items()}
     ok = all(report is None or report.ok for report in (*reports.values(), policy, audit))
     administrator = read_administrator()
     refused = [alias for alias, report in reports.items() if is_refusal(report.error)]
-    if screen.as_json:
-        found = {alias: _json(report) for alias, report in reports.items()}
-        rules = administrator_json(administrator, refused)
-        also = {} if policy is None else {"policy": policy_json(policy)}
-        also |= {} if audit is None else {"audit": audit_json(audit)}
-        screen.json({"ok": ok, "file": config.file, **rules, "servers": found, **also})
-    else:
+
+    def lines() -> None:
         print_administrator(screen, administrator, refused)
-        _print_all(screen, list(reports.values()), policy, audit)
+        for report in sorted(reports.values(), key=lambda report: report.ok):  # failures first
+            _print_report(screen, report)
+        if policy is not None:
+            _print_policy(screen, policy)
+        if audit is not None:
+            _print_audit(screen, audit)
         _print_summary(screen, list(reports.values()), config.file, ok=ok, ignored=len(administrator.ignored))
-    return 0 if ok else FAILED
+
+    document = {
+        "ok": ok,
+        "file": config.file,
+        **_administrator_json(administrator, refused),
+        "servers": {alias: _json(report) for alias, report in reports.items()},
+        **({} if policy is None else {"policy": _policy_json(policy)}),
+        **({} if audit is None else {"audit": _audit_json(audit)}),
+    }
+    return CommandResult(document, lines, 0 if ok else FAILED)
 
 
 def _server_report(
@@ -225,7 +206,6 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> ToolProblem:
         case AuthRequired(phase="sign-in"):
             # It begins with what failed, or with what is missing.
             message, fix = problem_and_step(error, config)
-            return ToolProblem(severity="error", message=message, fix=fix)
         case ConnectFailed():
             following = (NEXT_STEPS if config.url is None else NEXT_STEPS_URL)[error.phase]
             return ToolProblem(
@@ -239,20 +219,16 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> ToolProblem:
             where = f"{error.key}: " if error.key else ""
             if is_refusal(error):
                 where = f"not permitted by {where.removesuffix(': ')} in {error.file}: "
-            return ToolProblem(
-                severity="error", message=where + message, fix=fix or "fix its entry in the config"
-            )
+            message, fix = where + message, fix or "fix its entry in the config"
         case SecretMissing():
             message, _, fix = error.problem.partition("; ")
-            return ToolProblem(
-                severity="error", message=message, fix=fix or "fix the reference in the config"
-            )
+            fix = fix or "fix the reference in the config"
         case TokenStoreError():
             message, _, fix = str(error).partition("; ")
-            return ToolProblem(severity="error", message=message, fix=fix)
         case _:
             message = getattr(error, "problem", None) or str(error)
-            return ToolProblem(severity="error", message=message, fix="fix its entry in the config")
+            fix = "fix its entry in the config"
+    return ToolProblem(severity="error", message=message, fix=fix)
 
 
 def _held_problem(one: Held) -> ToolProblem:
@@ -289,9 +265,7 @@ def _json(report: ServerReport) -> JSON:
     status = report.status
     return {
         "ok": report.ok,
-        "state": status.state,
-        "era": status.era,
-        "protocol": status.protocol,
+        **picked(status, "state era protocol"),
         "latency_ms": None if report.seconds is None else round(report.seconds * 1000, 1),
         "tools": status.tools,
         "steps": [{"step": label, "outcome": outcome} for label, outcome in _stages_passed(report)],
@@ -300,17 +274,6 @@ def _json(report: ServerReport) -> JSON:
             for problem in report.problems
         ],
     }
-
-
-def _print_all(
-    screen: Screen, reports: Sequence[ServerReport], policy: PolicyReport | None, audit: AuditReport | None
-) -> None:
-    for report in sorted(reports, key=lambda report: report.ok):  # failures first
-        _print_report(screen, report)
-    if policy is not None:
-        print_policy(screen, policy)
-    if audit is not None:
-        print_audit(screen, audit)
 
 
 def _print_summary(
@@ -331,26 +294,26 @@ def _print_summary(
         act, style = f"nothing to fix; {counted(warnings, 'warning')} above", "yellow"
     else:
         act, style = "nothing to fix", "green"
-    screen.summary(Text.assemble(f"{counted(len(reports), 'server')}{where}: {counts}; ", (act, style)))
+    screen.summary(f"{counted(len(reports), 'server')}{where}: {counts}; ", (act, style))
 
 
 def _print_report(screen: Screen, report: ServerReport) -> None:
     label, style = ("ok", "green") if report.ok else ("failed", "bold red")
-    screen.print(Text.assemble((report.config.alias, "bold"), "  ", (label, style)))
-    rows = [[Text(label, style="dim"), Text(one_line(text))] for label, text in _stages_passed(report)]
+    screen.line((report.config.alias, "bold"), "  ", (label, style))
+    rows: list[list[Cell]] = [[(label, "dim"), one_line(text)] for label, text in _stages_passed(report)]
     infos = [problem for problem in report.problems if problem.severity == "info"]
     shown = [problem for problem in report.problems if problem not in infos[MAX_NOTES:]]
     # Print a step shared by several problems once, below the last one.
     last = {_fix_group(problem): problem for problem in shown}
     for problem in shown:
         label, style = LABELS[problem.severity]
-        rows.append([Text(label, style=style), Text(one_line(problem.message), style=style)])
-        rows += [[Text("stderr", style="dim"), Text(visible(line))] for line in problem.stderr]
+        rows.append([(label, style), (one_line(problem.message), style)])
+        rows.extend([("stderr", "dim"), visible(line)] for line in problem.stderr)
         if problem.fix and problem.severity != "info" and last[_fix_group(problem)] is problem:
-            rows.append([Text("next step", style="bold"), Text(problem.fix)])
+            rows.append([("next step", "bold"), problem.fix])
     if len(infos) > MAX_NOTES:
         more = f"and {len(infos) - MAX_NOTES} more; --json lists them"
-        rows.append([Text("note", style="dim"), Text(more, style="dim")])
+        rows.append([("note", "dim"), (more, "dim")])
     screen.rows(rows, max_lines=None)
 
 
@@ -387,3 +350,128 @@ def _stages_passed(report: ServerReport) -> Iterator[tuple[str, str]]:
         listed = f"{counted(len(stock.tools), 'tool')} on {counted(stock.pages, 'page')}"
         kept = "" if status.tools == len(stock.tools) else f", {status.tools} after include and exclude"
         yield "list", f"{listed}{kept}, {report.seconds:.2f} s after start"
+
+
+# The rules
+
+NEXT_STEP = "fix or remove the rule; 'toolbus policy' shows what each rule decides"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyReport:
+    """What a policy does to the tools of the servers that are up."""
+
+    rules: int
+    effects: Effects
+
+    @property
+    def ok(self) -> bool:
+        """Whether every rule may have an effect."""
+        return all(dead.is_note for dead in self.effects.dead)
+
+    def __str__(self) -> str:
+        denied, asked = len(self.effects.denied), len(self.effects.asked)
+        return f"{counted(self.rules, 'rule')}, {counted(denied, 'tool')} denied, {asked} asked about"
+
+
+def _policy_report(config: BusConfig, bus: "Toolbus", servers: Collection[str]) -> PolicyReport | None:
+    """What the policy does to the tools of these servers; None without a policy."""
+    if not config.policy:
+        return None
+    listed = {alias: bus.inventories[alias] for alias in servers if bus.servers[alias].state == "ready"}
+    found = effects(config, whole_catalog(config, bus), listed)
+    return PolicyReport(rules=len(config.policy), effects=found)
+
+
+def _print_policy(screen: Screen, report: PolicyReport) -> None:
+    """Print the policy in one line, and each rule that has no effect."""
+    screen.line(("policy", "bold"), f": {report}")
+    rows: list[list[Cell]] = []
+    for dead in report.effects.dead:
+        name, style = ("note", "dim") if dead.is_note else ("error", "red")
+        rows.append([(name, style), (exact(str(dead)), style)])
+    if not report.ok:
+        rows.append([("next step", "bold"), suggested(NEXT_STEP)])
+    screen.rows(rows, max_lines=None)
+
+
+def _policy_json(report: PolicyReport) -> JSON:
+    """The same as JSON."""
+    return {
+        "ok": report.ok,
+        "rules": report.rules,
+        "denied": [str(spec.origin) for spec in report.effects.denied],
+        "asked": [str(spec.origin) for spec in report.effects.asked],
+        "problems": [{"rule": dead.label, **dead_json(dead)} for dead in report.effects.dead],
+    }
+
+
+def is_refusal(error: ToolbusError | None) -> bool:
+    """Whether that is why the administrator does not permit a server."""
+    return isinstance(error, ConfigError) and os.path.basename(error.file or "") == FILE_NAME
+
+
+def _administrator_json(administrator: Administrator, refused: Sequence[str]) -> dict[str, JSON]:
+    """What `--json` shows; empty if there is no file."""
+    if not administrator.files and not administrator.ignored:
+        return {}
+    ignored = [{"file": one.path, **picked(one, "reason fix")} for one in administrator.ignored]
+    files = [file.path for file in administrator.files]
+    return {"administrator": {"files": files, "ignored": ignored, "refused": list(refused)}}
+
+
+def print_administrator(screen: Screen, administrator: Administrator, refused: Sequence[str]) -> None:
+    """Print which files there are, whether they count, and which servers they refuse."""
+    if not administrator.files and not administrator.ignored:
+        return
+    screen.line(("administrator", "bold"))
+    rows: list[list[Cell]] = [[("rules", "dim"), one_line(file.path)] for file in administrator.files]
+    if refused:
+        rows.append([("refused", "red"), one_line(", ".join(refused))])
+    for one in administrator.ignored:
+        message = one_line(f"{one.path} is not used: {one.reason}")
+        rows.append([("warning", "yellow"), (message, "yellow")])
+        rows.append([("next step", "bold"), f"to make it count: {one.fix}"])
+    screen.rows(rows, max_lines=None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditReport:
+    """Whether a trail can be written, and why not."""
+
+    file: str
+    error: AuditFailed | None
+
+    @property
+    def ok(self) -> bool:
+        return self.error is None
+
+
+def _audit_report(config: BusConfig) -> AuditReport | None:
+    """Try the trail of a config, without adding to it; None if it has none."""
+    if config.audit is None:
+        return None
+    try:
+        Chain(config.audit).check()
+    except AuditFailed as error:
+        return AuditReport(file=config.audit.file, error=error)
+    return AuditReport(file=config.audit.file, error=None)
+
+
+def _print_audit(screen: Screen, report: AuditReport) -> None:
+    """Print the trail in one line, or what is wrong with it."""
+    if report.error is None:
+        screen.line(("audit", "bold"), f": {exact(short_path(report.file))}, can be written")
+        return
+    screen.line(("audit", "bold"), "  ", ("failed", "bold red"))
+    message = f"{report.error.path}: {report.error.problem}"
+    steps = [("next step", "bold"), exact(report.error.step)]
+    screen.rows([[("error", "red"), (exact(message), "red")], steps], max_lines=None)
+
+
+def _audit_json(report: AuditReport) -> JSON:
+    """The same as JSON."""
+    found: dict[str, JSON] = {"ok": report.ok, "file": report.file}
+    if report.error is not None:
+        found |= {"file": report.error.path, "problem": report.error.problem, "fix": report.error.step}
+    return found

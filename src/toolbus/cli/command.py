@@ -1,0 +1,316 @@
+"""A command: how a function becomes one, one run of it, and what that comes to.
+
+A function declares its parameters as typer reads them; `command` and its variants add the shared options. It
+gets an `Invocation`, and returns a `CommandResult` or an exit code.
+"""
+
+import inspect
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import cached_property, partial, wraps
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+from toolbus.cli.options import SharedOptions, check_config
+from toolbus.cli.suggested import repeat_config
+from toolbus.cli.terminal import run_until_signal
+from toolbus.schema.values import JSON
+
+if TYPE_CHECKING:
+    from toolbus.bus.toolbus import Toolbus
+    from toolbus.cli.output.screen import Screen
+    from toolbus.config import BusConfig
+    from toolbus.core.ask.interactions import Interactions
+    from toolbus.core.operation.events import Event
+
+
+_TAKEN = ("import", "list")
+"""Names that a function cannot have, or should not."""
+
+
+class CommandResult(NamedTuple):
+    """What a command comes to."""
+
+    document: JSON | Callable[[], JSON]
+    """The document of `--json`, or a function that makes it."""
+    lines: Callable[[], object] | str
+    """What a person reads: one line, or a function that prints it."""
+    code: int = 0
+
+
+class Invocation:
+    """One run of a command: its settings, its screen and its config."""
+
+    def __init__(self, settings: SharedOptions) -> None:
+        self.settings = settings
+
+    @cached_property
+    def screen(self) -> "Screen":
+        """Stdout and stderr of the command."""
+        from toolbus.cli.output.screen import Screen
+
+        return Screen(self.settings)
+
+    @cached_property
+    def config(self) -> "BusConfig":
+        """The config, after the user has trusted it."""
+        from toolbus.cli.session import load_trusted_config
+
+        _ = self.screen  # it shows the log of what follows
+        return load_trusted_config(self.settings)
+
+    @cached_property
+    def untrusted_config(self) -> "BusConfig":
+        """The same config without asking for trust: to show it, not to use it."""
+        from toolbus.cli.session import load_untrusted_config
+
+        _ = self.screen
+        return load_untrusted_config(self.settings)
+
+    def selected(self, servers: Iterable[str] | None = None) -> list[str]:
+        """The named servers, by default all; `ServerNotFound` for an unknown one."""
+        from toolbus.cli.session import selected_servers
+
+        return selected_servers(self.config, servers or ())
+
+    def bus(
+        self,
+        servers: Collection[str],
+        on_event: "Callable[[Event], None] | None" = None,
+        *,
+        asks: bool = False,
+        wait: float = 0,
+    ) -> "AbstractAsyncContextManager[Toolbus]":
+        """A bus with these servers, as `open_bus` has it; with `asks`, the user may be asked."""
+        from toolbus.cli.session import UNATTENDED, open_bus
+
+        interactions = self.interactions() if asks else UNATTENDED
+        return open_bus(self.screen, self.config, servers, on_event, interactions, wait)
+
+    def interactions(self) -> "Interactions":
+        """Interactions that ask on the terminal, if there is one."""
+        from toolbus.cli.input.elicitation import terminal_interactions
+
+        return terminal_interactions(self.screen)
+
+
+def command(work: Callable[..., Any], *, cls: type[TyperCommand] = TyperCommand) -> Callable[..., int | None]:
+    """Adapt a function that takes an `Invocation` to typer: each shared setting becomes an option."""
+    return _adapted(work, cls=cls)
+
+
+def config_command(work: Callable[..., Any]) -> Callable[..., int | None]:
+    """The same for a command that cannot do anything without a config."""
+    return _adapted(work, needs_config=True)
+
+
+def bus_command(work: Callable[..., Any]) -> Callable[..., int | None]:
+    """The same for a command that uses the background bus of `toolbus up`, and may be told not to."""
+    # `cli/entry.py` has looked at the option: a command does not know where it runs.
+    return _adapted(work, _parameters(_bus_options), needs_config=True)
+
+
+def group(work: Callable[..., Any], *, runs_alone: bool = False) -> Callable[..., int | None]:
+    """The same for a group of commands; with `runs_alone`, it is called if none of them is."""
+    return _adapted(work, runs_alone=runs_alone)
+
+
+def _shared_options(
+    ctx: typer.Context,
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Config file. Default: toolbus.yaml or mcp.json in this folder or a parent, or "
+            "toolbus.yaml in your config folder.",
+        ),
+    ] = None,
+    json: Annotated[
+        bool,
+        typer.Option("--json", help="Print one JSON document and nothing else."),
+    ] = False,
+    verbose: Annotated[
+        int,
+        typer.Option(
+            "-v",
+            "--verbose",
+            count=True,
+            show_default=False,
+            metavar="",
+            help="Show info logs; -vv for debug.",
+        ),
+    ] = 0,
+    no_color: Annotated[bool, typer.Option("--no-color", help="Disable colored output.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False,
+) -> None:
+    """Never called; its parameters are added to every command."""
+
+
+def _bus_options(
+    no_up: Annotated[
+        bool, typer.Option("--no-up", help="Start the servers for this command, even after 'toolbus up'.")
+    ] = False,
+) -> None:
+    """Never called; `bus_command` adds its parameters to a command."""
+
+
+def _adapted(
+    work: Callable[..., Any],
+    unused: Iterable[inspect.Parameter] = (),
+    *,
+    cls: type[TyperCommand] = TyperCommand,
+    needs_config: bool = False,
+    runs_alone: bool = False,
+) -> Callable[..., int | None]:
+    own, shared = _parameters(work)[1:], _parameters(_shared_options)
+
+    @wraps(work)
+    def run(**values: Any) -> int | None:
+        for parameter in unused:
+            values.pop(parameter.name)
+        context = values.pop("ctx")
+        given = {parameter.name: values.pop(parameter.name) for parameter in shared[1:]}
+        settings = SharedOptions(**given).merged_with(context.obj)
+        context.obj = settings
+        repeat_config(settings.config)
+        if runs_alone and context.invoked_subcommand is not None:
+            _pass_on(own, values, context)
+            return None
+        if needs_config:
+            check_config(settings)
+        return _shown(Invocation(settings), work, values)
+
+    del run.__wrapped__  # or typer would use the signature without the options
+    parameters = [
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *unused, *shared)
+    ]
+    vars(run).update(__signature__=inspect.Signature(parameters), command_class=cls, runs_alone=runs_alone)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return run
+
+
+def _shown(own: Invocation, work: Callable[..., Any], values: Mapping[str, Any]) -> int | None:
+    """Run the command, and print what it comes to, for a person or as JSON; return the exit code."""
+    result: Any = work(own, **values)
+    if inspect.iscoroutine(result):
+        result = run_until_signal(result)
+    if not isinstance(result, CommandResult):
+        return result
+    own.screen.show(result.document, result.lines)
+    return result.code
+
+
+def _pass_on(own: list[inspect.Parameter], values: dict[str, Any], context: Any) -> None:
+    """Make options of a group that are given before one of its commands options of that command."""
+    given = {one.name: values[one.name] for one in own if values[one.name] != one.default}
+    name = context.invoked_subcommand
+    taken = {parameter.name for parameter in context.command.loaded(name).params}
+    for unknown in given.keys() - taken:
+        raise typer.BadParameter(f"--{unknown.replace('_', '-')} is not an option of {name!r}")
+    context.default_map = {name: given}
+
+
+def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
+    return list(inspect.signature(function, eval_str=True).parameters.values())
+
+
+class LazyGroup(TyperGroup):
+    """A group whose commands are imported when they run; until then, a line of help stands for each."""
+
+    def list_below(self, table: Mapping[str, tuple[str, str]], path: str = "") -> None:
+        """Take the commands of the table that are directly below this path.
+
+        Each has a module, with a function of the command's name, and a line of help.
+        """
+        self._table, self._path = table, path
+        self._loaded: dict[str, Any] = {}
+        for words, (_, line) in table.items():
+            above, _, name = words.rpartition(" ")
+            if above == path:
+                self.commands[name] = TyperCommand(name, help=line)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The real command of that name."""
+        name, found, rest = super().resolve_command(ctx, args)
+        return name, None if name is None or found is None else self.loaded(name), rest
+
+    def loaded(self, name: str) -> Any:
+        """The command, which is imported and built once."""
+        if name not in self._loaded:
+            words = f"{self._path} {name}".strip()
+            self._loaded[name] = _built(words, name, self._table)
+        return self._loaded[name]
+
+
+def _built(words: str, name: str, table: Mapping[str, tuple[str, str]]) -> Any:
+    from typer.main import get_command
+
+    module: Any = import_module(f"toolbus.cli.commands.{table[words][0]}")
+    function = getattr(module, f"{name}_" if name in _TAKEN else name)
+    is_group = any(other.startswith(f"{words} ") for other in table)
+    plain: Any = {"add_completion": False, "rich_markup_mode": None}
+    if is_group:
+        names = {"help_option_names": ["-h", "--help"]}
+        app = typer.Typer(name=name, cls=LazyGroup, context_settings=names, **plain)
+        app.callback(invoke_without_command=function.runs_alone)(function)
+    else:
+        app = typer.Typer(**plain)
+        app.command(name, cls=function.command_class)(function)
+    built: Any = get_command(app)
+    _separate(built)
+    if is_group:
+        built.list_below(table, words)
+    return built
+
+
+def command_tree(app: typer.Typer) -> Any:
+    """The commands of the app, each of which several threads may run.
+
+    The background bus runs every command in a thread of its own, which typer does not expect.
+    """
+    from typer.main import get_command
+
+    tree = get_command(app)
+    _separate(tree)
+    return tree
+
+
+def _separate(built: Any) -> None:
+    """Have every run of the command keep its own values.
+
+    Typer's callback writes them where the next run does, too: a call could be made with the arguments of
+    another client. So each run makes a callback.
+    """
+    function = built.callback.__wrapped__
+    names = list(inspect.signature(function).parameters)
+    parameters = {one.name: one for one in built.params if one.name in names}  # not those of typer
+    context = next((name for name in names if name not in parameters), None)
+    built.callback = partial(_run_separately, function, list(parameters.values()), context)
+
+
+def _run_separately(
+    function: Callable[..., Any], params: list[Any], context: str | None, **values: Any
+) -> Any:
+    from typer.main import get_callback
+
+    callback = get_callback(
+        callback=function, params=params, context_param_name=context, pretty_exceptions_short=False
+    )
+    assert callback is not None
+    return callback(**values)
+
+
+def keep_environment() -> None:
+    """Have typer leave the environment alone from now on, in every thread.
+
+    Typer disables pydantic's plugins with a variable that it sets for a moment. Two threads would remove it
+    twice, and a server that another thread starts in that moment would inherit it.
+    """
+    from typer import _adapters  # pyright: ignore[reportPrivateUsage]  # typer has no setting for it
+
+    _adapters.disabled_pydantic_plugins = nullcontext

@@ -1,1 +1,0 @@
-"""Commands for the first minutes: demo, init, import, install, check."""

@@ -1,1 +1,0 @@
-"""Tab completion for bash, zsh, fish and PowerShell."""

@@ -1,1 +1,0 @@
-"""The arguments and options of the commands, as typer needs them."""

@@ -1,0 +1,111 @@
+"""Trust in a config: the prompt that commands show before they use one they found, and what is kept of it."""
+
+import signal
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from toolbus.cli.input.ask import ask, can_ask
+from toolbus.cli.options import SharedOptions
+from toolbus.cli.output.review import print_review
+from toolbus.cli.output.screen import Screen, exact, short_path, styled
+from toolbus.config.trust import Agree, Candidate, accept, candidate, distrust
+from toolbus.core.values.errors import ConfigError, ConfigNotTrusted, ToolbusError
+
+YES = ("y", "yes")
+
+
+class NotAgreed(ToolbusError):
+    """The user did not trust the config."""
+
+    def __init__(self, file: Path) -> None:
+        again = "run 'toolbus trust' to be asked again, or pass --config FILE"
+        super().__init__(f"{file} is not trusted; nothing was run; {again}")
+
+
+class NotKept(ToolbusError):
+    """The decision could not be saved in the user's state folder."""
+
+    def __init__(self, error: OSError) -> None:
+        what = f"{error.filename or 'the state folder'}: {error.strerror or type(error).__name__}"
+        super().__init__(f"cannot save that you trust it: {what}; fix that, or pass the file with --config")
+
+
+def trust_prompt(settings: SharedOptions) -> Agree:
+    """A callback that asks on the terminal; raises without one and with `--json`."""
+
+    def agree(found: Candidate, reason: str) -> None:
+        if settings.json or not can_ask():
+            raise ConfigNotTrusted(str(found.file), reason)
+        # verbose=0: the command's own screen already shows the log.
+        screen = Screen(replace(settings, verbose=0))
+        ask_for_trust(screen, found, reason)
+        try:
+            save_trust(found)
+        except NotKept as error:
+            screen.note(str(error))
+
+    return agree
+
+
+def trust_written(screen: Screen, path: Path, content: bytes) -> bool:
+    """Trust a file to which this command wrote the content; return whether it is trusted now."""
+    try:
+        found = candidate(path)
+        if not found.has(content):
+            screen.note(f"{short_path(found.file)} was changed meanwhile, so it is not trusted")
+            return False
+        save_trust(found)
+    except (ConfigError, NotKept) as error:
+        screen.note(str(error))
+        return False
+    return True
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether the user trusts the config with its current content."""
+    try:
+        return distrust(candidate(path)) is None
+    except ConfigError:
+        return False
+
+
+def save_trust(found: Candidate) -> None:
+    """Keep that the user trusts it; `NotKept` if that cannot be saved."""
+    try:
+        accept(found)
+    except OSError as error:
+        raise NotKept(error) from error
+
+
+def ask_for_trust(screen: Screen, found: Candidate, reason: str) -> None:
+    """Show the config and ask; raises `NotAgreed` unless the user says yes."""
+    screen.err.print(styled((exact(f"{found.file} {reason}. It would use:"), "bold yellow")))
+    print_review(screen.err, found)
+    if not confirm("Do you trust it? [y/N]: "):
+        raise NotAgreed(found.file)
+
+
+def confirm(question: str) -> bool:
+    """Ask a question on the terminal; whether the answer is yes."""
+    try:
+        with _default_signals():
+            typed = ask(question)
+    except EOFError:
+        print(file=sys.stderr)
+        typed = ""
+    return typed.strip().lower() in YES
+
+
+@contextmanager
+def _default_signals() -> Generator[None]:
+    """Restore the default signal handlers: an event loop cannot run its own while we block."""
+    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGTERM: signal.SIG_DFL}
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
