@@ -45,6 +45,7 @@ from toolbus.config.launch.patterns import ResolvedLaunch as ResolvedLaunch
 from toolbus.config.launch.patterns import url_allowed as url_allowed
 from toolbus.config.launch.patterns import url_denied as url_denied
 from toolbus.config.launch.patterns import url_problem as url_problem
+from toolbus.config.load import setting as setting
 from toolbus.config.location import Location as Location
 from toolbus.config.location import is_list as is_list
 from toolbus.config.location import is_mapping as is_mapping
@@ -62,13 +63,11 @@ from toolbus.config.settings.audit import Content as Content
 from toolbus.config.settings.limits import ServerLimits as ServerLimits
 from toolbus.config.settings.policy import Hint as Hint
 from toolbus.config.settings.policy import PolicyRule as PolicyRule
-from toolbus.config.settings.policy import read_policy as read_policy
 from toolbus.config.settings.sandbox import Sandbox as Sandbox
 from toolbus.config.settings.serve import Serve as Serve
 from toolbus.config.settings.serve import ServeAuth as ServeAuth
 from toolbus.config.settings.serve import ServeView as ServeView
 from toolbus.config.settings.serve import Tls as Tls
-from toolbus.config.settings.serve import read_serve as read_serve
 from toolbus.config.settings.store import StoreSetting as StoreSetting
 from toolbus.config.settings.telemetry import Telemetry as Telemetry
 from toolbus.config.trust import accept as accept

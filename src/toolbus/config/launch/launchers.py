@@ -7,58 +7,73 @@ from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
 Registry: TypeAlias = Literal["npm", "pypi"]
-_LAUNCHERS: Mapping[tuple[str, ...], Registry] = {
-    ("npx",): "npm",
-    ("bunx",): "npm",
-    ("npm", "exec"): "npm",
-    ("npm", "x"): "npm",
-    ("bun", "x"): "npm",
-    ("pnpm", "dlx"): "npm",
-    ("yarn", "dlx"): "npm",
-    ("uvx",): "pypi",
-    ("uv", "tool", "run"): "pypi",
-    ("pipx", "run"): "pypi",
-}
-_NAMING: Mapping[Registry, tuple[str, ...]] = {
-    "npm": ("-p", "--package"),
-    "pypi": ("--from", "--spec"),
-}
-"""The options that name the package, instead of the first word."""
-_TAKE_VALUE: Mapping[Registry, frozenset[str]] = {
-    "npm": frozenset(
-        [
-            *("-c", "--call", "-w", "--workspace", "--allow-scripts", "--cache", "--loglevel", "--prefix"),
-            *("--registry", "--script-shell", "--tag", "--userconfig"),
-        ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Dialect:
+    """The options of all launchers of one registry, and its versions."""
+
+    naming: tuple[str, ...]
+    """The options that name the package, instead of the first word."""
+    alone: frozenset[str]
+    """Options that do not change what runs."""
+    with_value: frozenset[str]
+    """Other options with a value."""
+    exact: re.Pattern[str]
+    """A version that is pinned."""
+
+
+_DIALECTS: Mapping[Registry, _Dialect] = {
+    "npm": _Dialect(
+        naming=("-p", "--package"),
+        alone=frozenset({"-y", "--yes", "-q", "--quiet", "--offline", "--prefer-offline", "--bun"}),
+        with_value=frozenset(
+            [
+                *("-c", "--call", "-w", "--workspace", "--allow-scripts", "--cache", "--loglevel"),
+                *("--prefix", "--registry", "--script-shell", "--tag", "--userconfig"),
+            ]
+        ),
+        exact=re.compile(r"v?\d+\.\d+\.\d+(?:[-+][\w.+-]+)?"),
     ),
-    "pypi": frozenset(
-        [
-            *("-w", "--with", "--with-editable", "--with-requirements", "-p", "--python", "--env-file"),
-            *("-c", "--constraints", "-b", "--build-constraints", "--overrides", "--python-platform"),
-            *("--index", "--default-index", "-i", "--index-url", "--extra-index-url", "-f", "--find-links"),
-            *("--index-strategy", "--keyring-provider", "-P", "--upgrade-package", "--resolution"),
-            *("--prerelease", "--fork-strategy", "--exclude-newer", "--reinstall-package", "--link-mode"),
-            *("-C", "--config-setting", "--no-build-package", "--no-binary-package", "--cache-dir"),
-            *("--refresh-package", "--color", "--allow-insecure-host", "--directory", "--project"),
-            *("--config-file", "--torch-backend", "--pip-args", "--suffix"),
-        ]
+    "pypi": _Dialect(
+        naming=("--from", "--spec"),
+        alone=frozenset({"-q", "--quiet", "--offline", "--isolated", "-n", "--no-cache"}),
+        with_value=frozenset(
+            [
+                *("-w", "--with", "--with-editable", "--with-requirements", "-p", "--python"),
+                *("--env-file", "-c", "--constraints", "-b", "--build-constraints", "--overrides"),
+                *("--python-platform", "--index", "--default-index", "-i", "--index-url"),
+                *("--extra-index-url", "-f", "--find-links", "--index-strategy", "--keyring-provider"),
+                *("-P", "--upgrade-package", "--resolution", "--prerelease", "--fork-strategy"),
+                *("--exclude-newer", "--reinstall-package", "--link-mode", "-C", "--config-setting"),
+                *("--no-build-package", "--no-binary-package", "--cache-dir", "--refresh-package"),
+                *("--color", "--allow-insecure-host", "--directory", "--project", "--config-file"),
+                *("--torch-backend", "--pip-args", "--suffix"),
+            ]
+        ),
+        exact=re.compile(r"\d+(?:\.\d+)*(?:[\w.+!-]*)"),
     ),
 }
-_EXACT: Mapping[Registry, re.Pattern[str]] = {
-    "npm": re.compile(r"v?\d+\.\d+\.\d+(?:[-+][\w.+-]+)?"),
-    "pypi": re.compile(r"\d+(?:\.\d+)*(?:[\w.+!-]*)"),
+_LAUNCHERS: Mapping[tuple[str, ...], tuple[Registry, bool]] = {
+    ("npx",): ("npm", True),
+    ("bunx",): ("npm", True),
+    ("npm", "exec"): ("npm", False),
+    ("npm", "x"): ("npm", False),
+    ("bun", "x"): ("npm", False),
+    ("pnpm", "dlx"): ("npm", False),
+    ("yarn", "dlx"): ("npm", False),
+    ("uvx",): ("pypi", True),
+    ("uv", "tool", "run"): ("pypi", True),
+    ("pipx", "run"): ("pypi", True),
 }
+"""The registry of each launcher, and whether all that follows the package is for the program.
+
+The others take options of their own anywhere.
+"""
 _COMMIT = re.compile(r"[@#][0-9a-f]{40}\b")
 _NAME = re.compile(
     r"(?P<name>@[\w.-]+/[\w.-]+|\w[\w.-]*)(?:\[[^\]]*\])?(?:(?:@|==)(?P<version>.*)|(?P<range>[~<>=!].*))?"
 )
-_ALONE: Mapping[Registry, frozenset[str]] = {
-    "npm": frozenset({"-y", "--yes", "-q", "--quiet", "--offline", "--prefer-offline", "--bun"}),
-    "pypi": frozenset({"-q", "--quiet", "--offline", "--isolated", "-n", "--no-cache"}),
-}
-"""Options that do not change what runs."""
-_ENDED_BY_NAME = (("npx",), ("bunx",), ("uvx",), ("uv", "tool", "run"), ("pipx", "run"))
-"""Launchers that take no options of their own after the package; others take them anywhere."""
 _PYTHON = re.compile(r"\d+(?:\.\d+)*")
 # An archive is a file, wherever it is written; so is anything with a slash. A colon is a URL or an alias.
 _ELSEWHERE = re.compile(r"\.(?:whl|zip|tar|tgz|gz|bz2|xz|zst|py)\b|[:\\\s]", re.IGNORECASE)
@@ -80,7 +95,7 @@ class LaunchedPackage:
 
 def package_in(command: str, args: Sequence[str]) -> LaunchedPackage | None:
     """The package that a command line runs; None if the command is not a known launcher."""
-    for _, rest, registry in _launched(command, args):
+    for rest, registry, _ in _launched(command, args):
         if spec := _spec(rest, registry):
             return _parsed(spec, registry)
     return None
@@ -96,11 +111,11 @@ def only_package(command: str, args: Sequence[str]) -> LaunchedPackage | None:
 
     None for any option that may add a package, take it from elsewhere, or run another program with it.
     """
-    for words, rest, registry in _launched(command, args):
+    for rest, registry, is_ended in _launched(command, args):
         spec, program, further = _only_spec(rest, registry)
         if spec is None or _ELSEWHERE.search(spec) or spec.count("/") != spec.startswith("@"):
             return None
-        if words not in _ENDED_BY_NAME and any(word.startswith("-") for word in _until_dashes(further)):
+        if not is_ended and any(word.startswith("-") for word in _until_dashes(further)):
             return None
         package = _parsed(spec, registry)
         own = (package.name or "").rpartition("/")[2]
@@ -112,11 +127,11 @@ def _program(command: str) -> str:
     return os.path.basename(command).removesuffix(".cmd").removesuffix(".exe")
 
 
-def _launched(command: str, args: Sequence[str]) -> Iterator[tuple[tuple[str, ...], Sequence[str], Registry]]:
+def _launched(command: str, args: Sequence[str]) -> Iterator[tuple[Sequence[str], Registry, bool]]:
     line = (_program(command), *args)
-    for words, registry in _LAUNCHERS.items():
+    for words, (registry, is_ended) in _LAUNCHERS.items():
         if line[: len(words)] == words:
-            yield words, line[len(words) :], registry
+            yield line[len(words) :], registry, is_ended
 
 
 def _only_spec(words: Sequence[str], registry: Registry) -> tuple[str | None, str | None, Sequence[str]]:
@@ -129,9 +144,9 @@ def _only_spec(words: Sequence[str], registry: Registry) -> tuple[str | None, st
     while rest:
         word = rest.pop(0)
         option, is_joined, value = word.partition("=")
-        if word in _ALONE[registry]:
+        if word in _DIALECTS[registry].alone:
             continue
-        if option in _NAMING[registry] and named is None:
+        if option in _DIALECTS[registry].naming and named is None:
             named = value if is_joined else "".join(rest[:1])
         elif registry == "pypi" and option in ("-p", "--python"):
             if not _PYTHON.fullmatch(value if is_joined else "".join(rest[:1])):
@@ -154,9 +169,9 @@ def _spec(words: Sequence[str], registry: Registry) -> str | None:
     waiting = iter(words)
     for word in waiting:
         option, _, value = word.partition("=")
-        if option in _NAMING[registry]:
+        if option in _DIALECTS[registry].naming:
             return value or next(waiting, None)
-        if word in _TAKE_VALUE[registry]:
+        if word in _DIALECTS[registry].with_value:
             next(waiting, None)
         elif not word.startswith("-"):
             return word
@@ -170,7 +185,7 @@ def _parsed(spec: str, registry: Registry) -> LaunchedPackage:
         is_pinned = bool(_COMMIT.search(spec))
         return LaunchedPackage(registry=registry, spec=spec, name=None, version=None, is_pinned=is_pinned)
     written = found["version"] or ""
-    version = written if _EXACT[registry].fullmatch(written) else None
+    version = written if _DIALECTS[registry].exact.fullmatch(written) else None
     return LaunchedPackage(
         registry=registry, spec=spec, name=found["name"], version=version, is_pinned=version is not None
     )

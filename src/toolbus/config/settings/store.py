@@ -5,23 +5,23 @@ from typing import Annotated
 
 from pydantic import Field, field_serializer
 
-from toolbus.config.base import ConfigModel
-from toolbus.config.location import Location, is_mapping
-from toolbus.config.secrets.reference import MASK, Reference, parsed
-from toolbus.core.values.errors import ConfigError
+from toolbus.config.base import ConfigModel, Seconds
+from toolbus.config.location import Location
+from toolbus.config.secrets.reference import MASK, Reference, is_shown, parsed
 from toolbus.core.values.records import JSON
 from toolbus.state.store.url import EXPECTED, parse_store_url
 
-_SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
-_KEYS = frozenset({"url", "retention", "address", "notice"})
+SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 
 
 class StoreSetting(ConfigModel):
     """The database that the replicas of a gateway share."""
 
+    _expected = f"{EXPECTED}, or a mapping with url and retention"
+
     url: Annotated[str, Field(repr=False, min_length=1)]
     """`sqlite:///PATH`, or `postgresql://USER:PASSWORD@HOST/DATABASE`; it may contain references."""
-    retention: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    retention: Seconds | None = None
     """Days for which logins and remembered answers are kept that nobody renews; by default forever."""
 
     address: str | None = None
@@ -37,7 +37,7 @@ class StoreSetting(ConfigModel):
     @field_serializer("url")
     def _masked(self, text: str) -> str:
         """A reference as written; a URL without what is secret in it."""
-        if re.fullmatch(r"\$\{[^}]*\}", text) and ":-" not in text:
+        if is_shown(text):
             return text
         return MASK if "${" in text else parse_store_url(text).place
 
@@ -45,6 +45,10 @@ class StoreSetting(ConfigModel):
     def seconds(self) -> float | None:
         """The retention in seconds."""
         return None if self.retention is None else self.retention * 86_400
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        return super()._from_file({"url": value} if isinstance(value, str) else value)
 
     def _check(self) -> None:
         if self.address is not None and not re.fullmatch(
@@ -58,24 +62,3 @@ class StoreSetting(ConfigModel):
             parse_store_url(self.url)
         except ValueError as error:
             raise Location().error(str(error), "url") from None
-
-
-def read_store(value: JSON, location: Location) -> StoreSetting:
-    """The setting; ConfigError if it is invalid."""
-    if isinstance(value, StoreSetting):
-        return value
-    if isinstance(value, str):
-        value = {"url": value}
-    if not is_mapping(value):
-        raise location.error(f"{EXPECTED}, or a mapping with url and retention", "store")
-    try:
-        return StoreSetting(**{str(key): inner for key, inner in value.items() if inner is not None})
-    except ConfigError as error:
-        raise location.relocated(error, lambda key: f"store.{key}" if key else "store") from None
-
-
-def is_store(value: object) -> bool:
-    """Whether the value is our `store`: other hosts may use that key for something else."""
-    if isinstance(value, str):
-        return value.startswith((*_SCHEMES, "${"))
-    return isinstance(value, StoreSetting) or (is_mapping(value) and "url" in value and value.keys() <= _KEYS)

@@ -5,10 +5,11 @@ It is a fact about the machine, not about a server, so it is the same for all se
 
 import os.path
 from pathlib import Path
-from typing import Literal, Protocol, TypeAlias, TypeGuard, runtime_checkable
+from typing import Annotated, Literal, Protocol, TypeAlias, runtime_checkable
 
-from toolbus.config.location import Location, is_mapping, near_miss
-from toolbus.core.values.records import JSON
+from pydantic import BeforeValidator, WithJsonSchema
+
+from toolbus.config.location import is_mapping, near_miss
 
 _PLACES = ("auto", "keyring", "memory")
 _EXPECTED = "expected auto, keyring, memory, or file:DIR"
@@ -24,24 +25,31 @@ class TokenPlace(Protocol):
     def remove(self, key: str, /) -> object: ...
 
 
-TokenSetting: TypeAlias = Literal["auto", "keyring", "memory"] | str | TokenPlace
+def _checked(value: object) -> object:
+    if problem := _problem(value):
+        raise ValueError(problem)
+    return value
 
 
-def read_tokens(value: JSON, location: Location, folder: Path | None) -> TokenSetting:
-    """The setting, with the folder of `file:DIR` as a whole path; ConfigError if it is invalid.
+TokenSetting: TypeAlias = Annotated[
+    Literal["auto", "keyring", "memory"] | str | TokenPlace,
+    BeforeValidator(_checked),
+    WithJsonSchema({"anyOf": [{"enum": [*_PLACES]}, {"type": "string", "pattern": "^file:."}]}),
+]
+
+
+def tokens_within(setting: TokenSetting, folder: Path | None) -> TokenSetting:
+    """The setting with the folder of `file:DIR` as a whole path.
 
     A relative path is relative to the folder of the config, or to the current one if there is no file.
     """
-    if problem := tokens_problem(value):
-        raise location.error(problem, "tokens")
-    assert _is_setting(value), "no problem"
-    if not isinstance(value, str) or not value.startswith(_FILE):
-        return value
-    path = os.path.expanduser(value.removeprefix(_FILE).strip())
+    if not isinstance(setting, str) or not setting.startswith(_FILE):
+        return setting
+    path = os.path.expanduser(setting.removeprefix(_FILE).strip())
     return _FILE + os.path.abspath(os.path.join(folder or "", path))
 
 
-def tokens_problem(value: object) -> str | None:
+def _problem(value: object) -> str | None:
     """What is wrong with the setting; None if nothing is."""
     if isinstance(value, str):
         return _text_problem(value)
@@ -49,18 +57,9 @@ def tokens_problem(value: object) -> str | None:
         return f"{_EXPECTED}, not a mapping"
     if isinstance(value, type):
         return "expected an object that keeps tokens, not its class"
-    if not _is_setting(value):
+    if not isinstance(value, TokenPlace):
         return f"{_EXPECTED}; in code also an object with the methods load, save and remove"
     return None
-
-
-def is_tokens(value: object) -> bool:
-    """Whether the value is our `tokens`: other hosts may use that key for something else."""
-    return isinstance(value, str) and (value in _PLACES or value.startswith(_FILE))
-
-
-def _is_setting(value: object) -> TypeGuard[TokenSetting]:
-    return isinstance(value, str | TokenPlace)
 
 
 def _text_problem(text: str) -> str | None:
