@@ -117,22 +117,25 @@ class ConfigModel(BaseModel):
     @classmethod
     def _problem(cls, error: ValidationError, server: str | None) -> ConfigError:
         """Pydantic's errors as ConfigErrors, without the values."""
-        found: dict[str, str] = {}
+        found: dict[str | None, str] = {}
         for finding in error.errors(include_url=False, include_input=False):
             # A union has one finding per member; the first is enough.
             for key, problem in cls._mistakes(finding):
                 found.setdefault(key, problem)
         location = Location(server=server)
-        return joined([location.error(problem, key or None) for key, problem in found.items()])
+        return joined([location.error(problem, key) for key, problem in found.items()])
 
     @classmethod
-    def _mistakes(cls, finding: ErrorDetails) -> list[tuple[str, str]]:
+    def _mistakes(cls, finding: ErrorDetails) -> list[tuple[str | None, str]]:
         """The mistakes in one finding, with their keys."""
-        path, kind = finding["loc"] or ("",), finding["type"]
+        path, kind = finding["loc"], finding["type"]
         context: dict[str, Any] = finding.get("ctx", {})
-        field, key, cause = str(path[0]), _key(path), context.get("error")
+        key, cause = _key(path), context.get("error")
         if isinstance(cause, ConfigError):
             return [(within(key, mistake.key), mistake.problem) for mistake in cause.mistakes]
+        if key is None:
+            return [(None, "is invalid")]
+        field = str(path[0])
         if kind == "extra_forbidden":
             return [(field, cls._unknown(field))]
         if kind == "value_error":
@@ -148,7 +151,7 @@ class ConfigModel(BaseModel):
 
 def takes_null(model: type[ConfigModel]) -> bool:
     """Whether null in a file counts as not set."""
-    return not model._keeps_null
+    return not model._keeps_null  # pyright: ignore[reportPrivateUsage]  # its own module
 
 
 def overriding(usual: ConfigModel, own: JSON) -> JSON:
@@ -159,17 +162,17 @@ def overriding(usual: ConfigModel, own: JSON) -> JSON:
     return own if given is None else {**usual.model_dump(), **given}
 
 
-def within(key: str, inner: str | None) -> str:
+def within(key: str | None, inner: str | None) -> str | None:
     """The whole key of a value inside another: `serve.views`, `policy[0].do`."""
-    if not key or not inner:
-        return key or inner or ""
+    if key is None or inner is None:
+        return inner if key is None else key
     return f"{key}{inner}" if inner.startswith("[") else f"{key}.{inner}"
 
 
-def _key(path: tuple[int | str, ...]) -> str:
+def _key(path: tuple[int | str, ...]) -> str | None:
     """A path as people write it: `env.TOKEN`, `args[2]`."""
-    key = str(path[0])
-    for step in path[1:]:
+    key = None
+    for step in path:
         if step != "[key]":
-            key += f"[{step}]" if isinstance(step, int) else f".{step}"
+            key = within(key, f"[{step}]" if isinstance(step, int) else step)
     return key

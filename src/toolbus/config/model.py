@@ -11,7 +11,15 @@ from pathlib import Path
 from string import Formatter
 from typing import Annotated, Literal, TypeAlias, get_args
 
-from pydantic import AfterValidator, BeforeValidator, Field, InstanceOf, Strict, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    Strict,
+    WithJsonSchema,
+    field_validator,
+)
 
 from toolbus.config.base import ConfigModel, Seconds, Text, Texts
 from toolbus.config.launch.administrator import Administrator
@@ -206,6 +214,14 @@ class ServerConfig(ConfigModel):
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
 
+    @field_validator("headers")
+    @classmethod
+    def _usable_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name in headers:
+            if problem := _header_problem(name):
+                raise Location().error(problem, name if name.isprintable() else None)
+        return headers
+
     def _check(self) -> None:
         if self.mistake is not None:
             return
@@ -231,9 +247,6 @@ class ServerConfig(ConfigModel):
             raise location.error("is for servers with a url; give a program its secrets in env", "auth")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
-        for name in self.headers:
-            if problem := _header_problem(name):
-                raise location.error(problem, f"headers.{name}" if name.isprintable() else "headers")
 
     def _check_source(self) -> None:
         """Require exactly one of command, url and server, and the one that the transport needs."""
@@ -343,6 +356,13 @@ class BusConfig(ConfigModel):
     reviewed: dict[str, bytes | None] | None = Field(default=None, exclude=True, repr=False)
     """Project files by path, with the content that the user accepted; they are not read again."""
 
+    @field_validator("naming")
+    @classmethod
+    def _usable_template(cls, template: str) -> str:
+        if template != "auto":
+            _check_template(template)
+        return template
+
     @property
     def root_folders(self) -> list[Path]:
         """The roots, relative to the config's folder."""
@@ -360,8 +380,6 @@ class BusConfig(ConfigModel):
     def _check(self) -> None:
         for alias in self.servers:
             check_alias(alias)
-        if self.naming != "auto":
-            _check_template(self.naming)
         if self.policy:
             check_aliases(self.servers, Location())
 
@@ -383,20 +401,17 @@ def check_alias(alias: str, key: str = "alias", server: str | None = None) -> No
 
 
 def _check_template(template: str) -> None:
-    """ConfigError unless the template is valid and contains `{tool}`."""
-    location = Location()
+    """ValueError unless the template is valid and contains `{tool}`."""
     known = ", ".join(f"{{{name}}}" for name in _TEMPLATE_FIELDS)
     try:
         parts = list(Formatter().parse(template))
     except ValueError:
-        raise location.error(f"malformed template; write 'auto' or a text with {known}", "naming") from None
+        raise ValueError(f"malformed template; write 'auto' or a text with {known}") from None
     for _, field, spec, conversion in parts:
         if field is None:
             continue
         if field not in _TEMPLATE_FIELDS or spec or conversion:
             hint = near_miss(field, _TEMPLATE_FIELDS)
-            raise location.error(f"unknown field {{{field}}} in the template; known: {known}{hint}", "naming")
+            raise ValueError(f"unknown field {{{field}}} in the template; known: {known}{hint}")
     if all(field != "tool" for _, field, _, _ in parts):
-        raise location.error(
-            "the template has no {tool}: all tools of a server would share one name", "naming"
-        )
+        raise ValueError("the template has no {tool}: all tools of a server would share one name")
