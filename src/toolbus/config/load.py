@@ -32,7 +32,7 @@ from toolbus.config.hosts.read import read_document
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.settings.policy import check_aliases
-from toolbus.config.settings.tokens import tokens_within
+from toolbus.config.settings.store import tokens_within
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 

@@ -26,10 +26,8 @@ from toolbus.config.launch.administrator import Administrator
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
-from toolbus.config.settings.audit import AuditSetting
+from toolbus.config.settings.audit import DEFAULT_TELEMETRY, AuditSetting, TelemetrySetting
 from toolbus.config.settings.auth import AuthSetting
-from toolbus.config.settings.context import CONTEXT_BUDGET, ContextSource
-from toolbus.config.settings.context import SMALLEST as SMALLEST_CONTEXT
 from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.config.settings.limits import CodeLimits, ServerLimits
 from toolbus.config.settings.override import BudgetSetting, ToolOverride
@@ -37,13 +35,30 @@ from toolbus.config.settings.policy import RULES_EXPECTED, Rules, check_aliases
 from toolbus.config.settings.sandbox import SandboxSetting
 from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.settings.serve import Serve
-from toolbus.config.settings.store import StoreSetting
-from toolbus.config.settings.telemetry import DEFAULT_TELEMETRY, TelemetrySetting
-from toolbus.config.settings.tokens import TokenSetting
+from toolbus.config.settings.store import StoreSetting, TokenSetting
 from toolbus.core.text.hosts import host_problem
 from toolbus.core.text.lookalikes import looks
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import DEFAULT_BUDGET, OWN, LogLevel
+
+# Codex puts up to 32 KiB of project documents into a prompt, which is about as many tokens
+# (developers.openai.com/codex/guides/agents-md). Every request to the model includes it, so it is smaller
+# than the limit for a single result.
+CONTEXT_BUDGET = 8_000
+SMALLEST = 200
+"""In tokens: enough for the line about skipped resources, and some content."""
+
+
+class ContextSource(ConfigModel):
+    """A resource of a server, or all listed resources that match a pattern; `*` matches anything."""
+
+    _keeps_null = True
+
+    server: Text
+    """The alias of the server."""
+    uri: Text
+    """The URI of the resource, or a pattern."""
+
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
 
@@ -282,7 +297,7 @@ class BusConfig(ConfigModel):
         "exclude": _PATTERNS_EXPECTED,
         "expose_budget": "expected a number of tokens",
         "context": "expected a list of {server: ..., uri: ...}",
-        "context_budget": f"expected a number of tokens, at least {SMALLEST_CONTEXT}",
+        "context_budget": f"expected a number of tokens, at least {SMALLEST}",
         "policy": RULES_EXPECTED,
     }
     _keeps_null = True
@@ -327,7 +342,7 @@ class BusConfig(ConfigModel):
     """Folders to expose to servers as roots; relative to the config's folder."""
     context: Annotated[tuple[ContextSource, ...], Strict(False)] = ()
     """Resources to put into an agent's context."""
-    context_budget: int = Field(default=CONTEXT_BUDGET, ge=SMALLEST_CONTEXT)
+    context_budget: int = Field(default=CONTEXT_BUDGET, ge=SMALLEST)
     """The maximum number of tokens for the whole context."""
     lock: Annotated[LockMode | None, _Off] = None
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""

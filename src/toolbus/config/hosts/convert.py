@@ -9,13 +9,11 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from toolbus.config.hosts.editors import EDITORS, ImportFile
+from toolbus.config.hosts.editors import EDITORS, ImportFile, is_toolbus
 from toolbus.config.hosts.entry import IGNORED, is_switched_off, long_form
 from toolbus.config.hosts.host_auth import with_auth
-from toolbus.config.hosts.host_entry import is_toolbus
-from toolbus.config.hosts.host_files import FILE, disabled_by, host_config
 from toolbus.config.hosts.read import read_document
-from toolbus.config.hosts.translate import SET_IT, HostConfig, skipped_note
+from toolbus.config.hosts.translate import FILE, SET_IT, HostConfig, disabled_by, host_config, skipped_note
 from toolbus.config.load import load_config, load_server, setting
 from toolbus.config.location import Location, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig

@@ -8,14 +8,18 @@ from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
 from toolbus.config.base import ConfigModel
-from toolbus.config.hosts.entry import is_server, unwrapped
+from toolbus.config.hosts.entry import (
+    RESTRICTION_KEYS,
+    closest_restriction,
+    is_server,
+    promise_warnings,
+    unwrapped,
+)
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
-from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
-from toolbus.config.settings.audit import file_problem
+from toolbus.config.settings.audit import Telemetry, file_problem
 from toolbus.config.settings.search import Search
 from toolbus.config.settings.serve import Serve
 from toolbus.config.settings.store import SCHEMES, StoreSetting
-from toolbus.config.settings.telemetry import Telemetry
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 

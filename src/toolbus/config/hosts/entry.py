@@ -5,9 +5,10 @@ another host's file it is only a warning, unless it may be a misspelled restrict
 """
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path, PurePath
 from typing import cast
@@ -19,13 +20,47 @@ from toolbus.config.base import overriding
 from toolbus.config.hosts.host_auth import with_auth
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig, Timeouts, Transport, check_alias
-from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
 from toolbus.config.secrets.reference import masked
 from toolbus.config.settings.auth import auth_warnings
 from toolbus.config.settings.limits import ServerLimits
 from toolbus.config.settings.sandbox import Sandbox
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import DEFAULT_BUDGET, JSON, Budget
+
+RESTRICTION_KEYS = ("include", "exclude", "enabled", "disabled", "sandbox", "policy", "lock", "trust")
+"""Keys that restrict in some host's dialect, even if they have no meaning here."""
+
+_NO_SANDBOX = "it is another host's key, so the server is not in a sandbox; set sandbox in a toolbus.yaml"
+_PROMISES = {
+    "trust": "in this file it is another host's key; only a toolbus.yaml can trust a server's annotations",
+    "sandbox": _NO_SANDBOX,
+    "sandboxEnabled": _NO_SANDBOX,
+}
+
+# Stricter than for a suggestion: a host's `excludeTools` is not a misspelled `exclude`.
+_CLOSE = 0.8
+_LONGER_BY = 2
+
+
+def closest_restriction(key: object, words: Iterable[str]) -> str | None:
+    """The restricting key that was most likely meant, if any."""
+    plain = {_bare(word): word for word in words}
+    given = _bare(str(key))
+    alike = [word for word in plain if abs(len(word) - len(given)) <= _LONGER_BY]
+    close = get_close_matches(given, alike, n=1, cutoff=_CLOSE)
+    return plain[close[0]] if close else None
+
+
+def promise_warnings(keys: Mapping[JSON, JSON]) -> tuple[str, ...]:
+    """A warning about each key on which a user of another host relies, and which has no effect here."""
+    return tuple(
+        f"{key} is ignored: {_PROMISES[key]}" for key, value in keys.items() if key in _PROMISES and value
+    )
+
+
+def _bare(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
+
 
 TRANSPORTS: dict[str, Transport] = {
     "stdio": "stdio",

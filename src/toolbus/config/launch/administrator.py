@@ -17,12 +17,12 @@ from pydantic import AfterValidator, BeforeValidator, Strict
 
 from toolbus.config.base import ConfigModel, Texts
 from toolbus.config.hosts.read import document_in
-from toolbus.config.launch.launchers import is_launcher
 from toolbus.config.launch.patterns import (
     ResolvedLaunch,
     argv_allowed,
     argv_denied,
     argv_problem,
+    is_launcher,
     local_word,
     package_allowed,
     package_denied,

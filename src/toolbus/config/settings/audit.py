@@ -1,4 +1,4 @@
-"""The `audit` of a bus: the file in which every decision and every call is recorded, and for how long."""
+"""The `audit` and the `telemetry` of a bus: what is recorded of its decisions and calls, and where."""
 
 import os.path
 import re
@@ -97,3 +97,22 @@ def file_problem(file: str) -> str | None:
     if not re.fullmatch(r"\.[A-Za-z]\w*", os.path.splitext(file)[1]):
         return "needs an extension, such as audit.jsonl"
     return None
+
+
+class Telemetry(ConfigModel):
+    """What spans contain; nothing is sent unless the program installs an OpenTelemetry SDK."""
+
+    _expected = "expected true, false, or a mapping with content"
+
+    content: bool = False
+    """Whether spans have the arguments, results and error messages of calls, without secrets."""
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        return {} if value is True else super()._from_file(value)
+
+
+DEFAULT_TELEMETRY = Telemetry()
+TelemetrySetting: TypeAlias = Annotated[
+    Telemetry | None, BeforeValidator(lambda value: None if value is False else value)
+]

@@ -8,11 +8,18 @@ from pathlib import Path
 
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.screen import exact
-from toolbus.config.editing.change import value_at
-from toolbus.config.editing.host_file import entry_text, host_document
+from toolbus.config.editing.edit import entry_text, host_document, value_at
 from toolbus.config.editing.yaml_json import Steps
-from toolbus.config.hosts.editors import EDITORS, is_there, user_file
-from toolbus.config.hosts.host_entry import Entry, container_in, is_toolbus, url_of, words_of
+from toolbus.config.hosts.editors import (
+    EDITORS,
+    Entry,
+    container_in,
+    is_there,
+    is_toolbus,
+    url_of,
+    user_file,
+    words_of,
+)
 from toolbus.config.hosts.read import read_content
 from toolbus.core.values.records import JSON
 

@@ -11,7 +11,7 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.config.editing.save import save_in_project
-from toolbus.config.editing.yaml_text import TEMPLATE
+from toolbus.config.editing.yaml_json import TEMPLATE
 from toolbus.config.schema import config_schema
 from toolbus.core.config_files import FILE_NAMES
 

@@ -23,16 +23,17 @@ from toolbus.cli.input.ask import can_ask
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import load_trusted_config, load_untrusted_config
-from toolbus.config.editing.host_file import with_entry, without_entry
+from toolbus.config.editing.edit import with_entry, without_entry
 from toolbus.config.editing.save import save
 from toolbus.config.editing.yaml_json import NotEditable
-from toolbus.config.hosts.editors import EDITORS, is_there
-from toolbus.config.hosts.host_entry import (
+from toolbus.config.hosts.editors import (
+    EDITORS,
     FORMS,
     Entry,
     HostProgram,
     Remote,
     entry_for,
+    is_there,
     is_toolbus,
     url_of,
 )
