@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import cast
 
 from toolbus.schema.patterns import matches
-from toolbus.schema.reader import Place, SchemaReader
+from toolbus.schema.reader import Place, SchemaReader, TooMuchWork, Work
 from toolbus.schema.references import References
 from toolbus.schema.values import JSON, JSONObject, Node, entries_of, is_array, is_object, items_of, type_of
-from toolbus.schema.work import TooMuchWork, Work
 
 _DEEPEST_CHOICE = 4
 """How deeply nested alternatives are read: their number grows with every level."""
