@@ -59,13 +59,13 @@ class ConfigModel(BaseModel):
         frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True
     )
     _expected: ClassVar[str] = "expected a mapping"
-    """What a file may have in place of the model."""
+    """The forms that a file may use for the model."""
     _expects: ClassVar[Mapping[str, str]] = {}
-    """What is expected of fields whose types do not say it well."""
+    """Problems with fields whose types do not describe them well."""
     _missing: ClassVar[str] = "is missing"
     """The problem with a field that is needed."""
     _keeps_null: ClassVar[bool] = False
-    """Whether null is a value; otherwise it counts as not set."""
+    """Whether null is a value; otherwise it means not set."""
 
     if not TYPE_CHECKING:  # type checkers keep the signature from the fields
 
@@ -150,7 +150,7 @@ class ConfigModel(BaseModel):
 
 
 def takes_null(model: type[ConfigModel]) -> bool:
-    """Whether null in a file counts as not set."""
+    """Whether null in a file means not set."""
     return not model._keeps_null  # pyright: ignore[reportPrivateUsage]  # its own module
 
 

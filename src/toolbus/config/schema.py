@@ -147,7 +147,7 @@ def _foreign(description: str) -> dict[str, JSON]:
 
 
 def _or_null(schema: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The schema, or null, which counts as not set."""
+    """The schema, or null, which means not set."""
     result, null = dict(schema), {"type": "null"}
     if reference := result.pop("$ref", None):
         return {**result, "anyOf": [{"$ref": reference}, null]}

@@ -28,7 +28,7 @@ from toolbus.schema.values import (
 )
 
 MOST_VISITS = 10_000
-"""How many schemas may be visited for one value."""
+"""The number of schemas that may be visited for one value."""
 MOST_WORK = 500_000
 """How many schemas may be visited for a whole value; each takes about 50 ns."""
 _FEW = 4
@@ -345,7 +345,7 @@ class Validator:
         return None
 
     def faults(self, value: JSON) -> list[Fault]:
-        """Why the value is invalid, by place; empty if that cannot be found out."""
+        """The reasons why the value is invalid, by place; empty if they cannot be found out."""
         with _UNREADABLE_IGNORED:
             errors = self._compiled.iter_errors(value) if self._bounds.allows(value) else ()
             found = [self._fault(error, value) for error in islice(errors, _MOST_FAULTS)]

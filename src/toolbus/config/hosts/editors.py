@@ -1,4 +1,4 @@
-"""Where other hosts, such as editors and command-line agents, keep servers, and how each spells them."""
+"""Other hosts, such as editors and command-line agents: their files, and their way to spell a server."""
 
 import re
 from collections.abc import Callable, Iterator, Mapping

@@ -86,7 +86,7 @@ AuditSetting: TypeAlias = Annotated[
 
 
 def file_problem(file: str) -> str | None:
-    """Why the setting cannot name this file; None if it can."""
+    """The problem with a file as the setting; None if there is none."""
     if "${" in file:
         return "cannot contain a reference; write the path, with ~ for your home"
     if "\0" in file or os.path.expanduser(file).startswith("~"):
