@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.config.conftest import misfits
-from tests.inside.config import Location, Serve, ServeAuth, ServeView, Tls, read_serve
+from tests.inside.config import Serve, ServeAuth, ServeView, Tls, setting
 from tests.inside.core import Budget, ConfigError
 from toolbus.config import load_config
 
@@ -165,9 +165,8 @@ def test_the_secret_of_the_gateway_is_not_shown() -> None:
     found = read({"auth": {"oauth": {**ISSUER, "introspection": asking}}})
     assert "hunter2" not in repr(found)
     assert "hunter2" not in str(found.model_dump())
-    referenced = read_serve(
-        {"auth": {"oauth": {**ISSUER, "introspection": {**asking, "client_secret": "${GATEWAY}"}}}},
-        Location(),
+    referenced = setting(
+        "serve", {"auth": {"oauth": {**ISSUER, "introspection": {**asking, "client_secret": "${GATEWAY}"}}}}
     )
     assert "${GATEWAY}" in str(referenced.model_dump())
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.inside.config import Location, Serve, read_serve
+from tests.inside.config import Serve, setting
 from tests.inside.core import Budget, Caller, Interactions
 from tests.inside.gateway import LOCAL, Principal, Views, caller_of
 from tests.servers.asking import asking
@@ -24,7 +24,7 @@ SERVE: dict[str, Any] = {
 
 
 def settings(**more: Any) -> Serve:
-    return read_serve({**SERVE, **more}, Location())
+    return setting("serve", {**SERVE, **more})
 
 
 def bus_of(**more: Any) -> Toolbus:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.requests import HERE, Clock, refused, request
-from tests.inside.config import Location, Serve, read_serve
+from tests.inside.config import Serve, setting
 from tests.inside.core import ConfigError
 from tests.inside.gateway import (
     FREE,
@@ -49,7 +49,7 @@ class Door:
     def __init__(self, folder: Path, serve: dict[str, Any]) -> None:
         self.clock = Clock()
         self.stored = StoredKeys(folder / "toolbus.yaml")
-        settings = read_serve(serve, Location())
+        settings = setting("serve", serve)
         keys = Keys(self.stored, settings.default_view, clock=self.clock) if settings.auth.keys else None
         self.access: Admission = AccessControl(settings, keys=keys, clock=self.clock)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.gateway.driving import Era, LegacyClient, ModernClient, gateway_over, text_of
 from tests.gateway.front import front
-from tests.inside.config import Location, read_serve
+from tests.inside.config import setting
 from tests.inside.gateway import Gateway, Principal, ProtocolError, readiness
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
@@ -47,7 +47,7 @@ async def test_what_the_rules_of_a_view_deny_is_unknown_and_recorded(era: Era, t
     trail = tmp_path / "audit.jsonl"
     servers = {"day": {"server": everyday()}, "ask": {"server": asking()}}
     config = {"servers": servers, "audit": str(trail)}
-    async with gateway_over(config, serve=read_serve(VIEWS, Location())) as gateway:
+    async with gateway_over(config, serve=setting("serve", VIEWS)) as gateway:
         client = await _client(era, gateway)
         hidden = await _failed(client, "tools/call", {"name": "day_echo", "arguments": {"text": "x"}})
         assert hidden.code == -32602
@@ -74,7 +74,7 @@ async def test_readiness_and_metrics_are_about_the_servers_of_the_view() -> None
         "day": {"server": everyday()},
         "secret-project": {"command": "no-such-command-at-all"},
     }
-    serve = read_serve({**VIEWS, "default_view": "guest"}, Location())
+    serve = setting("serve", {**VIEWS, "default_view": "guest"})
     async with front(config={"servers": servers}, serve=serve) as served:
         base = served.url.removesuffix("/mcp")
         ready, metrics = [await served.http.get(f"{base}/{page}") for page in ("readyz", "metrics")]

@@ -15,7 +15,7 @@ from jwt.algorithms import RSAAlgorithm
 
 from tests.gateway.requests import Clock, refused, request
 from tests.gateway.signing import AUDIENCE, Signer, signing
-from tests.inside.config import Location, read_serve
+from tests.inside.config import setting
 from tests.inside.gateway import (
     AGAIN_SECONDS,
     KEEP_SECONDS,
@@ -45,7 +45,7 @@ class Door:
         self.clock = Clock()
         settings = {"issuer": signer.issuer, "audience": AUDIENCE, **oauth}
         views: dict[str, Any] = {"default": {}, "research": {}}
-        serve = read_serve({"auth": {"oauth": settings}, "views": views}, Location())
+        serve = setting("serve", {"auth": {"oauth": settings}, "views": views})
         assert serve.auth.oauth is not None
         self.tokens = AccessTokens(
             serve.auth.oauth, Issuer(serve.auth.oauth, Secrets(), clock=self.clock), "default"

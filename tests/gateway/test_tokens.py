@@ -13,7 +13,7 @@ import pytest
 from tests.auth.authorization_server import AuthorizationServer, authorization_server
 from tests.auth.clients import CLIENTS, SECRET
 from tests.gateway.requests import Clock, refused, request
-from tests.inside.config import Location, read_serve
+from tests.inside.config import setting
 from tests.inside.gateway import (
     REMEMBER_OPAQUE,
     AccessControl,
@@ -85,7 +85,7 @@ class Door:
 
     def __init__(self, authority: AuthorizationServer, **oauth: Any) -> None:
         self.now = Clock(time.time())
-        serve = read_serve(settings(authority, **oauth), Location())
+        serve = setting("serve", settings(authority, **oauth))
         assert serve.auth.oauth is not None
         issuer = Issuer(serve.auth.oauth, Secrets(lambda name: SECRET if name == "GATEWAY" else None))
         tokens = AccessTokens(serve.auth.oauth, issuer, "default", now=self.now)

@@ -12,7 +12,7 @@ import pytest
 from tests.gateway.front import OLDER, LegacySession
 from tests.gateway.replicas.cluster import TASKS, client, cluster
 from tests.hostile.relaying import Pair, changed, pair, sent_to
-from tests.inside.config import Location, read_serve
+from tests.inside.config import setting
 from tests.inside.gateway import AccessControl, Keys, Peers, StoredKeys, relay, tls_context
 from tests.servers.certificates import Authority
 
@@ -137,7 +137,7 @@ async def test_a_man_in_the_middle_has_another_certificate_of_the_same_authority
 
 async def test_a_replica_without_authentication_passes_requests_on_to_one_with_keys(tmp_path: Path) -> None:
     """The one with keys refuses them: it does not believe another config on the same store."""
-    serve = read_serve({"auth": {"keys": True}}, Location())
+    serve = setting("serve", {"auth": {"keys": True}})
     keys = Keys(StoredKeys(tmp_path / "toolbus.yaml"), "default")
     async with pair(tmp_path, AccessControl(serve, keys=keys)) as both:
         both.other.app.drain()  # from now on it leaves new requests to others

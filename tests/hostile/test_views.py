@@ -14,7 +14,7 @@ from tests import warm
 from tests.gateway.driving import LegacyClient, ModernClient, gateway_over
 from tests.gateway.front import front
 from tests.inside.bus import Scope
-from tests.inside.config import Location, PolicyRule, read_serve
+from tests.inside.config import PolicyRule, setting
 from tests.inside.core import Catalog, Origin, ToolSpec
 from tests.inside.gateway import AccessControl, Keys, Principal, ProtocolError, StoredKeys
 from tests.inside.policy import Layer
@@ -132,7 +132,7 @@ async def test_keys_whose_views_differ_in_one_setting(
     keys = {view: stored.add(view, views=(view,))[0] for view in SEVERAL}
     servers = {alias: {"server": offering(*TOOLS)} for alias in SERVERS}
     views = {name: {**written(view), "expose": expose} for name, view in SEVERAL.items()}
-    serve = read_serve({"views": views, "default_view": "all", "auth": {"keys": True}}, Location())
+    serve = setting("serve", {"views": views, "default_view": "all", "auth": {"keys": True}})
     access = AccessControl(serve, keys=Keys(stored, "all"))
     async with front(access=access, config={"servers": servers}, serve=serve) as served:
         for view in (*SEVERAL, *reversed(SEVERAL)):
@@ -194,7 +194,7 @@ async def test_a_held_tool_that_a_view_leaves_out(tmp_path: Path) -> None:
 async def test_a_uri_that_a_hidden_server_has_as_well(era: str) -> None:
     """A view shows it as its own server does: nothing tells that another server has it."""
     servers = {alias: {"server": offering(resources=["memo://one"])} for alias in ("a", "b")}
-    serve = read_serve({"views": {"all": {}, "of-a": {"servers": ["a"]}}, "default_view": "all"}, Location())
+    serve = setting("serve", {"views": {"all": {}, "of-a": {"servers": ["a"]}}, "default_view": "all"})
     async with gateway_over({"servers": servers}, serve=serve) as gateway:
         shown: dict[str, list[str]] = {}
         for view in ("of-a", "all", "of-a"):

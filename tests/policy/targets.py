@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tests.inside.config import Location, PolicyRule, read_policy
+from tests.inside.config import PolicyRule, setting
 from tests.inside.core import Origin, ToolSpec
 from tests.inside.policy import Policy, PolicyTarget
 
@@ -10,7 +10,7 @@ ETC = {"properties": {"path": {"type": "string", "pattern": "^/etc"}}, "required
 
 
 def policy(*rules: dict[str, Any]) -> Policy:
-    return Policy(read_policy(list(rules), Location()))
+    return Policy(setting("policy", list(rules)))
 
 
 def rule(**fields: Any) -> PolicyRule:

@@ -16,8 +16,7 @@ from urllib.parse import quote
 
 from toolbus.bus.view import View
 from toolbus.config import BusConfig, ContextSource
-from toolbus.config.location import Location
-from toolbus.config.settings.context import context_budget, context_sources
+from toolbus.config.load import setting
 from toolbus.core.operation.events import Event, ResourceUpdated, StateChanged
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.errors import (
@@ -150,8 +149,8 @@ class ContextProvider:
     ) -> None:
         """Reads nothing yet; ConfigError if a source is invalid."""
         self._bus = bus
-        self._sources = None if sources is None else context_sources(list(sources), Location())
-        self._budget = None if budget is None else context_budget(budget, Location())
+        self._sources = None if sources is None else setting("context", list(sources))
+        self._budget = None if budget is None else setting("context_budget", budget)
         self._cache: dict[Key, _CachedResource] = {}
         self._versions: Counter[Key] = Counter()
         """The number of changes; content that was read before the last one is stale."""

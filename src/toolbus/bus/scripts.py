@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from toolbus.code.run import ScriptRun
     from toolbus.code.sandbox import SandboxResult
     from toolbus.code.suspended import SuspendedScript
-    from toolbus.config.settings.code import CodeLimits
+    from toolbus.config.settings.limits import CodeLimits
 
 _UNDEFINED = re.compile(r"Name `(\w+)` used when not defined")
 _MOST_LOOKUPS = 20

@@ -15,7 +15,7 @@ from functools import partial
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar
 
-from toolbus.config.settings.code import CodeLimits
+from toolbus.config.settings.limits import CodeLimits
 from toolbus.core.values.errors import ExtraMissing, ToolbusError
 from toolbus.core.values.records import JSON
 

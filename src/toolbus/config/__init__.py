@@ -2,7 +2,7 @@
 
 from toolbus.config.find import find_config
 from toolbus.config.load import load_config, load_server, usable_config
-from toolbus.config.model import BusConfig, LockMode, ServerConfig, Timeouts, Transport
+from toolbus.config.model import BusConfig, ContextSource, LockMode, ServerConfig, Timeouts, Transport
 from toolbus.config.secrets.expand import Resolved, Secrets, resolved
 from toolbus.config.secrets.lookup import GetSecret
 from toolbus.config.settings.auth import (
@@ -13,7 +13,6 @@ from toolbus.config.settings.auth import (
     OAuth,
     Workload,
 )
-from toolbus.config.settings.context import ContextSource
 from toolbus.config.settings.sandbox import Sandbox
 from toolbus.config.trust import bus_config, found_config
 

@@ -1,44 +1,54 @@
 """The base of all config models: frozen, and invalid values raise ConfigError, never pydantic's own error.
 
-No repr and no message shows a value that may be a secret.
+A model reads what a file has in its place. No repr and no message shows a value that may be a secret.
 """
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self, TypeAlias
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ModelWrapValidatorHandler,
+    Strict,
+    ValidationError,
+    WithJsonSchema,
+    model_validator,
+)
 from pydantic_core import ErrorDetails
 
-from toolbus.config.location import Location, joined
+from toolbus.config.location import Location, is_mapping, joined, near_miss
 from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.records import JSON
 
-_COLLECTIONS = ("args", "env", "headers")
+# Files contain lists, not tuples; everything else is strict, so that `enabled: "no"` is not True.
+Texts: TypeAlias = Annotated[tuple[str, ...], Strict(False)]
+Text: TypeAlias = Annotated[str, Field(min_length=1)]
+Names: TypeAlias = Annotated[tuple[Text, ...], Strict(False)]
+TEXT_SCHEMA: dict[str, JSON] = {"type": "string", "minLength": 1}
+TextOrTexts: TypeAlias = Annotated[
+    Names,
+    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    WithJsonSchema({"anyOf": [TEXT_SCHEMA, {"type": "array", "items": TEXT_SCHEMA}]}),
+]
+Count: TypeAlias = Annotated[int, Field(ge=1)]
+Seconds: TypeAlias = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+
+_ITEMIZED = ("args", "env", "headers")
 """Fields whose values are reported one by one."""
-_EXPECTED_FOR_FIELD = {
-    "inherit_env": "expected 'safe', 'all', 'none' or a list of variable names",
-    "verify": "expected true, false or the path of a CA bundle",
-    "schema": "expected a JSON Schema, which is a mapping",
-    "options": "expected a mapping by provider, such as {openai: {strict: true}}",
-    "include": "expected a list of patterns, or of annotations such as {readOnlyHint: true}",
-    "exclude": "expected a list of patterns, or of annotations such as {readOnlyHint: true}",
-    "tokens": "expected auto, keyring, memory, file:DIR, or an object that keeps tokens",
-    "scopes": "expected a list of scopes",
-    "resource": "expected true, false, or the URI of the server",
-    "sandbox": "expected true, false, or a mapping with read, write, net and env",
-    "telemetry": "expected true, false, or a mapping with content",
-}
 _EXPECTED = {
     "string_type": "expected a string; put it in quotes",
     "bool_type": "expected true or false",
     "tuple_type": "expected a list of strings",
-    "dict_type": "expected a mapping of names to strings",
+    "dict_type": "expected a mapping",
     "float_type": "expected a number of seconds",
     "int_type": "expected a whole number",
     "finite_number": "expected a finite number of seconds",
     "greater_than": "expected a number above 0",
     "greater_than_equal": "expected 1 or more",
     "string_too_short": "expected a non-empty string",
-    "missing": "is missing",
 }
 
 
@@ -48,59 +58,121 @@ class ConfigModel(BaseModel):
     model_config = ConfigDict(
         frozen=True, extra="forbid", strict=True, arbitrary_types_allowed=True, hide_input_in_errors=True
     )
+    _expected: ClassVar[str] = "expected a mapping"
+    """The forms that a file may use for the model."""
+    _expects: ClassVar[Mapping[str, str]] = {}
+    """Problems with fields whose types do not describe them well."""
+    _missing: ClassVar[str] = "is missing"
+    """The problem with a field that is needed."""
+    _keeps_null: ClassVar[bool] = False
+    """Whether null is a value; otherwise it means not set."""
 
     if not TYPE_CHECKING:  # type checkers keep the signature from the fields
 
         def __init__(self, **values: object) -> None:
             try:
-                super().__init__(**values)
+                self.__pydantic_validator__.validate_python(values, self_instance=self)
             except ValidationError as error:
-                known = [name for name, field in type(self).model_fields.items() if not field.exclude]
-                problem = joined(_problems(error, known, str(values.get("alias") or "") or None))
+                problem = error.errors(include_url=False, include_input=False)[0]["ctx"]["error"]
             else:
-                self._check()
                 return
             # Raised outside of `except`: the validation error holds the values, including secrets.
             raise problem
 
+        # As in pydantic's RootModel: models inside others are validated without this method.
+        __init__.__pydantic_base_init__ = True
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _validated(cls, value: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
+        if isinstance(value, cls):
+            return value
+        fields = cls._from_file(value)
+        try:
+            model = handler(fields)
+        except ValidationError as error:
+            problem = cls._problem(error, str(fields.get("alias") or "") or None)
+        else:
+            model._check()
+            return model
+        raise problem
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        """The fields in what a file has; ConfigError if it is something else."""
+        if not is_mapping(value):
+            raise ConfigError(cls._expected)
+        return {str(key): one for key, one in value.items() if cls._keeps_null or one is not None}
+
     def _check(self) -> None:
         """Raise ConfigError for rules that types cannot express."""
 
+    @classmethod
+    def _unknown(cls, key: str) -> str:
+        """The problem with a key that no field has."""
+        fields = cls.model_fields.items()
+        known = [field.alias or name for name, field in fields if not field.exclude]
+        return f"unknown key{near_miss(key, known)}"
 
-def _problems(error: ValidationError, known: Iterable[str], server: str | None) -> list[ConfigError]:
-    """Pydantic's errors as ConfigErrors, without the values."""
-    found: dict[str, ConfigError] = {}
-    for finding in error.errors(include_url=False, include_input=False):
-        path = finding["loc"] or ("",)
-        # A union has one finding per member; the first is enough.
-        field = _key(path) if path[0] in _COLLECTIONS else str(path[0])
-        found.setdefault(field, _problem(finding, known, server))
-    return list(found.values())
+    @classmethod
+    def _problem(cls, error: ValidationError, server: str | None) -> ConfigError:
+        """Pydantic's errors as ConfigErrors, without the values."""
+        found: dict[str | None, str] = {}
+        for finding in error.errors(include_url=False, include_input=False):
+            # A union has one finding per member; the first is enough.
+            for key, problem in cls._mistakes(finding):
+                found.setdefault(key, problem)
+        location = Location(server=server)
+        return joined([location.error(problem, key) for key, problem in found.items()])
+
+    @classmethod
+    def _mistakes(cls, finding: ErrorDetails) -> list[tuple[str | None, str]]:
+        """The mistakes in one finding, with their keys."""
+        path, kind = finding["loc"], finding["type"]
+        context: dict[str, Any] = finding.get("ctx", {})
+        key, cause = _key(path), context.get("error")
+        if isinstance(cause, ConfigError):
+            return [(within(key, mistake.key), mistake.problem) for mistake in cause.mistakes]
+        if key is None:
+            return [(None, "is invalid")]
+        field = str(path[0])
+        if kind == "extra_forbidden":
+            return [(field, cls._unknown(field))]
+        if kind == "value_error":
+            return [(key, str(cause))]
+        if kind == "missing":
+            return [(key, cls._missing)]
+        if field in cls._expects and (len(path) == 1 or field not in _ITEMIZED):
+            return [(field, cls._expects[field])]
+        if kind == "literal_error":
+            return [(key, f"expected {context['expected']}")]
+        return [(key, _EXPECTED.get(kind, "has the wrong type"))]
 
 
-def _problem(finding: ErrorDetails, known: Iterable[str], server: str | None) -> ConfigError:
-    path, kind = finding["loc"], finding["type"]
-    location = Location(server=server)
-    field = str(path[0]) if path else None
-    if field is None:
-        return location.error("is invalid")
-    if kind == "extra_forbidden":
-        return location.unknown_key(field, known)
-    if field in _EXPECTED_FOR_FIELD:
-        return location.error(_EXPECTED_FOR_FIELD[field], field)
-    context: dict[str, Any] = finding.get("ctx", {})
-    problem = (
-        f"expected {context['expected']}"
-        if kind == "literal_error"
-        else _EXPECTED.get(kind, "has the wrong type")
-    )
-    return location.error(problem, _key(path))
+def takes_null(model: type[ConfigModel]) -> bool:
+    """Whether null in a file means not set."""
+    return not model._keeps_null  # pyright: ignore[reportPrivateUsage]  # its own module
 
 
-def _key(path: tuple[int | str, ...]) -> str:
+def overriding(usual: ConfigModel, own: JSON) -> JSON:
+    """The fields of a setting for all servers, with those that one server sets in their place."""
+    if isinstance(own, type(usual)):
+        own = own.model_dump(exclude_unset=True)
+    given = {key: one for key, one in own.items() if one is not None} if is_mapping(own) else None
+    return own if given is None else {**usual.model_dump(), **given}
+
+
+def within(key: str | None, inner: str | None) -> str | None:
+    """The whole key of a value inside another: `serve.views`, `policy[0].do`."""
+    if key is None or inner is None:
+        return inner if key is None else key
+    return f"{key}{inner}" if inner.startswith("[") else f"{key}.{inner}"
+
+
+def _key(path: tuple[int | str, ...]) -> str | None:
     """A path as people write it: `env.TOKEN`, `args[2]`."""
-    key = str(path[0])
-    for step in path[1:]:
+    key = None
+    for step in path:
         if step != "[key]":
-            key += f"[{step}]" if isinstance(step, int) else f".{step}"
+            key = within(key, f"[{step}]" if isinstance(step, int) else step)
     return key

@@ -1,9 +1,18 @@
-"""Find the config when none is given: `$TOOLBUS_CONFIG`, the nearest folder upwards, the user's own."""
+"""Find the config when none is given, and the project files that it refers to.
 
+Project files are `.env`, dotenv files, `${file:...}` and certificates. Relative paths, and all paths below
+the config's folder, belong to the project. Others belong to the user.
+"""
+
+import os
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import TypeAlias
 
-from toolbus.config.model import BusConfig
+from toolbus.config.model import BusConfig, ServerConfig
+from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.core.config_files import FILE_NAMES, named_file, nearest_file, user_folder
+from toolbus.core.plain_files import read_plain
 from toolbus.core.values.errors import ConfigError
 
 
@@ -52,3 +61,61 @@ def with_config_cwd(config: BusConfig) -> BusConfig:
         for alias, server in config.servers.items()
     }
     return config.model_copy(update={"servers": servers})
+
+
+Contents: TypeAlias = Mapping[str, bytes | None]
+"""Files by absolute path; None is a file that did not exist."""
+
+DOTENV = ".env"
+LARGEST = 16 << 20
+"""Bytes of a file that a config refers to."""
+
+
+def project_path(path: str, folder: Path) -> str | None:
+    """The absolute path of a file that belongs to the project in that folder; None for any other file."""
+    expanded = os.path.expanduser(path)
+    located = os.path.normpath(os.path.join(folder, expanded))
+    inside = Path(os.path.realpath(located)).is_relative_to(os.path.realpath(folder))
+    return located if inside or not os.path.isabs(expanded) else None
+
+
+def project_files(config: BusConfig) -> dict[str, bytes | None]:
+    """The contents of the project files that using the config would read."""
+    if config.folder is None:
+        return {}
+    paths = (project_path(path, config.folder) for path in _paths(config, config.folder))
+    return {path: _content(path) for path in paths if path is not None}
+
+
+def env_file_path(server: ServerConfig, folder: Path) -> str | None:
+    """The dotenv file of a server, if it belongs to the project and its path is known already.
+
+    A path with other references cannot be reviewed. If it turns out to be in the project, it is not read.
+    """
+    here = Reference("name", "workspaceFolder")
+    parts = [str(folder) if part == here else part for part in parsed(server.env_file or "")]
+    if not parts or any(isinstance(part, Reference) for part in parts):
+        return None
+    return project_path("".join(map(str, parts)), folder)
+
+
+def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
+    yield DOTENV
+    for user in (*config.servers.values(), config):
+        for _, text in user.texts():
+            for part in parsed(text):
+                if isinstance(part, Reference) and part.kind == "file":
+                    yield part.body
+    for server in config.servers.values():
+        if (path := env_file_path(server, folder)) is not None:
+            yield path
+        yield from (
+            path for path in (server.verify, server.client_cert, server.client_key) if isinstance(path, str)
+        )
+
+
+def _content(path: str) -> bytes | None:
+    try:
+        return read_plain(Path(path), LARGEST)
+    except OSError:
+        return None

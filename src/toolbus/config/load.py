@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from toolbus.config.hosts.dialects import (
     Container,
@@ -21,9 +21,6 @@ from toolbus.config.hosts.dialects import (
 )
 from toolbus.config.hosts.entry import (
     Defaults,
-    checked_code,
-    checked_limits,
-    checked_timeouts,
     invalid_config,
     is_server_object,
     is_switched_off,
@@ -34,17 +31,8 @@ from toolbus.config.hosts.entry import (
 from toolbus.config.hosts.read import read_document
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
-from toolbus.config.settings.audit import read_audit
-from toolbus.config.settings.context import ContextSource, context_budget, context_sources
-from toolbus.config.settings.expose import always_shown, expose_budget
-from toolbus.config.settings.override import budget
-from toolbus.config.settings.policy import check_aliases, read_policy
-from toolbus.config.settings.sandbox import read_sandbox
-from toolbus.config.settings.search import read_search
-from toolbus.config.settings.serve import read_serve
-from toolbus.config.settings.store import read_store
-from toolbus.config.settings.telemetry import read_telemetry
-from toolbus.config.settings.tokens import read_tokens
+from toolbus.config.settings.policy import check_aliases
+from toolbus.config.settings.store import tokens_within
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
@@ -151,29 +139,26 @@ def _defaults(bus: BusConfig) -> Defaults:
     )
 
 
+def setting(key: str, value: JSON) -> Any:
+    """The value of one of the keys beside `servers`, as a file has it; ConfigError if it is invalid."""
+    return getattr(BusConfig(**{key: value}), key)
+
+
 def _bus_config(found: Container, location: Location, folder: Path | None) -> BusConfig:
     mistakes = Mistakes(found.mistakes)
     settings = {key: value for key, value in found.settings.items() if value is not None}
     aliases = [*found.entries, *found.misnamed]
-    wanted, lists, context = aliases, dict[str, JSON](), tuple[ContextSource, ...]()
+    wanted, lists, bus = aliases, dict[str, JSON](), BusConfig()
     with mistakes.collected():
         lists = _allowlists(settings.pop("tool_allowlist", {}), aliases, location)
     with mistakes.collected():
         wanted = _wanted(settings.pop("enabled_servers", None), aliases, location)
-    with mistakes.collected():
-        context = context_sources(settings.pop("context", ()), location, aliases)
-    with mistakes.collected():
-        if "tokens" in settings:
-            settings["tokens"] = read_tokens(settings.pop("tokens"), location, folder)
-    with mistakes.collected():
-        if "audit" in settings:
-            settings["audit"] = read_audit(settings.pop("audit"), location, folder)
-    with mistakes.collected():
-        if "serve" in settings:
-            settings["serve"] = read_serve(settings.pop("serve"), location, folder, aliases)
-    bus = _bus_settings(settings, mistakes, location).model_copy(
-        update={"file": location.file, "folder": folder}
-    )
+    try:
+        bus = BusConfig(**settings)
+    except ConfigError as error:
+        mistakes += location.relocated(error, lambda key: key).mistakes
+    mistakes += [location.error(_no_server(name, aliases), key) for key, name in _named(bus, aliases)]
+    bus = _with_whole_paths(bus, location.file, folder)
     defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
     servers: dict[str, ServerConfig] = {}
     for alias in wanted:
@@ -191,39 +176,31 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
         if bus.policy:
             check_aliases(servers, location)
     # A disabled server has no resources to read.
-    wanted_context = tuple(source for source in context if source.server in servers)
+    context = tuple(source for source in bus.context if source.server in servers)
     disabled = tuple(alias for alias in aliases if alias not in servers)
-    bus = bus.model_copy(update={"servers": servers, "disabled": disabled, "context": wanted_context})
+    bus = bus.model_copy(update={"servers": servers, "disabled": disabled, "context": context})
     if mistakes:
         raise joined([*mistakes, *_mistakes(bus)])
     return bus
 
 
-def _bus_settings(settings: dict[str, JSON], mistakes: Mistakes, location: Location) -> BusConfig:
-    """The settings for all servers; mistakes are added to the list."""
-    checks = {
-        "timeouts": checked_timeouts,
-        "limits": checked_limits,
-        "code": checked_code,
-        "budget": budget,
-        "sandbox": read_sandbox,
-        "context_budget": context_budget,
-        "expose_budget": expose_budget,
-        "always": always_shown,
-        "policy": read_policy,
-        "telemetry": read_telemetry,
-        "search": read_search,
-        "store": read_store,
+def _named(bus: BusConfig, aliases: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """The servers that settings name and that do not exist, each with the key."""
+    named = [(f"context[{index}].server", [source.server]) for index, source in enumerate(bus.context)]
+    views = {} if bus.serve is None else bus.serve.views
+    named += [(f"serve.views.{name}.servers", [*(view.servers or ())]) for name, view in views.items()]
+    for key, names in named:
+        yield from ((key, name) for name in names if name not in aliases)
+
+
+def _with_whole_paths(bus: BusConfig, file: str | None, folder: Path | None) -> BusConfig:
+    """The config as it is in that file; relative paths of its settings are relative to the folder."""
+    own = {
+        "tokens": tokens_within(bus.tokens, folder),
+        "audit": bus.audit and bus.audit.within(folder),
+        "serve": bus.serve and bus.serve.within(folder),
     }
-    for key, checked in checks.items():
-        if key in settings:
-            with mistakes.collected():
-                settings[key] = checked(settings.pop(key), location)
-    try:
-        return BusConfig(**settings)
-    except ConfigError as error:
-        mistakes += location.relocated(error, lambda key: key).mistakes
-        return BusConfig()
+    return bus.model_copy(update={"file": file, "folder": folder, **own})
 
 
 def _wanted(enabled: JSON, aliases: list[str], location: Location) -> list[str]:
@@ -256,4 +233,8 @@ def _refuse_unknown_aliases(
 ) -> None:
     for name in names:
         if name not in known:
-            raise location.error(f"no server has the alias {name!r}{near_miss(name, known)}", key)
+            raise location.error(_no_server(name, known), key)
+
+
+def _no_server(name: object, known: Sequence[str]) -> str:
+    return f"no server has the alias {name!r}{near_miss(name, known)}"

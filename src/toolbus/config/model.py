@@ -6,57 +6,67 @@ ConfigError, never pydantic's own error; no repr and no message shows a value th
 
 import os.path
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, TypeAlias, get_args
 
-from pydantic import BeforeValidator, Field, InstanceOf, Strict, WithJsonSchema
+from pydantic import (
+    AfterValidator,
+    BeforeValidator,
+    Field,
+    InstanceOf,
+    Strict,
+    WithJsonSchema,
+    field_validator,
+)
 
-from toolbus.config.base import ConfigModel
+from toolbus.config.base import ConfigModel, Seconds, Text, Texts
 from toolbus.config.launch.administrator import Administrator
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
-from toolbus.config.settings.audit import Audit
-from toolbus.config.settings.auth import Auth
-from toolbus.config.settings.code import CodeLimits
-from toolbus.config.settings.context import CONTEXT_BUDGET, ContextSource
+from toolbus.config.settings.audit import DEFAULT_TELEMETRY, AuditSetting, TelemetrySetting
+from toolbus.config.settings.auth import AuthSetting
 from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
-from toolbus.config.settings.limits import ServerLimits
-from toolbus.config.settings.override import ToolOverride
-from toolbus.config.settings.policy import PolicyRule, check_aliases
-from toolbus.config.settings.sandbox import Sandbox, read_sandbox
+from toolbus.config.settings.limits import CodeLimits, ServerLimits
+from toolbus.config.settings.override import BudgetSetting, ToolOverride
+from toolbus.config.settings.policy import RULES_EXPECTED, Rules, check_aliases
+from toolbus.config.settings.sandbox import SandboxSetting
 from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.settings.serve import Serve
-from toolbus.config.settings.store import StoreSetting
-from toolbus.config.settings.telemetry import DEFAULT_TELEMETRY, Telemetry, read_telemetry
-from toolbus.config.settings.tokens import TokenSetting, tokens_problem
+from toolbus.config.settings.store import StoreSetting, TokenSetting
 from toolbus.core.text.hosts import host_problem
 from toolbus.core.text.lookalikes import looks
 from toolbus.core.values.errors import ConfigError
-from toolbus.core.values.records import DEFAULT_BUDGET, OWN, Budget, LogLevel
+from toolbus.core.values.records import DEFAULT_BUDGET, OWN, LogLevel
+
+# Codex puts up to 32 KiB of project documents into a prompt, which is about as many tokens
+# (developers.openai.com/codex/guides/agents-md). Every request to the model includes it, so it is smaller
+# than the limit for a single result.
+CONTEXT_BUDGET = 8_000
+SMALLEST = 200
+"""In tokens: enough for the line about skipped resources, and some content."""
+
+
+class ContextSource(ConfigModel):
+    """A resource of a server, or all listed resources that match a pattern; `*` matches anything."""
+
+    _keeps_null = True
+
+    server: Text
+    """The alias of the server."""
+    uri: Text
+    """The URI of the resource, or a pattern."""
+
 
 Transport: TypeAlias = Literal["stdio", "streamable-http", "sse", "memory"]
 
 LockMode: TypeAlias = Literal["off", "warn", "block"]
 # In YAML, `off` without quotes is false.
 _Off = BeforeValidator(lambda value: "off" if value is False else value)
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
-# Files contain lists, not tuples; everything else is strict, so that `enabled: "no"` is not True.
-_Names = Annotated[tuple[str, ...], Strict(False)]
-_Sandbox = Annotated[
-    Sandbox | None,
-    BeforeValidator(lambda value: read_sandbox(value, Location()) if isinstance(value, bool) else value),
-]
-_Telemetry = Annotated[
-    Telemetry | None,
-    BeforeValidator(lambda value: read_telemetry(value, Location()) if isinstance(value, bool) else value),
-]
 # Of a machine, not of a config: no schema of it.
 _Rules = Annotated[InstanceOf[Administrator], WithJsonSchema({})]
-_Patterns = Annotated[tuple[str | dict[str, bool], ...], Strict(False)]
-
 _NEEDED: dict[Transport, str] = {
     "stdio": "command",
     "streamable-http": "url",
@@ -75,49 +85,73 @@ _TEMPLATE_FIELDS = ("server", "tool")
 RESOURCE_LIMIT = 20_000_000
 
 
+def _known_hints(patterns: tuple[str | dict[str, bool], ...]) -> tuple[str | dict[str, bool], ...]:
+    """ConfigError for an unknown annotation: a misspelled one would allow everything."""
+    for pattern in patterns:
+        for hint in pattern if is_mapping(pattern) else ():
+            if hint not in HINTS:
+                raise Location().unknown_key(hint, HINTS)
+    return patterns
+
+
+_Patterns = Annotated[tuple[str | dict[str, bool], ...], Strict(False), AfterValidator(_known_hints)]
+_PATTERNS_EXPECTED = "expected a list of patterns, or of annotations such as {readOnlyHint: true}"
+
+
 class Timeouts(ConfigModel):
     """The time limit for each step, in seconds."""
 
-    connect: _Seconds = 60
+    connect: Seconds = 60
     """Until the server is ready."""
-    list: _Seconds = 30
+    list: Seconds = 30
     """For listing what the server offers."""
-    call: _Seconds = 300
+    call: Seconds = 300
     """For one call."""
-    close: _Seconds = 5
+    close: Seconds = 5
     """For a clean shutdown."""
     recover: float = Field(default=30, ge=0, allow_inf_nan=False)
     """How long calls wait for a lost server, counted from the loss."""
-    longest: _Seconds | None = None
+    longest: Seconds | None = None
     """The total limit of a call whose progress messages each extend its time by `call` seconds."""
 
 
 class ServerConfig(ConfigModel):
     """One server: how to reach it and which tools to use."""
 
-    alias: str = Field(min_length=1)
+    _expects = {
+        "env": "expected a mapping of names to strings",
+        "headers": "expected a mapping of names to strings",
+        "inherit_env": "expected 'safe', 'all', 'none' or a list of variable names",
+        "verify": "expected true, false or the path of a CA bundle",
+        "include": _PATTERNS_EXPECTED,
+        "exclude": _PATTERNS_EXPECTED,
+        "log_level": f"expected one of {', '.join(get_args(LogLevel))}, or off",
+    }
+    _keeps_null = True
+
+    alias: Text
     """The name of the server; in a mapping of servers, its key is the name."""
     transport: Transport
     """How to reach the server; by default inferred from `command` and `url`."""
     command: str | None = None
     """The program to start; in a file, also a list of the program and its arguments."""
-    args: _Names = ()
+    args: Texts = ()
     """The arguments of the program."""
     env: dict[str, str] = {}
     """Environment variables for the program."""
     env_file: str | None = None
     """A dotenv file with more variables; `env` takes precedence."""
-    inherit_env: Literal["safe", "all", "none"] | _Names = "safe"
+    inherit_env: Literal["safe", "all", "none"] | Texts = "safe"
     """Which other environment variables the program gets; a list of names adds to `safe`."""
     cwd: str | None = None
     """The folder the program runs in; by default the current one."""
-    sandbox: _Sandbox = None
+    sandbox: SandboxSetting = None
     """Whether the program runs in a sandbox (Linux), and what it gets there; `true` is only its own files."""
     url: str | None = None
     """The URL of a running server."""
     headers: dict[str, str] = {}
     """Headers sent with every HTTP request; `Host` replaces the one of the URL."""
-    auth: Auth | None = None
+    auth: AuthSetting = None
     """How HTTP requests are authorized; in a file, also `oauth`, or a bearer token itself."""
     verify: bool | str = True
     """Whether to verify the server's certificate, or the path of a CA bundle to verify it with."""
@@ -141,13 +175,13 @@ class ServerConfig(ConfigModel):
     """Changes to tools, by a glob on the server's own tool names."""
     trust: bool = False
     """Whether to rely on the server's annotations: its read-only tools run without approval."""
-    repeatable: _Names = ()
+    repeatable: Texts = ()
     """Globs on the server's own tool names: calls that a durable run may repeat after a crash."""
     mark: bool = False
     """Whether descriptions start with the server: `[MCP: alias]`."""
     repair: bool = True
     """Whether arguments are checked, and small mistakes repaired, before they are sent."""
-    budget: Budget = DEFAULT_BUDGET
+    budget: BudgetSetting = DEFAULT_BUDGET
     """The maximum length of a result for a model."""
     prefix: str | None = None
     """The prefix of its tool names, instead of the alias; empty keeps the server's own names."""
@@ -195,6 +229,14 @@ class ServerConfig(ConfigModel):
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
 
+    @field_validator("headers")
+    @classmethod
+    def _usable_headers(cls, headers: dict[str, str]) -> dict[str, str]:
+        for name in headers:
+            if problem := _header_problem(name):
+                raise Location().error(problem, name if name.isprintable() else None)
+        return headers
+
     def _check(self) -> None:
         if self.mistake is not None:
             return
@@ -210,7 +252,6 @@ class ServerConfig(ConfigModel):
             )
         for field, text in self.texts():
             parsed(text, server=self.alias, key=field)
-        _check_hints(self.include, self.exclude, location)
 
     def _check_http(self, location: Location) -> None:
         if self.url is not None and not re.match(r"https?://.|http\+unix://.|\$\{", self.url, re.IGNORECASE):
@@ -221,9 +262,6 @@ class ServerConfig(ConfigModel):
             raise location.error("is for servers with a url; give a program its secrets in env", "auth")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
-        for name in self.headers:
-            if problem := _header_problem(name):
-                raise location.error(problem, f"headers.{name}" if name.isprintable() else "headers")
 
     def _check_source(self) -> None:
         """Require exactly one of command, url and server, and the one that the transport needs."""
@@ -254,6 +292,16 @@ class ServerConfig(ConfigModel):
 class BusConfig(ConfigModel):
     """All enabled servers, in the order of the config, and the settings for all of them."""
 
+    _expects = {
+        "include": _PATTERNS_EXPECTED,
+        "exclude": _PATTERNS_EXPECTED,
+        "expose_budget": "expected a number of tokens",
+        "context": "expected a list of {server: ..., uri: ...}",
+        "context_budget": f"expected a number of tokens, at least {SMALLEST}",
+        "policy": RULES_EXPECTED,
+    }
+    _keeps_null = True
+
     servers: dict[str, ServerConfig] = {}
     """The servers, by alias; in a file, also a list of entries that have an alias."""
     naming: str = "auto"
@@ -274,9 +322,9 @@ class BusConfig(ConfigModel):
     """The default of `repair` for all servers."""
     redact: bool = True
     """The default of `redact` for all servers."""
-    sandbox: _Sandbox = None
+    sandbox: SandboxSetting = None
     """The default of `sandbox` for all servers with a command."""
-    budget: Budget = DEFAULT_BUDGET
+    budget: BudgetSetting = DEFAULT_BUDGET
     """The default of `budget` for all servers."""
     resource_tools: Literal[True, False, "bus", "server"] = False
     """Resources for agents: a pair of tools for the bus (true), or one tool for each server."""
@@ -288,21 +336,21 @@ class BusConfig(ConfigModel):
     """How a model gets to its tools: all definitions in every request, or by `search_tools`."""
     expose_budget: int = Field(default=EXPOSE_BUDGET, ge=0)
     """The tokens of all definitions above which `expose: auto` searches."""
-    always: _Names = ()
+    always: Texts = ()
     """Globs on public tool names, or on `server/tool`: tools that are shown in every mode."""
-    roots: _Names = ()
+    roots: Texts = ()
     """Folders to expose to servers as roots; relative to the config's folder."""
-    context: tuple[ContextSource, ...] = ()
+    context: Annotated[tuple[ContextSource, ...], Strict(False)] = ()
     """Resources to put into an agent's context."""
-    context_budget: int = CONTEXT_BUDGET
+    context_budget: int = Field(default=CONTEXT_BUDGET, ge=SMALLEST)
     """The maximum number of tokens for the whole context."""
     lock: Annotated[LockMode | None, _Off] = None
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
-    policy: tuple[PolicyRule, ...] = ()
+    policy: Rules = ()
     """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
-    audit: Audit | None = None
+    audit: AuditSetting = None
     """Where every decision and call is recorded; in a file, also the path alone."""
-    telemetry: _Telemetry = DEFAULT_TELEMETRY
+    telemetry: TelemetrySetting = DEFAULT_TELEMETRY
     """What OpenTelemetry spans contain, if the program installs an SDK; false for no spans and metrics."""
     tokens: TokenSetting = "auto"
     """Where tokens are kept: `auto`, `keyring`, `memory`, `file:DIR`; in code, also a `TokenStore`."""
@@ -323,6 +371,13 @@ class BusConfig(ConfigModel):
     reviewed: dict[str, bytes | None] | None = Field(default=None, exclude=True, repr=False)
     """Project files by path, with the content that the user accepted; they are not read again."""
 
+    @field_validator("naming")
+    @classmethod
+    def _usable_template(cls, template: str) -> str:
+        if template != "auto":
+            _check_template(template)
+        return template
+
     @property
     def root_folders(self) -> list[Path]:
         """The roots, relative to the config's folder."""
@@ -340,11 +395,6 @@ class BusConfig(ConfigModel):
     def _check(self) -> None:
         for alias in self.servers:
             check_alias(alias)
-        if self.naming != "auto":
-            _check_template(self.naming)
-        if problem := tokens_problem(self.tokens):
-            raise Location().error(problem, "tokens")
-        _check_hints(self.include, self.exclude, Location())
         if self.policy:
             check_aliases(self.servers, Location())
 
@@ -365,30 +415,18 @@ def check_alias(alias: str, key: str = "alias", server: str | None = None) -> No
         raise Location(server=alias if server is None else server).error(problem, key)
 
 
-def _check_hints(include: Iterable[object], exclude: Iterable[object], location: Location) -> None:
-    """ConfigError for an unknown annotation: a misspelled one would allow everything."""
-    for key, patterns in (("include", include), ("exclude", exclude)):
-        for pattern in patterns:
-            for hint in pattern if is_mapping(pattern) else ():
-                if hint not in HINTS:
-                    raise location.unknown_key(hint, HINTS, key)
-
-
 def _check_template(template: str) -> None:
-    """ConfigError unless the template is valid and contains `{tool}`."""
-    location = Location()
+    """ValueError unless the template is valid and contains `{tool}`."""
     known = ", ".join(f"{{{name}}}" for name in _TEMPLATE_FIELDS)
     try:
         parts = list(Formatter().parse(template))
     except ValueError:
-        raise location.error(f"malformed template; write 'auto' or a text with {known}", "naming") from None
+        raise ValueError(f"malformed template; write 'auto' or a text with {known}") from None
     for _, field, spec, conversion in parts:
         if field is None:
             continue
         if field not in _TEMPLATE_FIELDS or spec or conversion:
             hint = near_miss(field, _TEMPLATE_FIELDS)
-            raise location.error(f"unknown field {{{field}}} in the template; known: {known}{hint}", "naming")
+            raise ValueError(f"unknown field {{{field}}} in the template; known: {known}{hint}")
     if all(field != "tool" for _, field, _, _ in parts):
-        raise location.error(
-            "the template has no {tool}: all tools of a server would share one name", "naming"
-        )
+        raise ValueError("the template has no {tool}: all tools of a server would share one name")

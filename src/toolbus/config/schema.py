@@ -6,72 +6,23 @@ this version. Descriptions are the docstrings of the fields.
 
 import ast
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from textwrap import dedent
 from typing import get_args
 
 from pydantic import BaseModel
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue
 
-from toolbus.config.base import ConfigModel
+from toolbus.config.base import ConfigModel, takes_null
 from toolbus.config.hosts.dialects import BESIDE_SERVERS, SETTINGS
 from toolbus.config.hosts.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
 from toolbus.config.hosts.host_auth import SIGN_IN
-from toolbus.config.model import HINTS, BusConfig, LockMode, ServerConfig, Timeouts
-from toolbus.config.settings.audit import Audit
+from toolbus.config.model import HINTS, BusConfig, LockMode
 from toolbus.config.settings.auth import AUTH_TYPES
-from toolbus.config.settings.code import CodeLimits
-from toolbus.config.settings.context import SMALLEST, ContextSource
-from toolbus.config.settings.limits import ServerLimits
-from toolbus.config.settings.override import ArgumentOverride, ToolOverride
-from toolbus.config.settings.policy import SELECTORS, PolicyRule
-from toolbus.config.settings.sandbox import Sandbox
-from toolbus.config.settings.search import Embeddings, Search
-from toolbus.config.settings.serve import Introspection, Serve, ServeAuth, ServeView, Tls, TokenIssuer
-from toolbus.config.settings.store import StoreSetting
-from toolbus.config.settings.telemetry import Telemetry
-from toolbus.core.values.records import JSON, Budget, LogLevel
+from toolbus.core.values.records import JSON, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
-_MODELS = (
-    *(
-        BusConfig,
-        ServerConfig,
-        Timeouts,
-        ServerLimits,
-        CodeLimits,
-        Sandbox,
-        Telemetry,
-        Search,
-        Embeddings,
-        ContextSource,
-        ToolOverride,
-        ArgumentOverride,
-        PolicyRule,
-        Audit,
-        StoreSetting,
-    ),
-    *(Serve, ServeAuth, TokenIssuer, Introspection, Tls, ServeView),
-    *AUTH_TYPES.values(),
-)
 _NAMES = {"type": "array", "items": {"type": "string"}}
-_LENGTH = {"type": "integer", "minimum": Budget.SMALLEST}
-_BUDGET = {
-    "description": "A number of characters, limits in characters and tokens, or false for none.",
-    "anyOf": [
-        _LENGTH,
-        {"const": False},
-        {
-            "type": "object",
-            "properties": {
-                "characters": {**_LENGTH, "description": "How many characters a result may have."},
-                "tokens": {**_LENGTH, "description": "How many tokens a result may have, by estimate."},
-            },
-            "additionalProperties": False,
-        },
-    ],
-}
-_SERVE = ("Serve", "ServeAuth", "TokenIssuer", "Introspection", "Tls", "ServeView")
 # In YAML, `off` without quotes is false.
 _LOCK: dict[str, JSON] = {"anyOf": [{"enum": [*get_args(LockMode), False]}]}
 _SANDBOX: dict[str, JSON] = {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Sandbox"}]}
@@ -107,8 +58,6 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
         "additionalProperties": {**_NAMES, "minItems": 1},
         "description": "The tools to include, by alias.",
     },
-    "context_budget": {"minimum": SMALLEST},
-    "tokens": {"anyOf": [{"enum": ["auto", "keyring", "memory"]}, {"type": "string", "pattern": "^file:."}]},
     "lock": _LOCK,
     "audit": {"anyOf": [{"type": ["string", "boolean"], "minLength": 1}, {"$ref": "#/$defs/Audit"}]},
     "store": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/StoreSetting"}]},
@@ -128,9 +77,9 @@ def config_schema() -> dict[str, JSON]:
     """The JSON Schema, draft 2020-12, of `toolbus.yaml`; unknown keys are invalid, as in `load_config`."""
     made = BusConfig.model_json_schema(schema_generator=_Generator)
     defined: dict[str, JSON] = made["$defs"]
-    for model in _MODELS:
-        _describe(made if model is BusConfig else defined[model.__name__], model)
-    defined["Budget"] = _BUDGET
+    for model in _models(ConfigModel):
+        if model is BusConfig or model.__name__ in defined:
+            _describe(made if model is BusConfig else defined[model.__name__], model)
     defined["Entry"] = _entry(defined.pop("ServerConfig")["properties"])
     defined["Server"] = {
         "description": "How to reach a server and which tools to use; a string is its URL.",
@@ -138,31 +87,8 @@ def config_schema() -> dict[str, JSON]:
         "if": _SWITCHED_OFF,
         "else": {"$ref": "#/$defs/Entry"},
     }
-    plain = (
-        "Timeouts",
-        "ServerLimits",
-        "CodeLimits",
-        "Sandbox",
-        "Telemetry",
-        "Search",
-        "Embeddings",
-        "StoreSetting",
-    )
-    for name in (*plain, *_SERVE, *(kind.__name__ for kind in AUTH_TYPES.values())):
-        settings, needed = defined[name]["properties"], defined[name].get("required", ())
-        settings.update({key: _or_null(value) for key, value in settings.items() if key not in needed})
-    rotate = defined["Audit"]["properties"]["rotate"]
-    rotate["type"] = [rotate["type"], "string"]
-    audience = defined["TokenIssuer"]["properties"]["audience"]
-    audience["anyOf"] = [{"type": "string", "minLength": 1}, {**_NAMES}, {"type": "null"}]
-    del audience["type"], audience["items"]
     views = defined["Serve"]["properties"]["views"]
     views["additionalProperties"] = _or_null(views["additionalProperties"])
-    rule = defined["PolicyRule"]["properties"]
-    for key in SELECTORS:
-        patterns = {"type": "array", "items": rule[key]["items"], "minItems": 1}
-        either = [{"type": "string", "minLength": 1}, patterns]
-        rule[key] = {"description": rule[key]["description"], "anyOf": either}
     defined["ClientCredentials"]["anyOf"] = [{"required": [key]} for key in ("client_secret", "key")]
     return {
         "$schema": DRAFT,
@@ -175,6 +101,12 @@ def config_schema() -> dict[str, JSON]:
         "required": ["servers"],
         "$defs": dict(sorted(defined.items())),
     }
+
+
+def _models(base: type[ConfigModel]) -> Iterator[type[ConfigModel]]:
+    for model in base.__subclasses__():
+        yield model
+        yield from _models(model)
 
 
 class _Generator(GenerateJsonSchema):
@@ -215,7 +147,7 @@ def _foreign(description: str) -> dict[str, JSON]:
 
 
 def _or_null(schema: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The schema, or null, which counts as not set."""
+    """The schema, or null, which means not set."""
     result, null = dict(schema), {"type": "null"}
     if reference := result.pop("$ref", None):
         return {**result, "anyOf": [{"$ref": reference}, null]}
@@ -228,7 +160,7 @@ def _or_null(schema: Mapping[str, JSON]) -> dict[str, JSON]:
     return result
 
 
-def _describe(schema: Mapping[str, JSON], model: type[BaseModel]) -> None:
+def _describe(schema: Mapping[str, JSON], model: type[ConfigModel]) -> None:
     """Set each property's description, and drop the title that pydantic derives from its name."""
     descriptions = _docstrings(model)
     for name, field in model.model_fields.items():
@@ -240,6 +172,8 @@ def _describe(schema: Mapping[str, JSON], model: type[BaseModel]) -> None:
         for pattern in found.get("items", {}).get("anyOf", ()) if name in ("include", "exclude") else ():
             if pattern["type"] == "object":
                 pattern["propertyNames"] = {"enum": list(HINTS)}
+        if takes_null(model) and not field.is_required():
+            schema["properties"][field.alias or name] = _or_null(found)
 
 
 def _docstrings(model: type[BaseModel]) -> dict[str, str]:

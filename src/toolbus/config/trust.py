@@ -17,12 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from toolbus.config.find import find_config, is_own, named_config, with_config_cwd
+from toolbus.config.find import find_config, is_own, named_config, project_files, with_config_cwd
 from toolbus.config.hosts.read import document_in, read_content
 from toolbus.config.load import ConfigSource, config_in, require_usable, usable_config
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
-from toolbus.config.project import project_files
 from toolbus.core.config_files import located
 from toolbus.core.values.errors import ConfigNotTrusted
 from toolbus.core.values.records import JSON

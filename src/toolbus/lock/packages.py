@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from toolbus.config import ServerConfig
-from toolbus.config.launch.launchers import LaunchedPackage, package_in
+from toolbus.config.launch.patterns import LaunchedPackage, package_in
 from toolbus.core.values.records import JSON
 from toolbus.schema.values import entries_of, items_of
 

@@ -9,10 +9,9 @@ from functools import cached_property
 from typing import cast
 
 from toolbus.schema.patterns import matches
-from toolbus.schema.reader import Place, SchemaReader
+from toolbus.schema.reader import Place, SchemaReader, TooMuchWork, Work
 from toolbus.schema.references import References
 from toolbus.schema.values import JSON, JSONObject, Node, entries_of, is_array, is_object, items_of, type_of
-from toolbus.schema.work import TooMuchWork, Work
 
 _DEEPEST_CHOICE = 4
 """How deeply nested alternatives are read: their number grows with every level."""
@@ -164,14 +163,14 @@ class _Document:
 
 
 def _key(schema: JSON) -> int | str:
-    """What tells the schemas of a document apart; those that only refer to the same one are the same."""
+    """The identity of a schema in its document; those that only refer to the same one are the same."""
     if is_object(schema) and len(schema) == 1 and isinstance(reference := schema.get("$ref"), str):
         return reference
     return id(schema)
 
 
 def declared(schema: JSONObject) -> tuple[JSONObject, Sequence[JSON]]:
-    """The `properties` and `required` of an input schema; malformed ones count as absent."""
+    """The `properties` and `required` of an input schema; malformed ones are left out."""
     properties: JSON = schema.get("properties")
     required: JSON = schema.get("required")
     return (

@@ -1,15 +1,37 @@
-"""What regular expressions cost, and which texts they match, in bounded time.
+"""The validators of jsonschema-rs, and what regular expressions cost.
 
-A pattern takes linear time, but each of its states costs time for every character: `[ab]{0,3000}c` takes
-80 us for each. So a pattern with many states is not used, nor one for a text that is too long for it.
+This is the one place that imports jsonschema-rs, when it is first needed. Its patterns take linear time, but
+each of their states costs time for every character: `[ab]{0,3000}c` takes 80 us for each. So a pattern with
+many states is not used, nor one for a text that is too long for it. Formats are annotations, and a reference
+is never fetched.
 """
 
 import re
 from functools import lru_cache
-from typing import Any
+from importlib import import_module
+from typing import Any, Literal
 
-from toolbus.schema.rust import compiled
 from toolbus.schema.values import JSON, entries_of, is_array, is_object
+
+_LARGEST_PATTERN = 1_000_000
+"""Bytes of a compiled pattern; `schema.patterns` refuses nearly all of these before they are compiled."""
+
+
+def package() -> Any:
+    """The package itself."""
+    return import_module("jsonschema_rs")
+
+
+def compiled(schema: JSON, function: Literal["validator_for", "validator_map_for"] = "validator_for") -> Any:
+    """The validator of a schema; ValueError if the schema is invalid."""
+    jsonschema_rs = package()
+    return getattr(jsonschema_rs, function)(
+        schema,
+        offline=True,
+        validate_formats=False,
+        pattern_options=jsonschema_rs.RegexOptions(size_limit=_LARGEST_PATTERN),
+    )
+
 
 MOST_STATES = 2_000
 """Of one pattern; compiling takes about a microsecond for each."""

@@ -13,7 +13,7 @@ from toolbus.telemetry.attributes import in_metrics, of_connection, of_params
 from toolbus.telemetry.providers import UNTRACED, Providers, is_installed
 
 if TYPE_CHECKING:
-    from toolbus.config.settings.telemetry import Telemetry
+    from toolbus.config.settings.audit import Telemetry
     from toolbus.telemetry.spans import TracedRequest
 
 FINE = frozenset({"idle", "closed"})

@@ -4,9 +4,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TypeAlias
 
 from toolbus.config import BusConfig
-from toolbus.config.location import Location
+from toolbus.config.load import setting
 from toolbus.config.settings.audit import Audit
-from toolbus.config.settings.policy import PolicyRule, read_policy
+from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.operation.operation import Observer
 from toolbus.core.values.records import JSON
 from toolbus.policy.answers import Answers
@@ -117,4 +117,4 @@ def rules_of(rules: Sequence[PolicyRule | Mapping[str, JSON]] | Layer) -> tuple[
     """The rules; `ConfigError` names the first that is invalid."""
     if isinstance(rules, Layer):
         return rules
-    return read_policy(list(rules) if isinstance(rules, list | tuple) else rules, Location())
+    return setting("policy", rules)

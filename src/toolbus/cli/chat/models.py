@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
 from toolbus.config import BusConfig, Secrets
-from toolbus.config.project import DOTENV
+from toolbus.config.find import DOTENV
 from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.redact import shown_url, spellings, url_secrets
 from toolbus.core.values.errors import ToolbusError

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolbus.cli.output.screen import Cell, exact, styled
+from toolbus.config.find import DOTENV, Contents, env_file_path
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig
-from toolbus.config.project import DOTENV, Contents, env_file_path
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.settings.auth import Auth

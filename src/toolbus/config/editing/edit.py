@@ -1,21 +1,104 @@
-"""Add, remove, enable and disable servers in the text of a config, in any dialect.
+"""Change servers in the text of a config or of another host's file: YAML, JSON or TOML.
 
-Comments, order and layout are preserved; JSON with comments is not edited.
+Comments, order and layout stay. The changed text is parsed again: unless it has exactly the content that the
+changes should come to, it is a `NotEditable`. JSON with comments is edited in the files of other hosts only,
+many of which create it; an edit that would lose a comment is refused.
 """
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal
 
 from toolbus.config.editing import toml, yaml_json
-from toolbus.config.editing.change import TextChange, edited, file_format, value_at
-from toolbus.config.editing.yaml_json import Steps, by_hand
-from toolbus.config.editing.yaml_text import Entries, as_yaml
+from toolbus.config.editing.yaml_json import Entries, Steps, as_yaml, by_hand, json_text, to_yaml
 from toolbus.config.hosts.dialects import alias_of, containers
-from toolbus.config.hosts.read import document_in, has_comments
+from toolbus.config.hosts.read import comments, document_in, has_comments, without_comments
 from toolbus.config.load import load_server
 from toolbus.config.location import is_list, is_mapping
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TextChange:
+    """A change to the value at a path; `add` adds pairs to a mapping."""
+
+    kind: Literal["add", "replace", "drop"]
+    steps: Steps
+    value: JSON = None
+
+
+def edited(text: str, path: Path, changes: list[TextChange]) -> tuple[str, JSON]:
+    """The changed text of the document at that path, and the document that it contains."""
+    expected = _copied(document_in(text.encode(), path))
+    for change in changes:
+        text = _changed(text, path, change)
+        _apply(expected, change)
+    try:
+        after = document_in(text.encode(), path)
+    except ConfigError:
+        raise by_hand("its layout cannot be kept") from None
+    if after != expected:
+        raise by_hand("its layout cannot be kept")
+    return text, expected
+
+
+def value_at(document: JSON, steps: Steps) -> JSON:
+    """The value at a path; None if there is none."""
+    for step in steps:
+        if is_mapping(document):
+            document = document.get(step)
+        elif is_list(document) and isinstance(step, int):
+            document = document[step]
+        else:
+            return None
+    return document
+
+
+def file_format(path: Path) -> Literal["yaml", "json", "toml"]:
+    """The format of the file at that path."""
+    suffix = path.suffix.lower()
+    return "yaml" if suffix in (".yaml", ".yml") else "toml" if suffix == ".toml" else "json"
+
+
+def _changed(text: str, path: Path, change: TextChange) -> str:
+    is_toml = file_format(path) == "toml"
+    options = {} if is_toml else {"is_json": file_format(path) == "json"}
+    editor = toml if is_toml else yaml_json
+    match change.kind:
+        case "add":
+            return editor.add(text, change.steps, change.value, **options)
+        case "replace":
+            return editor.replace(text, change.steps, change.value, **options)
+        case "drop":
+            return editor.drop(text, change.steps, **options)
+
+
+def _apply(document: JSON, change: TextChange) -> None:
+    """Make the same change to the parsed document."""
+    *parent, last = change.steps if change.kind != "add" else (*change.steps, "")
+    holder = document
+    for step in parent:
+        if isinstance(step, str) and holder.get(step) is None:
+            holder[step] = {}
+        holder = holder[step]
+    match change.kind:
+        case "add":
+            holder.update(change.value)
+        case "replace":
+            holder[last] = change.value
+        case "drop":
+            del holder[last]
+
+
+def _copied(value: JSON) -> JSON:
+    # Not `deepcopy`: a value shared by a YAML alias becomes two, so that changing one of them is detected.
+    if is_mapping(value):
+        return {key: _copied(inner) for key, inner in value.items()}
+    return [_copied(inner) for inner in value] if is_list(value) else value
+
 
 _HOST_CONTAINER = ("mcpServers",)
 _LISTS = ("enabled_servers", "tool_allowlist")
@@ -148,3 +231,74 @@ def _for_host(entry: Mapping[str, JSON]) -> Mapping[str, JSON]:
     transport = load_server(entry).transport
     rest = {key: value for key, value in entry.items() if key != "transport"}
     return {"type": "sse" if transport == "sse" else "http", **rest}
+
+
+def host_document(text: str, path: Path) -> Mapping[JSON, JSON]:
+    """The content of the file; ConfigError if it cannot be parsed."""
+    return {} if _is_blank(text, path) else document_in(text.encode(), path, top="the host's settings")
+
+
+def entry_text(path: Path, container: Steps, name: str, entry: Mapping[str, JSON]) -> str:
+    """A document for that file with this one entry."""
+    if file_format(path) == "toml":
+        return toml.document((*container, name), entry)
+    document: JSON = {name: entry}
+    for step in reversed(container):
+        document = {step: document}
+    return to_yaml(document) if file_format(path) == "yaml" else json_text(document)
+
+
+def with_entry(text: str, path: Path, container: Steps, name: str, entry: Mapping[str, JSON]) -> str:
+    """The text with this entry, instead of one of the same name if there is one."""
+    if _is_blank(text, path):
+        gap = "" if not text or text.endswith("\n") else "\n"
+        return text + gap + entry_text(path, container, name, entry)
+    document = host_document(text, path)
+    holder = value_at(document, container)
+    if holder is not None and not is_mapping(holder):
+        raise by_hand(f"its {'.'.join(map(str, container))} is not a mapping")
+    changes: list[TextChange] = []
+    if holder is not None and name in holder:
+        changes.append(TextChange(kind="drop", steps=(*container, name)))
+    if holder is not None or file_format(path) == "toml":
+        changes.append(TextChange(kind="add", steps=container, value={name: entry}))
+    else:
+        changes += _with_container(document, path, container, {name: entry})
+    return _kept(text, path, changes)
+
+
+def without_entry(text: str, path: Path, container: Steps, name: str) -> str:
+    """The text without this entry, which must be there."""
+    return _kept(text, path, [TextChange(kind="drop", steps=(*container, name))])
+
+
+def _with_container(
+    document: Mapping[JSON, JSON], path: Path, container: Steps, pairs: Mapping[str, JSON]
+) -> list[TextChange]:
+    """Add the mapping that the entry goes into, with its parents."""
+    depth = 0
+    while is_mapping(value_at(document, container[: depth + 1])):
+        depth += 1
+    value: JSON = pairs
+    for step in reversed(container[depth + 1 :]):
+        value = {step: value}
+    is_null = container[depth] in value_at(document, container[:depth])
+    if not is_null:
+        return [TextChange(kind="add", steps=container[:depth], value={str(container[depth]): value})]
+    kind = "add" if file_format(path) == "yaml" else "replace"
+    return [TextChange(kind=kind, steps=container[: depth + 1], value=value)]
+
+
+def _kept(text: str, path: Path, changes: list[TextChange]) -> str:
+    after, _ = edited(text, path, changes)
+    if file_format(path) == "json" and Counter(comments(after)) != Counter(comments(text)):
+        raise by_hand("it has a comment in the way")
+    return after
+
+
+def _is_blank(text: str, path: Path) -> bool:
+    """Whether nothing is in it but comments."""
+    text = text.removeprefix("\ufeff")
+    if file_format(path) == "json":
+        return not without_comments(text).strip()
+    return all(not line.strip() or line.lstrip().startswith("#") for line in text.splitlines())

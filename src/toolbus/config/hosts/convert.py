@@ -9,14 +9,12 @@ import shlex
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from toolbus.config.hosts.editors import EDITORS, ImportFile
-from toolbus.config.hosts.entry import IGNORED, checked_timeouts, is_switched_off, long_form
+from toolbus.config.hosts.editors import EDITORS, ImportFile, is_toolbus
+from toolbus.config.hosts.entry import IGNORED, is_switched_off, long_form
 from toolbus.config.hosts.host_auth import with_auth
-from toolbus.config.hosts.host_entry import is_toolbus
-from toolbus.config.hosts.host_files import FILE, disabled_by, host_config
 from toolbus.config.hosts.read import read_document
-from toolbus.config.hosts.translate import SET_IT, HostConfig, skipped_note
-from toolbus.config.load import load_config, load_server
+from toolbus.config.hosts.translate import FILE, SET_IT, HostConfig, disabled_by, host_config, skipped_note
+from toolbus.config.load import load_config, load_server, setting
 from toolbus.config.location import Location, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig
 from toolbus.config.secrets.literals import TEXTS, Secret, SecretNames, referenced_names, with_references
@@ -93,7 +91,10 @@ def _converted(
     """The entries in our format; invalid ones are skipped."""
     settings = {key: value for key, value in found.settings.items() if value is not None}
     notes += _skipped(settings)
-    checked_timeouts(settings.get("timeouts", {}), location)
+    try:
+        setting("timeouts", settings.get("timeouts", {}))
+    except ConfigError as error:
+        raise location.relocated(error, lambda key: key) from None
     enabled = settings.pop("enabled_servers", None)
     wanted = found.entries if enabled is None else location.names(enabled, "enabled_servers")
     lists = location.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")

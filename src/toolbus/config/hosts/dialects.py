@@ -3,20 +3,23 @@
 A dialect is a row in a table. The entries themselves are parsed in `toolbus.config.hosts.entry`.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import PurePath
 
-from toolbus.config.hosts.entry import is_server, unwrapped
+from toolbus.config.base import ConfigModel
+from toolbus.config.hosts.entry import (
+    RESTRICTION_KEYS,
+    closest_restriction,
+    is_server,
+    promise_warnings,
+    unwrapped,
+)
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
-from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
-from toolbus.config.settings.audit import is_audit
-from toolbus.config.settings.context import is_context
-from toolbus.config.settings.search import is_search
-from toolbus.config.settings.serve import is_serve
-from toolbus.config.settings.store import is_store
-from toolbus.config.settings.telemetry import is_telemetry
-from toolbus.config.settings.tokens import is_tokens
+from toolbus.config.settings.audit import Telemetry, file_problem
+from toolbus.config.settings.search import Search
+from toolbus.config.settings.serve import Serve
+from toolbus.config.settings.store import SCHEMES, StoreSetting
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
@@ -38,6 +41,24 @@ SETTINGS = (
     *("search", "serve", "code", "store"),
 )
 """Settings for all servers; accepted beside every container."""
+
+_OURS: Mapping[str, Callable[[JSON], bool]] = {
+    "context": lambda value: is_list(value) and any(is_mapping(one) and "uri" in one for one in value),
+    "tokens": lambda value: value in ("auto", "keyring", "memory") or str(value).startswith("file:"),
+    "audit": lambda value: (
+        isinstance(value, bool)
+        or (file_problem(value) is None if isinstance(value, str) else "file" in _keys(value))
+    ),
+    "telemetry": lambda value: isinstance(value, bool) or _has_only(value, Telemetry),
+    "search": lambda value: _has_only(value, Search),
+    "serve": lambda value: not _keys(value).isdisjoint(Serve.model_fields),
+    "store": lambda value: (
+        value.startswith((*SCHEMES, "${"))
+        if isinstance(value, str)
+        else "url" in _keys(value) and _has_only(value, StoreSetting)
+    ),
+}
+"""Whether a setting is ours: Gemini CLI, Continue and others use these keys for something else."""
 
 # In these files, every key beside the servers is ours or a mistake.
 _OWN_CONTAINERS = (("servers",), ("config", "servers"))
@@ -112,7 +133,19 @@ def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
 
 def _is_setting(key: JSON, value: JSON) -> bool:
     """Whether it is ours and not a server: one named `search` is common."""
-    return key in SETTINGS and (key != "search" or is_search(value))
+    return key in SETTINGS and (key != "search" or _is_ours(key, value))
+
+
+def _is_ours(key: str, value: JSON) -> bool:
+    return key not in _OURS or isinstance(value, ConfigModel) or _OURS[key](value)
+
+
+def _keys(value: JSON) -> frozenset[JSON]:
+    return frozenset(value) if is_mapping(value) else frozenset()
+
+
+def _has_only(value: JSON, model: type[ConfigModel]) -> bool:
+    return is_mapping(value) and value.keys() <= model.model_fields.keys()
 
 
 def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
@@ -121,17 +154,8 @@ def settings_in(*levels: Mapping[JSON, JSON]) -> dict[str, JSON]:
 
 
 def without_foreign(settings: Mapping[str, JSON]) -> dict[str, JSON]:
-    """The settings without foreign ones: Gemini CLI and Continue have their own `context`, for one."""
-    ours = {
-        "context": is_context,
-        "tokens": is_tokens,
-        "audit": is_audit,
-        "telemetry": is_telemetry,
-        "search": is_search,
-        "serve": is_serve,
-        "store": is_store,
-    }
-    return {key: value for key, value in settings.items() if key not in ours or ours[key](value)}
+    """The settings without those of other hosts."""
+    return {key: value for key, value in settings.items() if _is_ours(key, value)}
 
 
 def entry_list(entries: JSON, location: Location) -> Container:

@@ -5,30 +5,62 @@ another host's file it is only a warning, unless it may be a misspelled restrict
 """
 
 import os.path
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, time
+from difflib import get_close_matches
 from enum import Enum
 from pathlib import Path, PurePath
-from typing import TypeVar, cast
+from typing import cast
 from urllib.parse import urlsplit
 
 from pydantic import AnyUrl, BaseModel, SecretStr
 
+from toolbus.config.base import overriding
 from toolbus.config.hosts.host_auth import with_auth
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
 from toolbus.config.model import ServerConfig, Timeouts, Transport, check_alias
-from toolbus.config.restrictions import RESTRICTION_KEYS, closest_restriction, promise_warnings
 from toolbus.config.secrets.reference import masked
-from toolbus.config.settings.auth import auth_warnings, read_auth
-from toolbus.config.settings.code import CodeLimits
+from toolbus.config.settings.auth import auth_warnings
 from toolbus.config.settings.limits import ServerLimits
-from toolbus.config.settings.override import budget, tool_overrides
-from toolbus.config.settings.sandbox import Sandbox, read_sandbox
+from toolbus.config.settings.sandbox import Sandbox
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import DEFAULT_BUDGET, JSON, Budget
 
-Settings = TypeVar("Settings", Timeouts, ServerLimits, CodeLimits)
+RESTRICTION_KEYS = ("include", "exclude", "enabled", "disabled", "sandbox", "policy", "lock", "trust")
+"""Keys that restrict in some host's dialect, even if they have no meaning here."""
+
+_NO_SANDBOX = "it is another host's key, so the server is not in a sandbox; set sandbox in a toolbus.yaml"
+_PROMISES = {
+    "trust": "in this file it is another host's key; only a toolbus.yaml can trust a server's annotations",
+    "sandbox": _NO_SANDBOX,
+    "sandboxEnabled": _NO_SANDBOX,
+}
+
+# Stricter than for a suggestion: a host's `excludeTools` is not a misspelled `exclude`.
+_CLOSE = 0.8
+_LONGER_BY = 2
+
+
+def closest_restriction(key: object, words: Iterable[str]) -> str | None:
+    """The restricting key that was most likely meant, if any."""
+    plain = {_bare(word): word for word in words}
+    given = _bare(str(key))
+    alike = [word for word in plain if abs(len(word) - len(given)) <= _LONGER_BY]
+    close = get_close_matches(given, alike, n=1, cutoff=_CLOSE)
+    return plain[close[0]] if close else None
+
+
+def promise_warnings(keys: Mapping[JSON, JSON]) -> tuple[str, ...]:
+    """A warning about each key on which a user of another host relies, and which has no effect here."""
+    return tuple(
+        f"{key} is ignored: {_PROMISES[key]}" for key, value in keys.items() if key in _PROMISES and value
+    )
+
+
+def _bare(word: str) -> str:
+    return word.lower().replace("_", "").replace("-", "")
+
 
 TRANSPORTS: dict[str, Transport] = {
     "stdio": "stdio",
@@ -171,33 +203,21 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
         **draft.fields,
     }
     mistakes = draft.mistakes
-    # Each field is removed first, so that an invalid one is not reported twice.
-    for name, settled in (
-        ("budget", budget),
-        ("override", tool_overrides),
-        ("auth", read_auth),
-        ("sandbox", read_sandbox),
-    ):
-        if name in fields:
-            with mistakes.collected():
-                fields[name] = settled(fields.pop(name), location)
-    own_warnings = auth_warnings(fields["auth"]) if fields.get("auth") is not None else ()
-    fields["warnings"] = (*defaults.warnings, *draft.warnings, *own_warnings)
     with mistakes.collected():
         _normalize_command(fields, location)
     with mistakes.collected():
         _normalize_transport(fields, location, draft.written.get("transport", "transport"))
-    with mistakes.collected():
-        fields["timeouts"] = _merged(defaults.timeouts, fields.pop("timeouts", {}), location, "timeouts")
-    with mistakes.collected():
-        fields["limits"] = _merged(defaults.limits, fields.pop("limits", {}), location, "limits")
+    for name, usual in (("timeouts", defaults.timeouts), ("limits", defaults.limits)):
+        fields[name] = overriding(usual, fields[name]) if name in fields else usual
     for key in ("verify", "client_cert", "client_key"):
         if isinstance(path := fields.get(key), str):
             fields[key] = os.path.join(defaults.folder or "", os.path.expanduser(path))
     try:
-        return ServerConfig(**fields)
+        config = ServerConfig(**fields)
     except ConfigError as error:
         raise location.relocated(error, lambda key: _as_written(key, draft.written)) from None
+    warnings = (*defaults.warnings, *draft.warnings, *auth_warnings(config.auth))
+    return config.model_copy(update={"warnings": warnings}) if warnings else config
 
 
 def is_switched_off(entry: JSON, location: Location) -> bool:
@@ -255,21 +275,6 @@ def _plain(value: JSON) -> JSON:
             return [_plain(inner) for inner in cast(list[JSON], value)]
         case _:
             return value
-
-
-def checked_timeouts(values: JSON, location: Location) -> Timeouts:
-    """The timeouts of the whole bus."""
-    return _merged(Timeouts(), values, location, "timeouts")
-
-
-def checked_limits(values: JSON, location: Location) -> ServerLimits:
-    """The limits of the whole bus."""
-    return _merged(ServerLimits(), values, location, "limits")
-
-
-def checked_code(values: JSON, location: Location) -> CodeLimits:
-    """The limits of scripts."""
-    return _merged(CodeLimits(), values, location, "code")
 
 
 def long_form(entry: JSON, location: Location) -> Mapping[JSON, JSON]:
@@ -380,15 +385,6 @@ def _inferred_transport(fields: Mapping[str, JSON]) -> Transport:
     except ValueError:  # an invalid host; connecting reports it
         path = ""
     return "sse" if path.rstrip("/").endswith("/sse") else "streamable-http"
-
-
-def _merged(base: Settings, own: JSON, location: Location, name: str) -> Settings:
-    """The settings of all servers, with those of one server in their place."""
-    given = {str(key): value for key, value in location.mapping(own, name).items() if value is not None}
-    try:
-        return type(base)(**{**base.model_dump(), **given})
-    except ConfigError as error:
-        raise location.relocated(error, lambda key: f"{name}.{key}") from None
 
 
 def _as_written(key: str | None, written: Mapping[str, str]) -> str | None:

@@ -8,21 +8,21 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Strict
+from pydantic import AfterValidator, BeforeValidator, Strict
 
-from toolbus.config.base import ConfigModel
+from toolbus.config.base import ConfigModel, Texts
 from toolbus.config.hosts.read import document_in
-from toolbus.config.launch.launchers import is_launcher
 from toolbus.config.launch.patterns import (
     ResolvedLaunch,
     argv_allowed,
     argv_denied,
     argv_problem,
+    is_launcher,
     local_word,
     package_allowed,
     package_denied,
@@ -48,43 +48,56 @@ _WRITABLE = 0o022
 _LARGEST = 1 << 20
 
 
-_Lines = Annotated[tuple[Annotated[tuple[str, ...], Strict(False)], ...], Strict(False)]
-_Names = Annotated[tuple[str, ...], Strict(False)]
+def _words(line: JSON) -> JSON:
+    """A line as a list of words, as a shell splits it."""
+    try:
+        return shlex.split(line) if isinstance(line, str) else line
+    except ValueError as error:
+        raise ValueError(f"cannot be split into words: {error}") from None
+
+
+def _checked(problem_with: Callable[[Any], str | None]) -> AfterValidator:
+    def check(pattern: Any) -> Any:
+        if problem := problem_with(pattern):
+            raise ValueError(problem)
+        return pattern
+
+    return AfterValidator(check)
+
+
+_Line = Annotated[Texts, BeforeValidator(_words), _checked(argv_problem)]
+_Lines = Annotated[tuple[_Line, ...], Strict(False)]
+_Urls = Annotated[tuple[Annotated[str, _checked(url_problem)], ...], Strict(False)]
+_Packages = Annotated[tuple[Annotated[str, _checked(package_problem)], ...], Strict(False)]
+_Paths = Annotated[tuple[Annotated[str, _checked(path_problem)], ...], Strict(False)]
 _Requirements = Annotated[tuple[Requirement, ...], Strict(False)]
 
 
 class LaunchList(ConfigModel):
     """Patterns for command lines, URLs, packages and working folders; None is a list that is not given."""
 
-    argv: _Lines | None = None
-    urls: _Names | None = None
-    packages: _Names | None = None
-    cwd: _Names | None = None
+    _keeps_null = True
 
-    def _check(self) -> None:
-        problems = [
-            *(("argv", index, argv_problem(line)) for index, line in enumerate(self.argv or ())),
-            *(("urls", index, url_problem(url)) for index, url in enumerate(self.urls or ())),
-            *(("packages", index, package_problem(name)) for index, name in enumerate(self.packages or ())),
-            *(("cwd", index, path_problem(path)) for index, path in enumerate(self.cwd or ())),
-        ]
-        for key, index, problem in problems:
-            if problem is not None:
-                raise Location().error(problem, f"{key}[{index}]")
+    argv: _Lines | None = None
+    urls: _Urls | None = None
+    packages: _Packages | None = None
+    cwd: _Paths | None = None
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        fields = super()._from_file(value)
+        for name, patterns in fields.items():
+            if name in cls.model_fields and not is_list(patterns):
+                raise Location().error("expected a list of patterns", name)
+        return fields
 
 
 class SandboxLimits(ConfigModel):
     """The most that the sandbox of a server may open; None does not limit it."""
 
     net: bool = True
-    read: _Names | None = None
-    write: _Names | None = None
-
-    def _check(self) -> None:
-        for key, patterns in (("read", self.read), ("write", self.write)):
-            for index, pattern in enumerate(patterns or ()):
-                if problem := path_problem(pattern):
-                    raise Location().error(problem, f"{key}[{index}]")
+    read: _Paths | None = None
+    write: _Paths | None = None
 
     def excess(self, sandbox: Sandbox, launch: ResolvedLaunch) -> tuple[str, str] | None:
         """The limit that a sandbox exceeds, and how."""
@@ -105,6 +118,8 @@ _UNLIMITED = SandboxLimits()
 
 class AdministratorPolicy(ConfigModel):
     """The content of one file."""
+
+    _keeps_null = True
 
     allow: LaunchList = LaunchList()
     deny: LaunchList = LaunchList()
@@ -296,8 +311,7 @@ def _policy_file(content: bytes, path: Path) -> PolicyFile:
     expected = "allow, deny or require"
     try:
         document = document_in(content, path, empty=f"write {expected}", top=expected)
-        lists = {key: _list(document[key], key) for key in ("allow", "deny") if key in document}
-        values: dict[str, JSON] = {str(key): value for key, value in {**document, **lists}.items()}
+        values: dict[str, JSON] = {str(key): value for key, value in document.items()}
         required, limits = values.get("require"), _UNLIMITED
         if is_mapping(required):
             values["require"], limits = _requirements(required)
@@ -323,28 +337,6 @@ def _requirements(given: Mapping[JSON, JSON]) -> tuple[list[str], SandboxLimits]
             also = ", or a mapping with net, read and write" if name == "sandbox" else ""
             raise Location().error(f"expected true or false{also}", key)
     return [str(name) for name, value in given.items() if value is not False], limits
-
-
-def _list(value: JSON, key: str) -> LaunchList:
-    given = dict(Location().mapping(value, key))
-    for name, patterns in given.items():
-        if name in LaunchList.model_fields and not is_list(patterns):
-            raise Location().error("expected a list of patterns", f"{key}.{name}")
-    if "argv" in given:
-        lines = enumerate(given["argv"])
-        given["argv"] = [_words(line, f"{key}.argv[{index}]") for index, line in lines]
-    try:
-        return LaunchList(**{str(name): patterns for name, patterns in given.items()})
-    except ConfigError as error:
-        raise Location().relocated(error, lambda inner: f"{key}.{inner}") from None
-
-
-def _words(line: JSON, key: str) -> JSON:
-    """A line is split as a shell does."""
-    try:
-        return shlex.split(line) if isinstance(line, str) else line
-    except ValueError as error:
-        raise Location().error(f"cannot be split into words: {error}", key) from None
 
 
 def _unusable(path: Path, problem: str, key: str | None = None) -> ConfigError:

@@ -17,10 +17,16 @@ from toolbus.config.launch.patterns import ResolvedLaunch
 from toolbus.config.location import Location
 from toolbus.config.model import ServerConfig
 from toolbus.config.permitted import refused_commands, refused_launch, working_folder
-from toolbus.config.secrets.echo import is_credential
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.lookup import FoundValue, MissingValue, Secrets
-from toolbus.config.secrets.redact import Redactor, names_credential, proxy_secrets, shown_url, url_secrets
+from toolbus.config.secrets.redact import (
+    Redactor,
+    is_credential,
+    names_credential,
+    proxy_secrets,
+    shown_url,
+    url_secrets,
+)
 from toolbus.config.secrets.reference import Reference, masked, parsed
 from toolbus.config.settings.auth import SECRET_KEYS, ClientCredentials, text_problem
 from toolbus.config.settings.sandbox import not_own, too_wide

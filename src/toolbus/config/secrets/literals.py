@@ -1,13 +1,16 @@
-"""Find credentials written literally in a server entry, and replace them with references.
+"""Find credentials written literally in an entry, replace them with references, and add them to `.env`.
 
 Extracted values are never shown: not in a repr, not in a message.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import chain, count
+from pathlib import Path
 
+from toolbus.config.editing.save import save_in_project
+from toolbus.config.find import DOTENV
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import ServerConfig
 from toolbus.config.secrets.redact import names_credential
@@ -286,3 +289,32 @@ class _Extractor:
 def _is_secret_header(name: str) -> bool:
     # `names_credential` excludes names with "author".
     return names_credential(name) or name.lower().endswith("authorization")
+
+
+def env_values(folder: Path) -> dict[str, str]:
+    """The variables in the folder's `.env`; empty if there is no such file."""
+    from dotenv import dotenv_values
+
+    path = folder / DOTENV
+    return {name: value or "" for name, value in dotenv_values(path).items()} if path.is_file() else {}
+
+
+def add_secrets(folder: Path, secrets: Iterable[Secret]) -> None:
+    """Append secrets that are not in the folder's `.env` yet, and make it readable by its owner only."""
+    path, known = folder / DOTENV, env_values(folder)
+    lines = {
+        secret.name: f"{secret.name}={_quoted(secret.value)}\n"
+        for secret in secrets
+        if secret.name not in known
+    }
+    if not lines:
+        return
+    before = path.read_bytes() if path.is_file() else b""
+    gap = b"" if before[-1:] in (b"", b"\n") else b"\n"
+    save_in_project(path, before + gap + "".join(lines.values()).encode(), mode=0o600)
+
+
+def _quoted(text: str) -> str:
+    """The text quoted so that a dotenv file takes it literally."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"

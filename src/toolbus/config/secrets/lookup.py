@@ -19,9 +19,9 @@ from pathlib import Path
 from threading import Thread
 from typing import TypeAlias, cast
 
+from toolbus.config.find import DOTENV, LARGEST, Contents, project_path
 from toolbus.config.launch.administrator import read_administrator
 from toolbus.config.permitted import refused_command
-from toolbus.config.project import DOTENV, LARGEST, Contents, project_path
 from toolbus.config.secrets.reference import Reference
 from toolbus.core.plain_files import read_plain
 from toolbus.core.values.errors import ConfigError

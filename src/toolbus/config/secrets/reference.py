@@ -80,6 +80,11 @@ def parsed(text: str, *, server: str | None = None, key: str | None = None) -> t
     return tuple(part for part in parts if part != "")
 
 
+def is_shown(text: str) -> bool:
+    """Whether a text that holds a secret is just a reference, without a default: that may be shown."""
+    return re.fullmatch(r"\$\{[^}]*\}", text) is not None and ":-" not in text
+
+
 def masked(text: str) -> str:
     """The text with every reference replaced by `***`; just `***` if a reference is malformed."""
     try:

@@ -1,15 +1,14 @@
-"""The `audit` of a bus: the file in which every decision and every call is recorded, and for how long."""
+"""The `audit` and the `telemetry` of a bus: what is recorded of its decisions and calls, and where."""
 
 import os.path
 import re
 from pathlib import Path
-from typing import Annotated, Literal, TypeAlias
+from typing import Annotated, Literal, Self, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, WithJsonSchema
 
-from toolbus.config.base import ConfigModel
-from toolbus.config.location import Location, is_mapping, near_miss
-from toolbus.core.values.errors import ConfigError
+from toolbus.config.base import ConfigModel, Count, Text
+from toolbus.config.location import Location, near_miss
 from toolbus.core.values.records import JSON
 
 Content: TypeAlias = Literal["digest", "full", "none"]
@@ -21,83 +20,73 @@ DEFAULT_FILE = "audit.jsonl"
 _UNITS = {"": 1, "K": 1000, "M": 1000**2, "G": 1000**3, "KI": 2**10, "MI": 2**20, "GI": 2**30}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", re.IGNORECASE)
 _EXAMPLE = "write {file: audit.jsonl, content: digest, rotate: 100MB, keep: 20}, or the file alone"
-_Count = Annotated[int, Field(ge=1)]
+
+
+def _size(value: JSON) -> int:
+    """The number of bytes; `100MB` has a hundred million, `100MiB` some more."""
+    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if found is not None:
+        value = int(float(found[1]) * _UNITS[(found[2] or "").upper()])
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise ValueError("expected a size such as 100MB, or a number of bytes")
+    if not SMALLEST <= value <= LARGEST:
+        raise ValueError("expected a size from 10KB to 1GB")
+    return value
+
+
+def _content(value: JSON) -> JSON:
+    if value not in CONTENTS:
+        raise ValueError(f"expected digest, full or none{near_miss(value, CONTENTS)}")
+    return value
 
 
 class Audit(ConfigModel):
     """Where calls are recorded, what is recorded of their content, and when old files are removed."""
 
-    file: str = Field(min_length=1)
+    _expected = f"expected true, a file or a mapping; {_EXAMPLE}"
+    _missing = f"is missing; {_EXAMPLE}"
+    _keeps_null = True
+
+    file: Text
     """The file; relative to the config's folder. Concurrent processes write files beside it."""
-    content: Content = "digest"
+    content: Annotated[Content, BeforeValidator(_content)] = "digest"
     """What is recorded of arguments and answers: their SHA-256, the values themselves, or nothing."""
-    rotate: int = Field(default=100_000_000, ge=SMALLEST, le=LARGEST)
+    rotate: Annotated[
+        int,
+        BeforeValidator(_size),
+        WithJsonSchema({"type": ["integer", "string"], "minimum": SMALLEST, "maximum": LARGEST}),
+    ] = 100_000_000
     """The size from which on a new file is begun: a number of bytes, or such as `100MB`."""
-    keep: _Count | None = None
+    keep: Count | None = None
     """How many full files to keep, of each process that runs at the same time; by default all."""
-    days: _Count | None = None
+    days: Count | None = None
     """How many days to keep a full file after its last line; by default forever."""
 
+    def within(self, folder: Path | None) -> Self:
+        """The setting with the whole path of its file.
+
+        A relative path is relative to the folder of the config, or to the current one if there is no file.
+        """
+        path = os.path.abspath(os.path.join(folder or "", os.path.expanduser(self.file)))
+        return self.model_copy(update={"file": path})
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        file = DEFAULT_FILE if value is True else value
+        return super()._from_file({"file": file} if isinstance(file, str) else value)
+
     def _check(self) -> None:
-        if problem := _file_problem(self.file):
+        if problem := file_problem(self.file):
             raise Location().error(problem, "file")
 
 
-def read_audit(value: JSON, location: Location, folder: Path | None) -> Audit | None:
-    """The setting, with the whole path of its file; None for `false`, ConfigError if it is invalid.
-
-    A relative path is relative to the folder of the config, or to the current one if there is no file.
-    """
-    if value is False:
-        return None
-    fields = _fields(value, location)
-    if "rotate" in fields:
-        fields["rotate"] = _size(fields["rotate"], location)
-    try:
-        audit = Audit(**fields)
-    except ConfigError as error:
-        raise location.relocated(error, lambda key: f"audit.{key}" if key else "audit") from None
-    path = os.path.abspath(os.path.join(folder or "", os.path.expanduser(audit.file)))
-    return audit.model_copy(update={"file": path})
+AuditSetting: TypeAlias = Annotated[
+    Audit | None, BeforeValidator(lambda value: None if value is False else value)
+]
 
 
-def is_audit(value: object) -> bool:
-    """Whether the value is our `audit`: other hosts may use that key for something else."""
-    if isinstance(value, str):
-        return _file_problem(value) is None
-    return isinstance(value, Audit | bool) or (is_mapping(value) and "file" in value)
-
-
-def _fields(value: JSON, location: Location) -> dict[str, JSON]:
-    if isinstance(value, Audit):
-        return value.model_dump()
-    if isinstance(value, str) or value is True:
-        return {"file": DEFAULT_FILE if value is True else value}
-    if not is_mapping(value):
-        raise location.error(f"expected true, a file or a mapping; {_EXAMPLE}", "audit")
-    content = value.get("content", "digest")
-    if content not in CONTENTS:
-        raise location.error(f"expected digest, full or none{near_miss(content, CONTENTS)}", "audit.content")
-    if "file" not in value:
-        raise location.error(f"is missing; {_EXAMPLE}", "audit.file")
-    return {str(key): field for key, field in value.items()}
-
-
-def _size(value: JSON, location: Location) -> int:
-    """The number of bytes; `100MB` has a hundred million, `100MiB` some more."""
-    found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is not None:
-        size = int(float(found[1]) * _UNITS[(found[2] or "").upper()])
-    elif isinstance(value, int) and not isinstance(value, bool):
-        size = value
-    else:
-        raise location.error("expected a size such as 100MB, or a number of bytes", "audit.rotate")
-    if not SMALLEST <= size <= LARGEST:
-        raise location.error("expected a size from 10KB to 1GB", "audit.rotate")
-    return size
-
-
-def _file_problem(file: str) -> str | None:
+def file_problem(file: str) -> str | None:
+    """The problem with a file as the setting; None if there is none."""
     if "${" in file:
         return "cannot contain a reference; write the path, with ~ for your home"
     if "\0" in file or os.path.expanduser(file).startswith("~"):
@@ -108,3 +97,22 @@ def _file_problem(file: str) -> str | None:
     if not re.fullmatch(r"\.[A-Za-z]\w*", os.path.splitext(file)[1]):
         return "needs an extension, such as audit.jsonl"
     return None
+
+
+class Telemetry(ConfigModel):
+    """What spans contain; nothing is sent unless the program installs an OpenTelemetry SDK."""
+
+    _expected = "expected true, false, or a mapping with content"
+
+    content: bool = False
+    """Whether spans have the arguments, results and error messages of calls, without secrets."""
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        return {} if value is True else super()._from_file(value)
+
+
+DEFAULT_TELEMETRY = Telemetry()
+TelemetrySetting: TypeAlias = Annotated[
+    Telemetry | None, BeforeValidator(lambda value: None if value is False else value)
+]

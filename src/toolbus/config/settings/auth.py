@@ -8,16 +8,14 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
-from toolbus.config.base import ConfigModel
+from toolbus.config.base import ConfigModel, Text
 from toolbus.config.location import Location, is_mapping, joined, near_miss
 from toolbus.core.text.hosts import ascii_host
-from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 SECRET_KEYS = ("token", "client_secret", "key", "assertion")
 """The keys of `auth` whose values are secrets."""
 
-_Text = Annotated[str, Field(min_length=1)]
 _Secret = Annotated[str, Field(repr=False, min_length=1)]
 # `repr` has no effect on a member of a union.
 _OptionalSecret = Annotated[str | None, Field(repr=False, min_length=1)]
@@ -37,6 +35,11 @@ Algorithm: TypeAlias = Literal[
 
 
 class _Auth(ConfigModel):
+    _expects = {
+        "scopes": "expected a list of scopes",
+        "resource": "expected true, false, or the URI of the server",
+    }
+
     read_anew: ClassVar[tuple[str, ...]] = ()
     """The keys whose values are short-lived: they are looked up each time they are needed."""
 
@@ -60,6 +63,12 @@ class _Auth(ConfigModel):
         if found:
             raise joined([Location().error(problem, key) for key, problem in found.items()])
 
+    @classmethod
+    def _unknown(cls, key: str) -> str:
+        others = [name for name, kind in AUTH_TYPES.items() if key in kind.model_fields]
+        own = next(name for name, kind in AUTH_TYPES.items() if kind is cls)
+        return f"is a key of {', '.join(others)}, not of {own}" if others else super()._unknown(key)
+
     def _problems(self) -> Iterator[tuple[str, str]]:
         """What is wrong with the keys together, by key."""
         yield from ()
@@ -68,6 +77,8 @@ class _Auth(ConfigModel):
 class BearerAuth(_Auth):
     """A token sent with every HTTP request."""
 
+    _missing = "is missing; bearer needs token"
+
     type: Literal["bearer"]
     """How the credential is sent: as a bearer token."""
     token: _Secret
@@ -75,7 +86,7 @@ class BearerAuth(_Auth):
 
 
 class _OAuth(_Auth):
-    issuer: _Text | None = None
+    issuer: Text | None = None
     """The authorization server; by default the one that the server names. No other gets the credentials."""
     scopes: _Scopes = ()
     """The scopes to request; by default those that the server asks for."""
@@ -96,13 +107,13 @@ class OAuth(_OAuth):
 
     type: Literal["oauth"]
     """How to get a token: a person signs in."""
-    client_id: _Text | None = None
+    client_id: Text | None = None
     """The ID of a client that is registered already."""
     client_secret: _OptionalSecret = None
     """The secret of that client, preferably a reference."""
-    client_metadata: _Text | None = None
+    client_metadata: Text | None = None
     """The URL of a client metadata document; its URL is the client ID."""
-    callback: _Text | None = None
+    callback: Text | None = None
     """The URL that the browser is sent back to, such as `http://127.0.0.1:3118/callback`."""
     prompt: str | None = None
     """The `prompt` parameter of the sign-in page, such as `consent`; empty for none."""
@@ -118,9 +129,11 @@ class OAuth(_OAuth):
 class ClientCredentials(_OAuth):
     """The program has its own identity: a client ID with a secret or a key."""
 
+    _missing = "is missing; client_credentials needs client_id"
+
     type: Literal["client_credentials"]
     """How to get a token: with the credentials of a client."""
-    client_id: _Text
+    client_id: Text
     """The ID of the client."""
     client_secret: _OptionalSecret = None
     """The secret of the client, preferably a reference; or set `key`."""
@@ -142,10 +155,11 @@ class ClientCredentials(_OAuth):
 class IdentityAssertion(_OAuth):
     """An identity provider vouches for the user with a signed assertion (ID-JAG)."""
 
+    _missing = "is missing; identity_assertion needs client_id and assertion"
     read_anew: ClassVar[tuple[str, ...]] = ("assertion",)
     type: Literal["identity_assertion"]
     """How to get a token: with an assertion of an identity provider."""
-    client_id: _Text
+    client_id: Text
     """The ID of the client."""
     client_secret: _OptionalSecret = None
     """The secret of the client, preferably a reference."""
@@ -156,12 +170,13 @@ class IdentityAssertion(_OAuth):
 class Workload(_OAuth):
     """The platform vouches for the program with a signed token (workload identity)."""
 
+    _missing = "is missing; workload needs token"
     read_anew: ClassVar[tuple[str, ...]] = ("token",)
     type: Literal["workload"]
     """How to get a token: with the identity of the workload."""
     token: _Secret
     """The token of the platform, read for every exchange: `${file:/var/run/secrets/tokens/mcp}`."""
-    client_id: _Text | None = None
+    client_id: Text | None = None
     """The ID of the client, if the authorization server needs one."""
 
 
@@ -176,28 +191,28 @@ AUTH_TYPES: dict[str, type[Auth]] = {
 _KINDS = ", ".join(AUTH_TYPES)
 
 
-def read_auth(value: JSON | Auth, location: Location) -> Auth:
+def _read(value: JSON | Auth) -> Auth:
     """The `auth` of an entry: `oauth`, a bearer token, or a mapping with its type."""
     if isinstance(value, Auth):
         return value
-    if isinstance(value, str):
-        value = _long_form(value, location)
-    if not is_mapping(value):
-        raise location.error(f"expected oauth, a token, or a mapping with a type: {_KINDS}", "auth")
-    name = value.get("type")
+    fields = _long_form(value) if isinstance(value, str) else value
+    if not is_mapping(fields):
+        raise ValueError(f"expected oauth, a token, or a mapping with a type: {_KINDS}")
+    name = fields.get("type")
     if name is None:
-        raise location.error(f"is missing; set it to one of {_KINDS}", "auth.type")
+        raise Location().error(f"is missing; set it to one of {_KINDS}", "type")
     kind = AUTH_TYPES.get(name) if isinstance(name, str) else None
     if kind is None:
-        raise location.error(f"expected one of {_KINDS}{near_miss(name, AUTH_TYPES)}", "auth.type")
-    given = {str(key): inner for key, inner in value.items() if inner is not None}
-    try:
-        return kind(**given)
-    except ConfigError as error:
-        raise joined([_located(mistake, str(name), location) for mistake in error.mistakes]) from None
+        raise Location().error(f"expected one of {_KINDS}{near_miss(name, AUTH_TYPES)}", "type")
+    return kind(**{str(key): inner for key, inner in fields.items()})
 
 
-def auth_warnings(auth: Auth) -> Iterator[str]:
+AuthSetting: TypeAlias = Annotated[
+    Auth | None, BeforeValidator(lambda value: None if value is None else _read(value))
+]
+
+
+def auth_warnings(auth: Auth | None) -> Iterator[str]:
     """Warnings about an `auth` that is valid, but gives a server more than may be intended."""
     machine = isinstance(auth, ClientCredentials | IdentityAssertion | Workload)
     if machine and auth.issuer is None:
@@ -213,26 +228,14 @@ def text_problem(key: str, text: str) -> str | None:
     return None if check is None else check(text)
 
 
-def _long_form(text: str, location: Location) -> Mapping[JSON, JSON]:
+def _long_form(text: str) -> Mapping[JSON, JSON]:
     """`oauth`, or a bearer token, as a mapping."""
     word = text.lower()
     if word == "oauth":
         return {"type": "oauth"}
     if word in AUTH_TYPES:  # nobody has a token of that name
-        raise location.error(f"needs a mapping with its keys: {{type: {word}, ...}}", "auth")
+        raise ValueError(f"needs a mapping with its keys: {{type: {word}, ...}}")
     return {"type": "bearer", "token": text}
-
-
-def _located(mistake: ConfigError, name: str, location: Location) -> ConfigError:
-    """The mistake with its whole key, and with a hint."""
-    key, problem, fields = mistake.key or "", mistake.problem, AUTH_TYPES[name].model_fields
-    others = [other for other, kind in AUTH_TYPES.items() if key in kind.model_fields]
-    if key not in fields and others:
-        problem = f"is a key of {', '.join(others)}, not of {name}"
-    elif problem == "is missing":
-        needed = [field for field, info in fields.items() if info.is_required() and field != "type"]
-        problem = f"is missing; {name} needs {' and '.join(needed)}"
-    return location.error(problem, f"auth.{key}")
 
 
 def web_url(text: str) -> SplitResult | None:

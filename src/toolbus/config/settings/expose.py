@@ -3,9 +3,7 @@
 from importlib.util import find_spec
 from typing import Literal, TypeAlias, get_args
 
-from toolbus.config.location import Location
 from toolbus.core.values.errors import ExtraMissing
-from toolbus.core.values.records import JSON
 
 ExposeMode: TypeAlias = Literal["all", "search", "code", "auto"]
 """Show `all` tools, let the model `search` for them or write scripts that call them (`code`), or decide
@@ -20,15 +18,3 @@ def check_mode(mode: object) -> None:
         raise ValueError(f"expose must be one of {', '.join(get_args(ExposeMode))}, not {mode!r}")
     if mode == "code" and find_spec("pydantic_monty") is None:
         raise ExtraMissing("expose: code", "code", "pydantic-monty is not installed")
-
-
-def expose_budget(value: JSON, location: Location) -> int:
-    """The number of tokens; ConfigError if it is not one."""
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise location.error("expected a number of tokens", "expose_budget")
-    return value
-
-
-def always_shown(value: JSON, location: Location) -> tuple[str, ...]:
-    """The patterns of `always`; ConfigError if they are not a list of texts."""
-    return tuple(location.names(value, "always"))

@@ -1,20 +1,59 @@
 """Overrides for single tools: how a model sees them, and how long their results may be."""
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Annotated, TypeAlias
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, WithJsonSchema
 
 from toolbus.config.base import ConfigModel
-from toolbus.config.location import Location, is_mapping
-from toolbus.core.values.errors import ConfigError
+from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.core.values.records import JSON, Budget
 
-R = TypeVar("R", bound=ConfigModel)
+_EXPECTED = (
+    f"expected a number of characters, {{characters: ..., tokens: ...}}, or false, at least {Budget.SMALLEST}"
+)
+_LENGTH: dict[str, JSON] = {"type": "integer", "minimum": Budget.SMALLEST}
+_BOTH: dict[str, JSON] = {
+    "characters": {**_LENGTH, "description": "How many characters a result may have."},
+    "tokens": {**_LENGTH, "description": "How many tokens a result may have, by estimate."},
+}
+
+
+def _budget(value: JSON) -> Budget:
+    """A number of characters, `{characters, tokens}`, or false for none."""
+    if isinstance(value, Budget):
+        return value
+    if value is False:
+        return Budget(characters=None, tokens=None)
+    given = value if is_mapping(value) else {"characters": value}
+    for name, number in given.items():
+        if name not in ("characters", "tokens"):
+            problem = f"unknown key{near_miss(name, ('characters', 'tokens'))}"
+            raise Location().error(problem, str(name))
+        if isinstance(number, bool) or not isinstance(number, int) or number < Budget.SMALLEST:
+            raise ValueError(_EXPECTED)
+    return Budget(characters=given.get("characters"), tokens=given.get("tokens"))
+
+
+BudgetSetting: TypeAlias = Annotated[
+    Budget,
+    BeforeValidator(_budget),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                _LENGTH,
+                {"const": False},
+                {"type": "object", "properties": _BOTH, "additionalProperties": False},
+            ]
+        }
+    ),
+]
 
 
 class ArgumentOverride(ConfigModel):
     """Changes to one argument, identified by the server's name for it."""
+
+    _keeps_null = True
 
     name: str | None = Field(default=None, min_length=1)
     """The name the model sees."""
@@ -31,6 +70,12 @@ class ArgumentOverride(ConfigModel):
 class ToolOverride(ConfigModel):
     """Changes to a tool."""
 
+    _expects = {
+        "schema": "expected a JSON Schema, which is a mapping",
+        "options": "expected a mapping by provider, such as {openai: {strict: true}}",
+    }
+    _keeps_null = True
+
     name: str | None = Field(default=None, min_length=1)
     """The exact public name."""
     description: str | None = None
@@ -43,7 +88,7 @@ class ToolOverride(ConfigModel):
     """Replaces the server's input schema."""
     options: dict[str, dict[str, object]] = {}
     """Provider-specific options, by provider."""
-    budget: Budget | None = None
+    budget: BudgetSetting | None = None
     """The maximum length of its results for a model."""
 
     @property
@@ -51,52 +96,8 @@ class ToolOverride(ConfigModel):
         """The fields that are set, as a plain mapping."""
         return self.model_dump(exclude_unset=True, by_alias=True, exclude={"budget"})
 
-
-def tool_overrides(value: JSON, location: Location) -> dict[str, ToolOverride]:
-    """The overrides of a server, by pattern."""
-    return {
-        str(pattern): _tool(rule, location, f"override.{pattern}")
-        for pattern, rule in location.mapping(value, "override").items()
-    }
-
-
-def budget(value: JSON, location: Location, key: str = "budget") -> Budget:
-    """A number of characters, `{characters, tokens}`, or false for none."""
-    expected = "expected a number of characters, {characters: ..., tokens: ...}, or false"
-    if isinstance(value, Budget):
-        return value
-    if value is False:
-        return Budget(characters=None, tokens=None)
-    given = value if is_mapping(value) else {"characters": value}
-    for name, number in given.items():
-        if name not in ("characters", "tokens"):
-            raise location.unknown_key(name, ("characters", "tokens"), key)
-        if isinstance(number, bool) or not isinstance(number, int) or number < Budget.SMALLEST:
-            raise location.error(f"{expected}, at least {Budget.SMALLEST}", key)
-    return Budget(characters=given.get("characters"), tokens=given.get("tokens"))
-
-
-def _tool(value: JSON, location: Location, key: str) -> ToolOverride:
-    fields = dict(location.mapping(value, key))
-    if "arguments" in fields:
-        within = f"{key}.arguments"
-        fields["arguments"] = {
-            str(name): _built(
-                ArgumentOverride, location.mapping(rule, f"{within}.{name}"), location, f"{within}.{name}"
-            )
-            for name, rule in location.mapping(fields["arguments"], within).items()
-        }
-        given = [rule.name for rule in fields["arguments"].values() if rule.name is not None]
+    def _check(self) -> None:
+        given = [rule.name for rule in self.arguments.values() if rule.name is not None]
         for name in given:
             if given.count(name) > 1:
-                raise location.error(f"two arguments are named {name!r}; rename one", within)
-    if "budget" in fields:
-        fields["budget"] = budget(fields["budget"], location, f"{key}.budget")
-    return _built(ToolOverride, fields, location, key)
-
-
-def _built(kind: type[R], fields: Mapping[JSON, JSON], location: Location, key: str) -> R:
-    try:
-        return kind(**{str(name): value for name, value in fields.items()})
-    except ConfigError as error:
-        raise location.relocated(error, lambda own: f"{key}.{own}") from None
+                raise Location().error(f"two arguments are named {name!r}; rename one", "arguments")

@@ -5,11 +5,10 @@ import warnings
 from collections.abc import Collection
 from typing import Annotated, Literal, TypeAlias
 
-from pydantic import BeforeValidator, Field, Strict
+from pydantic import Strict, WithJsonSchema
 
-from toolbus.config.base import ConfigModel
-from toolbus.config.location import Location, is_list, near_miss
-from toolbus.core.values.errors import ConfigError
+from toolbus.config.base import TEXT_SCHEMA, ConfigModel, Count, TextOrTexts
+from toolbus.config.location import Location, near_miss
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.schema.keywords import ANNOTATIONS, CHECKS, IDENTITY, REFERENCES, SCHEMA_KEYWORDS, subschemas
 from toolbus.schema.patterns import MOST_STATES, state_count, usable
@@ -24,15 +23,15 @@ REQUESTS = ("elicitation", "sampling", "roots")
 """What a server may ask of its client."""
 
 _Patterns = Annotated[
-    tuple[Annotated[str, Field(min_length=1)], ...],
-    Strict(False),
-    BeforeValidator(lambda value: (value,) if isinstance(value, str) else value),
+    TextOrTexts,
+    WithJsonSchema({"anyOf": [TEXT_SCHEMA, {"type": "array", "items": TEXT_SCHEMA, "minItems": 1}]}),
 ]
-_Count = Annotated[int, Field(ge=1)]
 
 
 class PolicyRule(ConfigModel):
     """One rule: which operations it is about, and what happens to them; all conditions must hold."""
+
+    _keeps_null = True
 
     tools: _Patterns = ()
     """Globs on `server/tool`, with the server's own names; one or a list."""
@@ -50,9 +49,9 @@ class PolicyRule(ConfigModel):
     """Allow it, ask a person, or deny it."""
     reason: str | None = None
     """Why, for the model and the person who is asked."""
-    per_minute: _Count | None = None
+    per_minute: Count | None = None
     """The most calls per minute that the rule lets through."""
-    per_run: _Count | None = None
+    per_run: Count | None = None
     """The most calls that it lets through in one run of an agent; elsewhere, until the bus closes."""
 
     @property
@@ -88,21 +87,8 @@ class PolicyRule(ConfigModel):
             check_condition(self.arguments, location, "arguments")
 
 
-def read_policy(value: JSON, location: Location) -> tuple[PolicyRule, ...]:
-    """The rules; ConfigError names the first that is invalid."""
-    if not is_list(value):
-        raise location.error("expected a list of rules such as {tools: 'files/*', do: ask}", "policy")
-    return tuple(_rule(rule, location, f"policy[{index}]") for index, rule in enumerate(value))
-
-
-def _rule(value: JSON, location: Location, key: str) -> PolicyRule:
-    if isinstance(value, PolicyRule):
-        return value
-    fields = location.mapping(value, key)
-    try:
-        return PolicyRule(**{str(name): field for name, field in fields.items()})
-    except ConfigError as error:
-        raise location.relocated(error, lambda own: f"{key}.{own}" if own else key) from None
+RULES_EXPECTED = "expected a list of rules such as {tools: 'files/*', do: ask}"
+Rules: TypeAlias = Annotated[tuple[PolicyRule, ...], Strict(False)]
 
 
 def check_aliases(aliases: Collection[str], location: Location) -> None:

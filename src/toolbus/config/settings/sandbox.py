@@ -3,41 +3,43 @@
 import os.path
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
-from pydantic import Strict
+from pydantic import BeforeValidator
 
-from toolbus.config.base import ConfigModel
-from toolbus.config.location import Location, is_mapping
-from toolbus.core.values.errors import ConfigError
+from toolbus.config.base import ConfigModel, Texts
+from toolbus.config.location import Location
 from toolbus.core.values.records import JSON
 
-_EXPECTED = "expected true, false, or a mapping with read, write, net and env"
 _HOMES = frozenset({"/home", "/root", "/Users"})
 _SYSTEM = (
     *("/etc", "/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/boot", "/dev", "/proc"),
     *("/sys", "/var", "/run"),
 )
-# Files contain lists, not tuples.
-_Texts = Annotated[tuple[str, ...], Strict(False)]
 
 
 class Sandbox(ConfigModel):
     """What a sandboxed program gets, besides its own files and those of the system."""
 
-    read: _Texts = ()
+    _expected = "expected true, false, or a mapping with read, write, net and env"
+
+    read: Texts = ()
     """Files and folders that it can read; relative to the config's folder."""
-    write: _Texts = ()
+    write: Texts = ()
     """Files and folders that it can read and change; relative to the config's folder."""
     net: bool = False
     """Whether it can use the network, including servers on this machine."""
-    env: _Texts = ()
+    env: Texts = ()
     """The names of variables of our environment that it gets, besides PATH, LANG, LC_* and TZ."""
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Every text that may contain references, with the name of its key."""
         for key, paths in (("read", self.read), ("write", self.write)):
             yield from ((f"{key}[{index}]", path) for index, path in enumerate(paths))
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        return {} if value is True else super()._from_file(value)
 
     def _check(self) -> None:
         for key, path in self.texts():
@@ -50,6 +52,11 @@ class Sandbox(ConfigModel):
         for index, name in enumerate(self.env):
             if not name or "=" in name or "\0" in name:
                 raise Location().error("expected the name of a variable; set values in env", f"env[{index}]")
+
+
+SandboxSetting: TypeAlias = Annotated[
+    Sandbox | None, BeforeValidator(lambda value: None if value is False else value)
+]
 
 
 def too_wide(path: str, key: str) -> str | None:
@@ -79,18 +86,3 @@ def not_own(path: str, folder: str, config_folder: Path | None) -> str | None:
     if os.path.isfile(real) and os.path.dirname(real) == own:
         return f"{path!r} is no folder of a user: it is a file beside this config"
     return None
-
-
-def read_sandbox(value: JSON | Sandbox, location: Location) -> Sandbox | None:
-    """The `sandbox` of an entry or of all servers: true, a mapping, or false for none."""
-    if value is False:
-        return None
-    if isinstance(value, Sandbox):
-        return value
-    if value is not True and not is_mapping(value):
-        raise location.error(_EXPECTED, "sandbox")
-    given = {} if value is True else {str(key): inner for key, inner in value.items() if inner is not None}
-    try:
-        return Sandbox(**given)
-    except ConfigError as error:
-        raise location.relocated(error, lambda key: f"sandbox.{key}" if key else "sandbox") from None

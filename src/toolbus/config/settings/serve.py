@@ -5,26 +5,22 @@ It never listens beyond this machine without authentication.
 
 import os.path
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, Strict, field_serializer
 
-from toolbus.config.base import ConfigModel
-from toolbus.config.location import Location, Mistakes, is_mapping, joined, near_miss
-from toolbus.config.secrets.reference import MASK, parsed
+from toolbus.config.base import ConfigModel, Count, Names, Seconds, Text, TextOrTexts
+from toolbus.config.location import Location, joined, near_miss
+from toolbus.config.secrets.reference import MASK, is_shown, parsed
 from toolbus.config.settings.auth import is_loopback, web_url
 from toolbus.config.settings.expose import ExposeMode
-from toolbus.config.settings.override import budget
-from toolbus.config.settings.policy import PolicyRule, read_policy
+from toolbus.config.settings.override import BudgetSetting
+from toolbus.config.settings.policy import RULES_EXPECTED, Rules
 from toolbus.core.text.hosts import ascii_authority, ascii_url
-from toolbus.core.values.errors import ConfigError
-from toolbus.core.values.records import JSON, Budget
-
-_Count = Annotated[int, Field(ge=1)]
-_Seconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
+from toolbus.core.values.records import JSON
 
 DEFAULT_VIEW = "default"
 _CALLS = ("max_in_flight", "max_per_user", "max_per_server", "max_waiting", "max_wait")
@@ -59,9 +55,6 @@ def _in_ascii(text: str) -> str:
 _Ascii = Annotated[str, AfterValidator(_in_ascii)]
 
 
-M = TypeVar("M", bound=ConfigModel)
-Text = Annotated[str, Field(min_length=1)]
-Names = Annotated[tuple[Text, ...], Strict(False)]
 _SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
 """A scope of RFC 6749: no space, quote or backslash."""
 
@@ -94,7 +87,7 @@ class Introspection(ServeModel):
     @field_serializer("client_secret")
     def _masked(self, text: str) -> str:
         """A reference as written; a secret itself, or a default, is not shown."""
-        return text if re.fullmatch(r"\$\{[^}]*\}", text) and ":-" not in text else MASK
+        return text if is_shown(text) else MASK
 
     def _check(self) -> None:
         parsed(self.client_secret, key="client_secret")
@@ -105,9 +98,11 @@ class Introspection(ServeModel):
 class TokenIssuer(ServeModel):
     """The authorization server whose tokens let clients in."""
 
+    _expects = {"scopes": "expected a mapping of scopes to views"}
+
     issuer: Text
     """The URL of the authorization server, exactly as its tokens have it in `iss`."""
-    audience: Names = ()
+    audience: TextOrTexts = ()
     """What tokens must have in `aud`, one or a list; by default the public URL with the path."""
     user: str = "sub"
     """The claim that names the user whose logins and secrets are used; empty for those of the bus."""
@@ -143,44 +138,13 @@ class ServeAuth(ServeModel):
         return self.keys or self.oauth is not None
 
 
-def read_auth(value: JSON, location: Location, key: str) -> ServeAuth:
-    fields = set_fields(value, location, key)
-    if "oauth" in fields:
-        within = f"{key}.oauth"
-        oauth = set_fields(fields["oauth"], location, within)
-        if isinstance(oauth.get("audience"), str):
-            oauth["audience"] = (oauth["audience"],)
-        scopes = location.mapping(oauth.get("scopes", {}), f"{within}.scopes")
-        if not all(isinstance(text, str) for pair in scopes.items() for text in pair):
-            raise location.error("expected a mapping of scopes to views", f"{within}.scopes")
-        if "introspection" in oauth:
-            asking = f"{within}.introspection"
-            oauth["introspection"] = built(
-                Introspection, set_fields(oauth["introspection"], location, asking), location, asking
-            )
-        fields["oauth"] = built(TokenIssuer, oauth, location, within)
-    return built(ServeAuth, fields, location, key)
-
-
-def set_fields(value: JSON, location: Location, key: str) -> dict[str, JSON]:
-    """The keys of a mapping that are set."""
-    if isinstance(value, ConfigModel):
-        return {name: getattr(value, name) for name in value.model_fields_set}
-    return {str(name): field for name, field in location.mapping(value, key).items() if field is not None}
-
-
-def built(kind: type[M], fields: dict[str, JSON], location: Location, key: str) -> M:
-    try:
-        return kind(**fields)
-    except ConfigError as error:
-        raise location.relocated(error, lambda own: f"{key}.{own}" if own else key) from None
-
-
 _AsciiNames = Annotated[tuple[Annotated[Text, AfterValidator(_in_ascii)], ...], Strict(False)]
 
 
 class ServeView(ServeModel):
     """What a client gets: which servers and tools, and under which rules."""
+
+    _expects = {"policy": RULES_EXPECTED}
 
     servers: Names | None = None
     """The aliases of its servers, with their resources and prompts; by default all."""
@@ -188,9 +152,9 @@ class ServeView(ServeModel):
     """Globs on public tool names, or on `server/tool`; empty means all."""
     exclude: Names = ()
     """Which of the included tools to exclude, in the same format."""
-    policy: tuple[PolicyRule, ...] = ()
+    policy: Rules = ()
     """More rules: they decide in addition to those of the bus, and the stricter decision counts."""
-    budget: Budget | None = None
+    budget: BudgetSetting | None = None
     """The maximum length of a result; by default results are passed on as they are."""
     expose: ExposeMode | None = None
     """How clients get to the tools of the view; by default as the bus says."""
@@ -198,6 +162,15 @@ class ServeView(ServeModel):
     """Globs on tools that are shown in every mode; by default as the bus says."""
     user: Text | None = None
     """The user whose logins and secrets are used for clients that have no user of their own."""
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        return super()._from_file({} if value is None else value)
+
+
+_ADDRESS_KEYS = frozenset(("port", "host", "listen", "address", "addr", "bind", "hostname"))
+"""What other programs call the address at which they listen."""
+_ADDRESS_HINT = "the address is 'http', as HOST:PORT: serve: {http: \"127.0.0.1:7400\"}"
 
 
 class Serve(ServeModel):
@@ -227,31 +200,31 @@ class Serve(ServeModel):
     """Whether the page at `/console` is there; by default if only this machine reaches one worker alone."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
     """Processes that serve, each with its own connections to the servers."""
-    max_sessions: _Count = 10_000
+    max_sessions: Count = 10_000
     """Sessions of legacy clients; one more ends the idlest one of the user who has the most."""
-    max_tasks: _Count = 1_000
+    max_tasks: Count = 1_000
     """Calls that run as tasks, or wait for the answer of a client. One user gets at most half."""
-    max_subscriptions: _Count = 10_000
+    max_subscriptions: Count = 10_000
     """Resources that clients subscribe to. One user gets at most half."""
-    max_in_flight: _Count = 1_000
+    max_in_flight: Count = 1_000
     """Requests that are being answered at the same time; others are refused. One user gets at most half."""
-    max_per_user: _Count = 256
+    max_per_user: Count = 256
     """Calls of one user that are made at the same time; others wait for their turn."""
-    max_per_server: _Count = 128
+    max_per_server: Count = 128
     """Calls that one server gets at the same time, fewer if its `max_concurrency` is lower; others wait."""
-    max_waiting: _Count = 512
+    max_waiting: Count = 512
     """Calls that wait for their turn; others are refused."""
-    max_wait: _Seconds = 10
+    max_wait: Seconds = 10
     """Seconds that a call waits for its turn; then it is refused."""
-    max_body: _Count = 16 * 1024 * 1024
+    max_body: Count = 16 * 1024 * 1024
     """Bytes of the body of a request."""
-    max_values: _Count = 100_000
+    max_values: Count = 100_000
     """JSON values in a request; they are counted before it is parsed."""
-    max_header: _Count = 32 * 1024
+    max_header: Count = 32 * 1024
     """Bytes of the head of a request."""
-    session_idle: _Seconds = 3600
+    session_idle: Seconds = 3600
     """Seconds without a request after which the session of a legacy client ends."""
-    list_within: _Seconds = 8
+    list_within: Seconds = 8
     """Seconds that the first lists wait for servers that start and never listed anything before."""
     drain: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 30
     """Seconds that calls in flight have to end, when the gateway is to stop."""
@@ -312,6 +285,18 @@ class Serve(ServeModel):
         """Every text that may contain references, with the name of its key."""
         if self.auth.oauth is not None and (asking := self.auth.oauth.introspection) is not None:
             yield "auth.oauth.introspection.client_secret", asking.client_secret
+
+    def within(self, folder: Path | None) -> Self:
+        """The setting with the whole paths of its files; relative ones are relative to the folder."""
+        if self.tls is None:
+            return self
+        paths = {name: os.path.expanduser(getattr(self.tls, name)) for name in ("cert", "key")}
+        whole = {name: os.path.abspath(os.path.join(folder or "", path)) for name, path in paths.items()}
+        return self.model_copy(update={"tls": Tls(**whole)})
+
+    @classmethod
+    def _unknown(cls, key: str) -> str:
+        return f"unknown key; {_ADDRESS_HINT}" if key.lower() in _ADDRESS_KEYS else super()._unknown(key)
 
     def _check(self) -> None:
         problems = [*self._address_problems(), *self._name_problems(), *self._view_problems()]
@@ -376,76 +361,6 @@ class Serve(ServeModel):
                 yield "public_url", f"{_OPEN}; set serve.auth: {{keys: true}}, or leave it out"
         elif not self.is_local and not self.hosts and not self.is_public:
             yield "hosts", "is missing; list the names under which clients reach the gateway"
-
-
-_ADDRESS_KEYS = frozenset(("port", "host", "listen", "address", "addr", "bind", "hostname"))
-"""What other programs call the address at which they listen."""
-_ADDRESS_HINT = "the address is 'http', as HOST:PORT: serve: {http: \"127.0.0.1:7400\"}"
-
-
-def read_serve(
-    value: JSON, location: Location, folder: Path | None = None, aliases: Sequence[str] | None = None
-) -> Serve:
-    """The setting, with whole paths of its files; ConfigError lists its mistakes.
-
-    With `aliases`, views name only these servers.
-    """
-    if isinstance(value, Serve):
-        return value
-    fields = set_fields(value, location, "serve")
-    mistakes = Mistakes()
-    for name in [name for name in fields if name.lower() in _ADDRESS_KEYS]:
-        del fields[name]
-        mistakes.append(location.error(f"unknown key; {_ADDRESS_HINT}", f"serve.{name}"))
-    parts: dict[str, Callable[[JSON, str], object]] = {
-        "tls": lambda given, key: _tls(given, location, key, folder),
-        "auth": lambda given, key: read_auth(given, location, key),
-        "views": lambda given, key: _views(given, location, key, aliases),
-    }
-    for name, read in parts.items():
-        if name in fields:
-            given = fields.pop(name)
-            with mistakes.collected():
-                fields[name] = read(given, f"serve.{name}")
-    if mistakes:  # what is left out now would only cause more
-        raise joined(mistakes)
-    return built(Serve, fields, location, "serve")
-
-
-def is_serve(value: object) -> bool:
-    """Whether the value is our `serve`: other hosts may use that key for something else."""
-    return isinstance(value, Serve) or (is_mapping(value) and any(key in Serve.model_fields for key in value))
-
-
-def _tls(value: JSON, location: Location, key: str, folder: Path | None) -> Tls:
-    tls = built(Tls, set_fields(value, location, key), location, key)
-    paths = {name: os.path.expanduser(getattr(tls, name)) for name in ("cert", "key")}
-    return Tls(**{name: os.path.abspath(os.path.join(folder or "", path)) for name, path in paths.items()})
-
-
-def _views(value: JSON, location: Location, key: str, aliases: Sequence[str] | None) -> dict[str, ServeView]:
-    views = location.mapping(value, key)
-    return {str(name): _view(view, location, f"{key}.{name}", aliases) for name, view in views.items()}
-
-
-def _view(value: JSON, location: Location, key: str, aliases: Sequence[str] | None) -> ServeView:
-    fields = set_fields({} if value is None else value, location, key)
-    if "policy" in fields:
-        try:
-            fields["policy"] = read_policy(fields["policy"], location)
-        except ConfigError as error:
-            raise location.relocated(error, lambda own: f"{key}.{own}") from None
-    if "budget" in fields:
-        fields["budget"] = budget(fields["budget"], location, f"{key}.budget")
-    for name in ("servers", "include", "exclude", "always"):
-        if name in fields:
-            fields[name] = location.names(fields[name], f"{key}.{name}")
-    view = built(ServeView, fields, location, key)
-    for alias in view.servers or ():
-        if aliases is not None and alias not in aliases:
-            problem = f"no server has the alias {alias!r}{near_miss(alias, aliases)}"
-            raise location.error(problem, f"{key}.servers")
-    return view
 
 
 def _no_view(name: str, known: Sequence[str]) -> str:

@@ -1,27 +1,32 @@
-"""The `store` of a bus: the database that several gateways share, and how long it keeps what nobody uses."""
+"""The `store` and the `tokens` of a bus: the database that gateways share, and where logins are kept.
 
+Where tokens are kept is a fact about the machine, not about a server, so it is the same for all servers.
+"""
+
+import os.path
 import re
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, Literal, Protocol, TypeAlias, runtime_checkable
 
-from pydantic import Field, field_serializer
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_serializer
 
-from toolbus.config.base import ConfigModel
-from toolbus.config.location import Location, is_mapping
-from toolbus.config.secrets.reference import MASK, Reference, parsed
-from toolbus.core.values.errors import ConfigError
+from toolbus.config.base import ConfigModel, Seconds
+from toolbus.config.location import Location, is_mapping, near_miss
+from toolbus.config.secrets.reference import MASK, Reference, is_shown, parsed
 from toolbus.core.values.records import JSON
 from toolbus.state.store.url import EXPECTED, parse_store_url
 
-_SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
-_KEYS = frozenset({"url", "retention", "address", "notice"})
+SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 
 
 class StoreSetting(ConfigModel):
     """The database that the replicas of a gateway share."""
 
+    _expected = f"{EXPECTED}, or a mapping with url and retention"
+
     url: Annotated[str, Field(repr=False, min_length=1)]
     """`sqlite:///PATH`, or `postgresql://USER:PASSWORD@HOST/DATABASE`; it may contain references."""
-    retention: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None
+    retention: Seconds | None = None
     """Days for which logins and remembered answers are kept that nobody renews; by default forever."""
 
     address: str | None = None
@@ -37,7 +42,7 @@ class StoreSetting(ConfigModel):
     @field_serializer("url")
     def _masked(self, text: str) -> str:
         """A reference as written; a URL without what is secret in it."""
-        if re.fullmatch(r"\$\{[^}]*\}", text) and ":-" not in text:
+        if is_shown(text):
             return text
         return MASK if "${" in text else parse_store_url(text).place
 
@@ -45,6 +50,10 @@ class StoreSetting(ConfigModel):
     def seconds(self) -> float | None:
         """The retention in seconds."""
         return None if self.retention is None else self.retention * 86_400
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        return super()._from_file({"url": value} if isinstance(value, str) else value)
 
     def _check(self) -> None:
         if self.address is not None and not re.fullmatch(
@@ -60,22 +69,67 @@ class StoreSetting(ConfigModel):
             raise Location().error(str(error), "url") from None
 
 
-def read_store(value: JSON, location: Location) -> StoreSetting:
-    """The setting; ConfigError if it is invalid."""
-    if isinstance(value, StoreSetting):
-        return value
-    if isinstance(value, str):
-        value = {"url": value}
-    if not is_mapping(value):
-        raise location.error(f"{EXPECTED}, or a mapping with url and retention", "store")
-    try:
-        return StoreSetting(**{str(key): inner for key, inner in value.items() if inner is not None})
-    except ConfigError as error:
-        raise location.relocated(error, lambda key: f"store.{key}" if key else "store") from None
+_PLACES = ("auto", "keyring", "memory")
+_EXPECTED = "expected auto, keyring, memory, or file:DIR"
+_FILE = "file:"
 
 
-def is_store(value: object) -> bool:
-    """Whether the value is our `store`: other hosts may use that key for something else."""
+@runtime_checkable
+class TokenPlace(Protocol):
+    """An object that keeps tokens; see `toolbus.TokenStore`."""
+
+    def load(self, key: str, /) -> object: ...
+    def save(self, key: str, value: str, /) -> object: ...
+    def remove(self, key: str, /) -> object: ...
+
+
+def _checked(value: object) -> object:
+    if problem := _problem(value):
+        raise ValueError(problem)
+    return value
+
+
+TokenSetting: TypeAlias = Annotated[
+    Literal["auto", "keyring", "memory"] | str | TokenPlace,
+    BeforeValidator(_checked),
+    WithJsonSchema({"anyOf": [{"enum": [*_PLACES]}, {"type": "string", "pattern": "^file:."}]}),
+]
+
+
+def tokens_within(setting: TokenSetting, folder: Path | None) -> TokenSetting:
+    """The setting with the folder of `file:DIR` as a whole path.
+
+    A relative path is relative to the folder of the config, or to the current one if there is no file.
+    """
+    if not isinstance(setting, str) or not setting.startswith(_FILE):
+        return setting
+    path = os.path.expanduser(setting.removeprefix(_FILE).strip())
+    return _FILE + os.path.abspath(os.path.join(folder or "", path))
+
+
+def _problem(value: object) -> str | None:
+    """What is wrong with the setting; None if nothing is."""
     if isinstance(value, str):
-        return value.startswith((*_SCHEMES, "${"))
-    return isinstance(value, StoreSetting) or (is_mapping(value) and "url" in value and value.keys() <= _KEYS)
+        return _text_problem(value)
+    if is_mapping(value):
+        return f"{_EXPECTED}, not a mapping"
+    if isinstance(value, type):
+        return "expected an object that keeps tokens, not its class"
+    if not isinstance(value, TokenPlace):
+        return f"{_EXPECTED}; in code also an object with the methods load, save and remove"
+    return None
+
+
+def _text_problem(text: str) -> str | None:
+    if text in _PLACES:
+        return None
+    path = text.removeprefix(_FILE).strip()
+    if not text.startswith(_FILE):
+        return f"{_EXPECTED}{near_miss(text, _PLACES)}"
+    if not path:
+        return "names no folder; write file:DIR"
+    if "${" in path:
+        return "cannot contain a reference; write the path, with ~ for your home"
+    if "\0" in path or os.path.expanduser(path).startswith("~"):
+        return "is not a path that can be used; write a whole path"
+    return None

@@ -15,8 +15,8 @@ from toolbus.core.values.forms import Kind as FormKind
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.schema.describe import number, type_words
 from toolbus.schema.node import Schema
+from toolbus.schema.reader import Work
 from toolbus.schema.values import is_array, is_object
-from toolbus.schema.work import Work
 
 Kind: TypeAlias = FormKind | Literal["json"]
 Typed: TypeAlias = Mapping[str, Sequence[str]]

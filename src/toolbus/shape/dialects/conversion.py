@@ -5,10 +5,9 @@ from dataclasses import dataclass, field
 
 from toolbus.core.values.records import JSON
 from toolbus.schema.keywords import ANNOTATIONS, CHECKS, WITHOUT_EFFECT, quoted
-from toolbus.schema.reader import Place, SchemaReader
+from toolbus.schema.reader import Place, SchemaReader, Work
 from toolbus.schema.references import References
 from toolbus.schema.values import Node
-from toolbus.schema.work import Work
 from toolbus.shape.dialects.definition import Kind, Report
 from toolbus.shape.dialects.names import PropertyNames
 from toolbus.shape.dialects.rules import Rules

@@ -5,9 +5,8 @@ from difflib import get_close_matches
 from typing import cast, get_args
 
 from toolbus.core.values.records import JSON, JSONObject, ToolSpec
-from toolbus.schema.reader import Place
+from toolbus.schema.reader import Place, TooMuchWork
 from toolbus.schema.values import Node, entries_of
-from toolbus.schema.work import TooMuchWork
 from toolbus.shape.dialects.conversion import SchemaConversion
 from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss, Report
 from toolbus.shape.dialects.draft2020 import converted_to_draft2020, is_accepted

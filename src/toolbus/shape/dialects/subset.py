@@ -4,10 +4,8 @@ import json
 from collections.abc import Sequence
 
 from toolbus.schema.keywords import ANNOTATIONS, CONSTRAINED_TYPE, quoted
-from toolbus.schema.merge import is_impossible, merged
-from toolbus.schema.reader import Place
+from toolbus.schema.reader import Place, Work, is_impossible, merged
 from toolbus.schema.values import JSON, Node, is_array, is_object, type_of
-from toolbus.schema.work import Work
 from toolbus.shape.dialects.conversion import SchemaConversion, describe
 from toolbus.shape.dialects.rules import ANY_TYPED
 from toolbus.shape.dialects.subset_types import array_form, object_form, scalar_form, with_null

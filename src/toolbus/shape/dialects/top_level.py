@@ -7,8 +7,7 @@ of objects become one object that accepts them all.
 from collections.abc import Sequence
 
 from toolbus.core.values.records import JSON
-from toolbus.schema.merge import is_impossible, merged
-from toolbus.schema.reader import Place
+from toolbus.schema.reader import Place, is_impossible, merged
 from toolbus.schema.values import Node, is_array
 from toolbus.shape.dialects.conversion import SchemaConversion, describe
 

@@ -23,13 +23,18 @@ from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable
-from toolbus.config.find import named_config
+from toolbus.config.find import DOTENV, named_config
 from toolbus.config.hosts.read import document_in, read_content
 from toolbus.config.load import config_in
 from toolbus.config.location import is_mapping, near_miss
-from toolbus.config.project import DOTENV
-from toolbus.config.secrets.env_file import add_secrets, env_values
-from toolbus.config.secrets.literals import Secret, SecretNames, referenced_names, with_references
+from toolbus.config.secrets.literals import (
+    Secret,
+    SecretNames,
+    add_secrets,
+    env_values,
+    referenced_names,
+    with_references,
+)
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 

@@ -17,14 +17,12 @@ from toolbus.cli.input.trust import is_trusted, trust_written
 from toolbus.cli.output.screen import Screen, picked, visible
 from toolbus.config.editing.edit import servers_in, with_servers
 from toolbus.config.editing.save import save_in_project
-from toolbus.config.editing.yaml_json import NotEditable
-from toolbus.config.editing.yaml_text import as_yaml
+from toolbus.config.editing.yaml_json import NotEditable, as_yaml
+from toolbus.config.find import DOTENV
 from toolbus.config.hosts.convert import ImportedServers, imported
 from toolbus.config.hosts.editors import EDITORS, ImportFile, found_files
 from toolbus.config.location import is_mapping
-from toolbus.config.project import DOTENV
-from toolbus.config.secrets.env_file import add_secrets, env_values
-from toolbus.config.secrets.literals import Secret, referenced_names
+from toolbus.config.secrets.literals import Secret, add_secrets, env_values, referenced_names
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON

@@ -13,7 +13,7 @@ from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.trust import trust_written
 from toolbus.config.editing.save import save_in_project
-from toolbus.config.editing.yaml_text import TEMPLATE
+from toolbus.config.editing.yaml_json import TEMPLATE
 from toolbus.config.schema import config_schema
 from toolbus.core.config_files import FILE_NAMES
 

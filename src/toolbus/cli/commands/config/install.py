@@ -19,20 +19,21 @@ from toolbus.cli.input.ask import can_ask
 from toolbus.cli.input.trust import confirm
 from toolbus.cli.output.screen import Screen, exact, visible
 from toolbus.cli.parameters import WriteUnasked
-from toolbus.config.editing.change import value_at
-from toolbus.config.editing.host_file import entry_text, host_document, with_entry, without_entry
+from toolbus.config.editing.edit import entry_text, host_document, value_at, with_entry, without_entry
 from toolbus.config.editing.save import save
 from toolbus.config.editing.yaml_json import NotEditable, Steps
-from toolbus.config.hosts.editors import EDITORS, is_there, user_file
-from toolbus.config.hosts.host_entry import (
+from toolbus.config.hosts.editors import (
+    EDITORS,
     FORMS,
     Entry,
     HostProgram,
     Remote,
     container_in,
     entry_for,
+    is_there,
     is_toolbus,
     url_of,
+    user_file,
     words_of,
 )
 from toolbus.config.hosts.read import read_content
