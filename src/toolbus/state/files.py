@@ -29,6 +29,13 @@ class Foreign(PermissionError):
         super().__init__(errno.EPERM, "belongs to another user", str(path))
 
 
+class NoStateFolder(FileNotFoundError):
+    """The user has no state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(errno.ENOENT, "no state folder; set HOME or XDG_STATE_HOME", str(folder))
+
+
 class PrivateFolder:
     """A folder for files that only its user may see, and folders in it. It is created when needed."""
 
@@ -118,7 +125,7 @@ def make_private(path: Path) -> None:
 
 
 def state_folder() -> PrivateFolder:
-    """The user's state folder; OSError if there is none."""
+    """The user's state folder; `NoStateFolder` if there is none."""
     from platformdirs import user_state_dir
 
     try:
@@ -127,7 +134,7 @@ def state_folder() -> PrivateFolder:
         folder = Path("~")
     if not folder.is_absolute():
         # Without a home it would be below the current folder, which may belong to anyone.
-        raise OSError(errno.ENOENT, "no state folder; set HOME or XDG_STATE_HOME", str(folder))
+        raise NoStateFolder(folder)
     return PrivateFolder(folder, protects=True)
 
 

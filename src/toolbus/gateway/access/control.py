@@ -18,9 +18,7 @@ from toolbus.gateway.access.admission import Refusal, RequestFacts
 from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
 from toolbus.gateway.access.identity import CredentialDenied, CredentialHolder, CredentialUndecided
 from toolbus.gateway.access.issuer import Issuer
-from toolbus.gateway.access.keys import Keys
-from toolbus.gateway.access.shared_keys import SharedKeys
-from toolbus.gateway.access.stored_keys import PREFIX, StoredKeys
+from toolbus.gateway.access.keys import PREFIX, Keys, StoredKeys, file_keys
 from toolbus.gateway.access.tokens import AccessTokens
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 
@@ -261,7 +259,7 @@ class AccessControl:
 
 
 def access_of(
-    config: BusConfig, secrets: Secrets | None = None, shared: SharedKeys | None = None
+    config: BusConfig, secrets: Secrets | None = None, shared: StoredKeys | None = None
 ) -> AccessControl:
     """The access control of a config; `secrets` look up what its `serve` refers to.
 
@@ -273,7 +271,7 @@ def access_of(
     if serve.auth.keys:
         if config.file is None and shared is None:
             raise ConfigError("keys belong to a config file; save the config to one", key="serve.auth.keys")
-        stored = shared or StoredKeys(config.file or "")
+        stored = shared or file_keys(config.file or "")
         keys = Keys(stored, serve.default_view, now=stored.now)
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))

@@ -16,8 +16,7 @@ from toolbus.gateway.replicas.peers import Peers, ReplicaPeer
 from toolbus.gateway.replicas.relay import PeerRefused, Relay
 from toolbus.gateway.replicas.sessions import SharedSessions
 from toolbus.gateway.replicas.tasks import SharedTasks
-from toolbus.state.seal import Seal
-from toolbus.state.store.one_time_use import SharedOneTimeUse
+from toolbus.state.seal import OneTimeUse, Seal
 from toolbus.state.store.store import Store
 
 logger = logging.getLogger("toolbus")
@@ -43,7 +42,7 @@ class Replicas:
         self.store = store
         self.seal = seal
         """What clients carry: all replicas can open it."""
-        self.spent = SharedOneTimeUse(store)
+        self.spent = OneTimeUse(store)
         self.peers = Peers(store, workers)
         self.sessions = SharedSessions(store, self.peers, session_seconds)
         self.tasks = SharedTasks(store, self.peers)

@@ -14,10 +14,12 @@ from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from toolbus.core.values.errors import StoreError, TokenStoreError
-from toolbus.state.seal import KEY_BYTES, key_file
+from toolbus.state.files import state_folder
+from toolbus.state.seal import KEY_BYTES, SEAL, kept_key
 from toolbus.state.store.url import StoreUrl
+from toolbus.state.thread import in_thread
 from toolbus.state.tokens.keyring import KeyringStore
-from toolbus.state.tokens.thread import in_thread
+from toolbus.state.values import FileForm, PrivateValues
 
 VARIABLE = "TOOLBUS_STORE_KEY"
 KEYRING_ENTRY = "toolbus store key"
@@ -67,8 +69,9 @@ async def store_cipher(url: StoreUrl) -> Cipher:
         return Cipher([_key(url, part.strip()) for part in text.split(",")])
     if url.database != "sqlite":
         raise StoreError(url.place, "there is no key to encrypt it with", _MAKE_ONE)
+    own = PrivateValues(state_folder, {SEAL: FileForm(path="store.key", is_secret=True)})
     try:
-        return Cipher([await asyncio.to_thread(key_file, "store.key")])
+        return Cipher([await in_thread(lambda: own.wait(kept_key(own)))])
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise StoreError(url.place, f"its key cannot be kept ({reason})", _MAKE_ONE) from error

@@ -10,23 +10,24 @@ see `Allowance`.
 
 import asyncio
 import logging
-import os
 import secrets
-import threading
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
+from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import StoreError
+from toolbus.state.lock import LockBusy
 from toolbus.state.store import sql
 from toolbus.state.store.cipher import Cipher, Undecipherable, store_cipher
 from toolbus.state.store.database import Database, Done, NoTables, Unavailable, Unusable
 from toolbus.state.store.postgres import PostgresDatabase
 from toolbus.state.store.sqlite import SqliteDatabase
 from toolbus.state.store.url import StoreUrl
+from toolbus.state.thread import LoopThread
 
 T = TypeVar("T")
 UrlOf: TypeAlias = Callable[[], Awaitable[StoreUrl]]
@@ -44,6 +45,9 @@ _MARGIN = 1.0
 """Seconds beyond its patience after which a store is given up whose thread is stuck in the database."""
 _PAGE = 500
 """Rows that are read at once."""
+_LOCK, _LEASE = "lock", 30.0
+"""The kind of locks, and the seconds after which the lock of a process that died is free."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 _PROOF = ("schema", "proof")
 _CHECK = "check that the database is running and can be reached"
 
@@ -107,6 +111,10 @@ class Store:
     def place(self) -> str:
         """The place, for messages."""
         return self._url.place if isinstance(self._url, StoreUrl) else "of the config"
+
+    def place_of(self, kind: str, name: str = "") -> str:
+        """The place of all values, for messages."""
+        return f"the store {self.place}"
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -182,6 +190,10 @@ class Store:
         """Delete a value; returns whether there was one."""
         return (await self._run(sql.REMOVE, kind=kind, name=name)).count > 0
 
+    async def clear(self, kind: str) -> int:
+        """Delete all values of a kind, even damaged ones; returns how many there were."""
+        return (await self._run(sql.CLEAR, kind=kind)).count
+
     async def items(self, kind: str) -> dict[str, bytes]:
         """All values of a kind by name; one that cannot be decrypted is left out, and reported."""
         return {name: value for name, (value, _) in (await self.marked_items(kind)).items()}
@@ -196,13 +208,50 @@ class Store:
                 logger.warning("%s", error)
         return found
 
-    async def state(self, kind: str) -> object:
+    async def version(self, kind: str) -> object:
         """Differs whenever a value of that kind was added, changed or removed, or has expired."""
         return (await self._run(sql.STATE, kind=kind)).rows[0]
 
     async def purge(self) -> int:
         """Delete expired values; returns how many there were."""
         return (await self._run(sql.PURGE)).count
+
+    @asynccontextmanager
+    async def hold(self, name: str, seconds: float) -> AsyncGenerator[None]:
+        """Hold the lock of that name among all who use the store; `LockBusy` if it is not free in time.
+
+        A lock ends some time after its process.
+        """
+        own, until, pause = secrets.token_bytes(16), time.monotonic() + seconds, _FIRST_WAIT
+        while not await self.add(_LOCK, name, own, _LEASE):
+            if time.monotonic() + pause > until:
+                problem = f"they were in use for more than {in_seconds(seconds)}"
+                raise LockBusy(problem, "wait for whoever renews them")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_WAIT)
+        renewing = asyncio.create_task(self._renew(name))
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            with suppress(asyncio.CancelledError, StoreError):
+                await renewing
+            with suppress(StoreError):  # it expires
+                await asyncio.shield(self._release(name, own))
+
+    async def _renew(self, name: str) -> None:
+        while True:
+            await asyncio.sleep(_LEASE / 3)
+            await self.keep(_LOCK, name, _LEASE)
+
+    async def _release(self, name: str, own: bytes) -> None:
+        value, mark = await self.marked(_LOCK, name)
+        if value == own:  # else it expired, and is somebody else's
+            await self.replace(_LOCK, name, mark, b"", seconds=-1.0)
+
+    def set_aside(self, kind: str, name: str) -> bool:
+        """A value stays where it is."""
+        return False
 
     # All values, whatever they are encrypted with
 
@@ -387,72 +436,3 @@ def _stored(value: object) -> bytes:
 
 def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.cancelled() or task.exception() is not None
-
-
-_JOIN_SECONDS = 5.0
-
-
-class LoopThread:
-    """Runs coroutines; the thread is started when it is first needed, and again after `stop`."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._process = 0
-        """The process that has the thread; a fork of it does not."""
-        self._guard = threading.Lock()
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, from any loop; cancelling the caller cancels it."""
-        loop = self._running()
-        if asyncio.get_running_loop() is loop:
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, from a thread that may wait for it."""
-        future = self.begin(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Begin to run a coroutine, from anywhere."""
-        return asyncio.run_coroutine_threadsafe(work, self._running())
-
-    def stop(self) -> None:
-        """End the thread, which runs nothing any more."""
-        with self._guard:
-            loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None and self._process == os.getpid():
-            loop.call_soon_threadsafe(loop.stop)
-            self._thread.join(_JOIN_SECONDS)
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._guard:
-            if self._loop is None or self._process != os.getpid():
-                started: Future[asyncio.AbstractEventLoop] = Future()
-                # Daemon: a store that was not closed must not keep the interpreter running.
-                self._thread = threading.Thread(
-                    target=_run, args=(started,), name="toolbus store", daemon=True
-                )
-                self._process = os.getpid()
-                self._thread.start()
-                self._loop = started.result()
-            return self._loop
-
-
-def _run(started: "Future[asyncio.AbstractEventLoop]") -> None:
-    loop = asyncio.new_event_loop()
-    loop.call_soon(started.set_result, loop)
-    try:
-        loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:  # or who waits for one of them would do so forever
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.wait(left, timeout=_JOIN_SECONDS))
-    finally:
-        loop.close()

@@ -7,7 +7,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from toolbus.core.values.errors import TokenStoreError
-from toolbus.state.tokens.files import FileStore
+from toolbus.state.tokens.kept import KeptTokens
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -72,9 +72,9 @@ class KeyringStore:
 class AutoStore:
     """Keeps tokens in the system's keyring if there is one, otherwise in files. It decides once."""
 
-    def __init__(self, files: FileStore) -> None:
+    def __init__(self, files: KeptTokens) -> None:
         self._files = files
-        self._chosen: KeyringStore | FileStore | None = None
+        self._chosen: KeyringStore | KeptTokens | None = None
         self._deciding = Lock()
 
     @property
@@ -101,7 +101,7 @@ class AutoStore:
     def remove(self, key: str, /) -> None:
         self._store().remove(key)
 
-    def _store(self) -> KeyringStore | FileStore:
+    def _store(self) -> KeyringStore | KeptTokens:
         with self._deciding:
             if self._chosen is None:
                 self._chosen = KeyringStore() if has_keyring() else self._files

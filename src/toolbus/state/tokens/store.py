@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 
 from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import TokenProblem, TokenStoreError
-from toolbus.state.tokens.thread import in_thread
+from toolbus.state.thread import in_thread
 
 
 @runtime_checkable

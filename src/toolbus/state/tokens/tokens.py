@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
 
 from toolbus.core.values.errors import TokenStoreError
-from toolbus.state.tokens.files import ELSEWHERE, files_in, files_of_user
+from toolbus.state.thread import to_its_end
+from toolbus.state.tokens.kept import ELSEWHERE, KeptTokens, TokenLocks, values_in, values_of_user
 from toolbus.state.tokens.keyring import AutoStore, KeyringStore
-from toolbus.state.tokens.lock import Locks, NamedLocks
 from toolbus.state.tokens.login import VERSION, Login, NewerRecord, read_record, shown_url
 from toolbus.state.tokens.store import CustomStore, DescribedStore, StoreCalls, TokenStore
-from toolbus.state.tokens.thread import to_its_end
 
 logger = logging.getLogger("toolbus")
 
 T = TypeVar("T")
+_CHECK_DISK = "check the disk"
 
 
 class TokenSource:
@@ -36,7 +36,7 @@ class TokenSource:
     lock_seconds = 60.0
     """The time to wait for a lock that another task, thread or process holds."""
 
-    def __init__(self, store: DescribedStore, locks: NamedLocks) -> None:
+    def __init__(self, store: DescribedStore, locks: TokenLocks) -> None:
         self._calls = StoreCalls(store)
         self._locks = locks
 
@@ -199,22 +199,22 @@ def open_tokens(setting: object) -> TokenSource:
 
     Nothing is read or created yet. Raises TokenStoreError for anything else.
     """
-    own = files_of_user()
+    own = values_of_user()
     match setting:
         case TokenSource():
             return setting
         case "memory":
-            return TokenSource(MemoryStore(), Locks([]))
+            return TokenSource(MemoryStore(), TokenLocks([]))
         case "keyring":
-            return TokenSource(KeyringStore(), Locks([own.lock_path]))
+            return TokenSource(KeyringStore(), TokenLocks([own]))
         case "auto":
-            return TokenSource(AutoStore(own), Locks([own.lock_path]))
+            return TokenSource(AutoStore(KeptTokens(own, _CHECK_DISK)), TokenLocks([own]))
         case str() if (path := setting.removeprefix("file:")) not in ("", setting):
-            store = files_in(Path(os.path.expanduser(path)))
+            kept = values_in(Path(os.path.expanduser(path)))
             # In that folder, because others with another home may use it, too; unless it is read-only.
-            return TokenSource(store, Locks([store.lock_path, own.lock_path]))
+            return TokenSource(KeptTokens(kept, _CHECK_DISK), TokenLocks([kept, own]))
         case TokenStore() if not isinstance(setting, type):
-            return TokenSource(CustomStore(setting), Locks([own.lock_path]))
+            return TokenSource(CustomStore(setting), TokenLocks([own]))
         case _:
             shown = repr(setting) if isinstance(setting, str | type) else type(setting).__name__
             step = "use auto, keyring, memory, file:DIR, or an object with load, save and remove"

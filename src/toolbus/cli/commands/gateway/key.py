@@ -16,8 +16,7 @@ from toolbus.config import BusConfig
 from toolbus.config.location import near_miss
 from toolbus.config.settings.serve import Serve
 from toolbus.core.values.records import JSON
-from toolbus.gateway.access.shared_keys import SharedKeys
-from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, StoredKey, StoredKeys, explained
+from toolbus.gateway.access.keys import NAME, NAME_RULE, StoredKey, StoredKeys, explained, file_keys
 
 _SEE_LIST = "; see 'toolbus key list'"
 
@@ -83,11 +82,11 @@ def _loaded(settings: SharedOptions) -> BusConfig:
     return config if config.store is None else load_trusted_config(settings)
 
 
-def _stored(config: BusConfig) -> StoredKeys | SharedKeys:
+def _stored(config: BusConfig) -> StoredKeys:
     if (store := store_for_command(config)) is not None:
-        return SharedKeys(store)
+        return StoredKeys(store)
     assert config.file is not None, "commands read a file"
-    return StoredKeys(config.file)
+    return file_keys(config.file)
 
 
 def _file(config: BusConfig) -> str:
