@@ -1,29 +1,26 @@
-"""Answers of people that count for more than one call: for the session, or stored until something changes.
+"""Answers of people that apply to more than one call: to the session, or until something changes.
 
-An answer counts for one user, one tool with one definition, and one rule with its content. If the definition
+An answer applies to one user, one tool with one definition, and one rule with its content. If the definition
 or the rule changes, it has expired: it approves nothing, and is kept until it is replaced or forgotten.
 Stored answers are in the user's state folder, in one file for each config file. A file that cannot be read,
-or that others can write, approves nothing. Or they are in the store of several gateways, and are read from a
-copy in memory, because a call cannot wait for a database to know that nobody needs to be asked.
+or that others can write, approves nothing. Several gateways keep answers in their store. They are read from a
+copy in memory, because a call cannot wait for a database.
 """
 
 import json
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 from threading import RLock
 from typing import Any, Literal, TypeAlias
 
 from toolbus.config.settings.policy import PolicyRule
-from toolbus.core.config_files import located
 from toolbus.core.text.canonical import digest_of
 from toolbus.core.values.errors import StoreError
-from toolbus.state.files import state_folder
+from toolbus.state.files import config_place, state_folder
 from toolbus.state.values import DocumentForm, Mirror, PrivateValues, Records, Values
 
 ANSWER = "answer"
@@ -32,7 +29,7 @@ Lasting: TypeAlias = Literal["session", "always", "never"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerKey:
-    """What an answer is about."""
+    """The subject of an answer."""
 
     user: str
     kind: str
@@ -51,7 +48,7 @@ class StoredAnswer:
     about: AnswerKey
     answer: Literal["always", "never"]
     time: float
-    """When it was given, in seconds since the epoch."""
+    """The time of the answer, in seconds since the epoch."""
 
 
 def rule_digest(rule: PolicyRule) -> str:
@@ -63,7 +60,7 @@ class StoredAnswers:
     """The answers `always` and `never` of one config file, or of all gateways that share a store."""
 
     def __init__(self, values: Values, seconds: float | None = None, mirror: Mirror | None = None) -> None:
-        """In a store, an answer counts for so many seconds; None for ever. With a `mirror`, nothing waits."""
+        """A store forgets an answer after this many seconds; None: never. With a `mirror`, nothing waits."""
         self._values = values
         self._seconds = seconds
         self._records = Records(values, ANSWER, read_answer, mirror)
@@ -86,7 +83,7 @@ class StoredAnswers:
         answer: Literal["always", "never"],
         failed: Callable[[Exception], None] = lambda error: None,
     ) -> None:
-        """Begin to store an answer, instead of an earlier or expired one; it counts at once.
+        """Begin to store an answer, instead of an earlier or expired one; it applies at once.
 
         `failed` is called if it cannot be stored.
         """
@@ -127,10 +124,10 @@ class StoredAnswers:
 
 def file_answers(config_file: str | Path) -> StoredAnswers:
     """The answers of one config file, in the user's state folder."""
-    owner = located(Path(config_file))
+    owner, digest = config_place(config_file)
     form = DocumentForm(
-        path=f"approvals/{sha256(os.fsencode(owner)).hexdigest()}.json",
-        owner=str(owner),
+        path=f"approvals/{digest}.json",
+        owner=owner,
         entries="answers",
         name_of=lambda one: _name(read_answer(one).about),
         damaged="the file of approvals for {owner}: {reason}",
@@ -155,7 +152,7 @@ def read_answer(stored: dict[str, Any]) -> StoredAnswer:
 
 
 class Answers:
-    """The lasting answers of one bus: of this session, and stored ones. For any thread."""
+    """The lasting answers of one bus: of this session, and stored ones. Any thread may use it."""
 
     def __init__(self, warn: Callable[[str], None]) -> None:
         """`warn` reports what the user should know, once for each message."""
@@ -171,7 +168,7 @@ class Answers:
             self._stored = None if config_file is None else file_answers(config_file)
 
     def share(self, stored: StoredAnswers) -> None:
-        """Use answers that other gateways share, instead of those of the config file."""
+        """Use answers that several gateways share, instead of the config file's."""
         self._stored, self._is_shared = stored, True
 
     def find(self, key: AnswerKey) -> tuple[bool, str] | None:
@@ -189,7 +186,7 @@ class Answers:
             return None if found is None else (found.answer == "always", "stored answer")
 
     def add(self, key: AnswerKey, answer: Lasting) -> None:
-        """Keep an answer. One that cannot be stored counts for this session."""
+        """Keep an answer; for this session if it cannot be stored."""
         with self._lock:
             if answer == "session":
                 self._session[key] = answer

@@ -8,7 +8,10 @@ import os
 import shlex
 import tempfile
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
+
+from toolbus.core.config_files import located
 
 _WRITABLE, _ACCESSIBLE = 0o022, 0o077
 
@@ -136,6 +139,12 @@ def state_folder() -> PrivateFolder:
         # Without a home it would be below the current folder, which may belong to anyone.
         raise NoStateFolder(folder)
     return PrivateFolder(folder, protects=True)
+
+
+def config_place(config_file: str | Path) -> tuple[str, str]:
+    """The path that stands for a config file, and its digest, by which its state files are named."""
+    path = located(Path(config_file))
+    return str(path), sha256(os.fsencode(path)).hexdigest()
 
 
 def location(name: str) -> Path:

@@ -17,7 +17,7 @@ from toolbus.core.values.records import JSONObject
 from toolbus.state.values import FileForm, Values, expiry_of, to_forget
 
 SEAL, USED = "seal", "used"
-"""The kinds of the keys of seals, and of what was used."""
+"""The kinds of keys of seals, and of uses."""
 KEY_BYTES = 32
 _NONCE = 12
 _MOST_USED = 1_000
@@ -65,7 +65,6 @@ class OneTimeUse:
         self._used: set[str] = set()
 
     def now(self) -> float:
-        """The time that decides what has expired."""
         return time.time() if self._values is None else self._values.now()
 
     def issue(self, seconds: float) -> str:
@@ -95,7 +94,7 @@ class SharedSeal:
 
 
 def carried_forms(key: str, used: str) -> dict[str, FileForm]:
-    """The private files for the key of a seal and, in a folder, for what was used."""
+    """The private files for the key of a seal and, in a folder, for uses."""
     return {
         SEAL: FileForm(path=key, is_secret=True),
         USED: FileForm(path=f"{used}/{{name}}", limit=_MOST_USED),

@@ -148,7 +148,7 @@ class DocumentForm:
 class PrivateValues:
     """Values in files of the user. Its methods never suspend, except `hold`; each takes a moment of the disk.
 
-    A value is kept until it is removed, whatever `seconds` says.
+    A value is kept until it is removed, regardless of `seconds`.
     """
 
     def __init__(
@@ -270,7 +270,7 @@ class PrivateValues:
     def _changing(self, form: DocumentForm) -> Generator[dict[str, bytes]]:
         """The values of a document, which are written if they are others at the end of the block.
 
-        One change at a time, also of several processes.
+        Changes of several processes are made one after another.
         """
         folder = self._folder()
         path = folder.make_folders(f"{form.path}.lock")
@@ -416,7 +416,7 @@ class Records(Generic[T]):
         return self._values.wait(self._values.version(self._kind))
 
     def all(self) -> dict[str, T]:
-        """The records by name, without those of another version of toolbus that this one does not know."""
+        """The records by name. Records that only another version of toolbus knows are left out."""
         version, known = self.version, self._known
         if version is None or version != known[0]:
             mirror = self.mirror

@@ -8,9 +8,9 @@ from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.store import StoreSetting
 from toolbus.core.values.errors import ConfigError
 from toolbus.policy.answers import StoredAnswers, file_answers
+from toolbus.state.store.database import StoreUrl, parse_store_url
 from toolbus.state.store.store import Store
-from toolbus.state.store.url import StoreUrl, parse_store_url
-from toolbus.state.tokens.kept import KeptTokens, TokenLocks
+from toolbus.state.tokens.store import KeptTokens, TokenLocks
 from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 _COMMAND_PATIENCE = 3.0

@@ -15,9 +15,8 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.policy.answers import StoredAnswer
 from toolbus.policy.dead import DeadRule
-from toolbus.policy.explain import ExplainedStep
-from toolbus.policy.hints import holds
-from toolbus.policy.target import PolicyTarget, label
+from toolbus.policy.rule import PolicyTarget, holds, label
+from toolbus.policy.rules import ExplainedStep
 
 STYLES: Mapping[Action, str] = {"allow": "green", "ask": "yellow", "deny": "red"}
 DONE: Mapping[Action, str] = {"allow": "allowed by {}", "ask": "{} asks a person", "deny": "denied by {}"}

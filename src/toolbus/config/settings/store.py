@@ -10,7 +10,7 @@ from toolbus.config.location import Location, is_mapping
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
-from toolbus.state.store.url import EXPECTED, parse_store_url
+from toolbus.state.store.database import EXPECTED, parse_store_url
 
 _SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 _KEYS = frozenset({"url", "retention", "address", "notice"})

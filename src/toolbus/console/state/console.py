@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic_core import to_json
 
-from toolbus.audit.files import chains
+from toolbus.audit.lines import chains
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve

@@ -1,14 +1,13 @@
-"""The keys that let clients in: of each only its SHA-256 is stored.
+"""The keys of clients: only their SHA-256 is stored.
 
 They are in a private file for each config, or in the store that the replicas of a gateway share. A file that
-cannot be read, or that others can write, lets nobody in. A running gateway looks keys up in memory: a request
-does not wait for a database, and a key that is revoked anywhere is refused everywhere within seconds.
+cannot be read, or that others can write, admits nobody. A running gateway looks keys up in memory, so a
+request does not wait for a database. A revoked key is refused by all replicas within seconds.
 """
 
 import asyncio
 import json
 import logging
-import os
 import re
 import secrets
 import time
@@ -20,11 +19,10 @@ from hmac import compare_digest
 from pathlib import Path
 from typing import Any
 
-from toolbus.core.config_files import located
 from toolbus.core.values.errors import ToolbusError
-from toolbus.gateway.access.identity import CredentialDenied, CredentialHolder, CredentialUndecided
+from toolbus.gateway.access.admission import CredentialDenied, CredentialHolder, CredentialUndecided
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.state.files import state_folder
+from toolbus.state.files import config_place, state_folder
 from toolbus.state.values import DocumentForm, Mirror, PrivateValues, Records, Values
 
 logger = logging.getLogger("toolbus")
@@ -35,9 +33,9 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@+-]{0,63}")
 """The names that a person may give to a key."""
 NAME_RULE = "a name has letters, digits and ._@+-, at most 64; such as ann or ci-bot"
 LOOK_SECONDS = 1.0
-"""How often the file is looked at, at most; a key that is revoked is refused after that."""
+"""The shortest interval between two looks at the file; a revoked key is refused after it."""
 STALE_SECONDS = 300.0
-"""How long the copy is used while the store does not respond: a key may be revoked in the meantime."""
+"""Seconds for which the copy is used while the store does not respond: a key may be revoked meanwhile."""
 _USE = "key use"
 _KEY_BYTES = 32
 _HOUR = 3600
@@ -45,7 +43,7 @@ _HOUR = 3600
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredKey:
-    """What is known of a key."""
+    """A key without the key itself."""
 
     name: str
     digest: str = field(repr=False)
@@ -56,7 +54,7 @@ class StoredKey:
     """The user whose logins and secrets its calls use."""
     created: float
     expires: float | None = None
-    """As seconds since the epoch."""
+    """The time in seconds since the epoch."""
 
 
 class KeyExists(ToolbusError):
@@ -110,7 +108,6 @@ class StoredKeys:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is known which keys are valid."""
         return self._records.mirror is None or self._records.mirror.age < STALE_SECONDS
 
     def all(self) -> list[StoredKey]:
@@ -146,7 +143,7 @@ class StoredKeys:
         return done
 
     def used(self) -> dict[str, float]:
-        """When each key was last used, to the hour, by the digest of the key."""
+        """The hour of the last use of each key, by the digest of the key."""
         found: dict[str, float] = {}
         with suppress(OSError, ValueError):
             for digest, hour in self._values.wait(self._values.items(_USE)).items():
@@ -155,7 +152,7 @@ class StoredKeys:
         return found
 
     def record_use(self, used: Mapping[str, float]) -> None:
-        """Record when keys were used; what is not known any more is left out."""
+        """Record when keys were used; revoked keys are left out."""
         known = {key.digest: key for key in self.all()}
         self._values.wait(self._record_use(used, known, self.used()))
 
@@ -177,11 +174,11 @@ def file_keys(config_file: str | Path, now: Callable[[], float] = time.time) -> 
 
 def key_files(config_file: str | Path, now: Callable[[], float] = time.time) -> PrivateValues:
     """The files for the keys of one config file, and for their use."""
-    owner = located(Path(config_file))
-    file = f"gateway/{sha256(os.fsencode(owner)).hexdigest()}"
+    owner, digest = config_place(config_file)
+    file = f"gateway/{digest}"
     keys = DocumentForm(
         path=f"{file}.keys.json",
-        owner=str(owner),
+        owner=owner,
         entries="keys",
         name_of=lambda one: read_key(one).name,
         damaged="{path} {reason}; delete it, and add keys again",
@@ -235,9 +232,9 @@ class Keys:
         self._writing: asyncio.Future[None] | None = None
 
     def identity(self, key: str) -> CredentialHolder:
-        """Who holds the key; `CredentialDenied` if it is unknown, revoked or expired. In a running loop only.
+        """The holder of the key; `CredentialDenied` if it is unknown, revoked or expired.
 
-        `CredentialUndecided` if the store of the keys does not respond.
+        `CredentialUndecided` if the store of the keys does not respond. Needs a running loop.
         """
         if not self.is_current:
             raise CredentialUndecided("the store of the keys does not respond")
@@ -262,7 +259,6 @@ class Keys:
 
     @property
     def is_current(self) -> bool:
-        """Whether it is known which keys are valid."""
         return self._stored.is_current
 
     def has(self, principal: Principal) -> bool:

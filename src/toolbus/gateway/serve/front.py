@@ -6,12 +6,10 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack, ExitStack
-from hashlib import sha256
 from pathlib import Path
 
 from toolbus.config import BusConfig
 from toolbus.config.settings.serve import AT_START, Serve, Tls
-from toolbus.config.trust import located
 from toolbus.connect.http.certificate import certificate_of
 from toolbus.console.announcement import Announcement, announced
 from toolbus.console.app import ConsoleApp
@@ -35,7 +33,7 @@ from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.serve.program import ServeProgram, ServeReport
 from toolbus.gateway.serve.replica import Replica, replica_socket
 from toolbus.gateway.serve.workers import GatewayWorker
-from toolbus.state.files import state_folder
+from toolbus.state.files import config_place, state_folder
 from toolbus.state.seal import KEY_BYTES, OneTimeUse, Seal, carried_forms, kept_seal
 from toolbus.state.values import PrivateValues
 
@@ -298,5 +296,5 @@ def _carried(config: BusConfig, log: ServeReport, replica: Replica | None) -> tu
 
 def carried_files(config_file: str | Path) -> PrivateValues:
     """What clients of a gateway carry: the key of its seal, and what was used, in the user's state folder."""
-    file = f"gateway/{sha256(os.fsencode(located(Path(config_file)))).hexdigest()}"
+    file = f"gateway/{config_place(config_file)[1]}"
     return PrivateValues(state_folder, carried_forms(f"{file}.seal", f"{file}.spent"))

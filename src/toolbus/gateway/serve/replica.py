@@ -24,9 +24,8 @@ from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.serve.workers import GatewayWorker, WorkerInheritance
 from toolbus.state.seal import kept_seal
 from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.rekey import report_keys
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import StoreUrl
+from toolbus.state.store.database import StoreUrl
+from toolbus.state.store.store import Store, report_keys
 from toolbus.state.values import Mirror
 
 _WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}

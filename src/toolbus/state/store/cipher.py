@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from toolbus.core.values.errors import StoreError, TokenStoreError
 from toolbus.state.files import state_folder
 from toolbus.state.seal import KEY_BYTES, SEAL, kept_key
-from toolbus.state.store.url import StoreUrl
+from toolbus.state.store.database import StoreUrl
 from toolbus.state.thread import in_thread
 from toolbus.state.tokens.keyring import KeyringStore
 from toolbus.state.values import FileForm, PrivateValues

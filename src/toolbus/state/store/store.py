@@ -12,21 +12,22 @@ import asyncio
 import logging
 import secrets
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
 from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
-from toolbus.core.text.display import in_seconds
+from toolbus.core.text.display import counted, in_seconds
 from toolbus.core.values.errors import StoreError
 from toolbus.state.lock import LockBusy
 from toolbus.state.store import sql
-from toolbus.state.store.cipher import Cipher, Undecipherable, store_cipher
-from toolbus.state.store.database import Database, Done, NoTables, Unavailable, Unusable
+from toolbus.state.store.cipher import VARIABLE, Cipher, Undecipherable, store_cipher
+from toolbus.state.store.database import Database, Done, NoTables, StoreUrl, Unavailable, Unusable
 from toolbus.state.store.postgres import PostgresDatabase
 from toolbus.state.store.sqlite import SqliteDatabase
-from toolbus.state.store.url import StoreUrl
 from toolbus.state.thread import LoopThread
 
 T = TypeVar("T")
@@ -109,11 +110,9 @@ class Store:
 
     @property
     def place(self) -> str:
-        """The place, for messages."""
         return self._url.place if isinstance(self._url, StoreUrl) else "of the config"
 
     def place_of(self, kind: str, name: str = "") -> str:
-        """The place of all values, for messages."""
         return f"the store {self.place}"
 
     async def __aenter__(self) -> Self:
@@ -139,11 +138,9 @@ class Store:
         self._thread.stop()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of one of the methods, for a thread that may wait: `store.wait(store.get(...))`."""
         return self._thread.wait(work)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin to run one of the methods, for code that must not wait."""
         return self._thread.begin(work)
 
     def now(self) -> float:
@@ -154,10 +151,9 @@ class Store:
         """The address of this machine that the database sees; None if there is no network between them."""
         return await self._within(self._local_address)
 
-    # Values
+    # Values, as `Values` describes them
 
     async def get(self, kind: str, name: str) -> bytes | None:
-        """The value; None if there is none, or it has expired."""
         return (await self.marked(kind, name))[0]
 
     async def marked(self, kind: str, name: str) -> tuple[bytes | None, int]:
@@ -169,11 +165,9 @@ class Store:
         return self._decrypted(kind, name, value), mark
 
     async def put(self, kind: str, name: str, value: bytes, seconds: float | None = None) -> None:
-        """Keep a value instead of any other; for this many seconds, or until it is removed."""
         await self._write(sql.PUT, kind, name, value, seconds)
 
     async def add(self, kind: str, name: str, value: bytes = b"", seconds: float | None = None) -> bool:
-        """Keep a value if there is none; of several who do that at once, one gets True."""
         return (await self._write(sql.ADD, kind, name, value, seconds)).count > 0
 
     async def replace(
@@ -183,19 +177,15 @@ class Store:
         return (await self._write(sql.REPLACE, kind, name, value, seconds, was=mark)).count > 0
 
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
-        """Keep a value for this many seconds from now; False if there is none any more."""
         return (await self._run(sql.KEEP, kind=kind, name=name, seconds=seconds)).count > 0
 
     async def remove(self, kind: str, name: str) -> bool:
-        """Delete a value; returns whether there was one."""
         return (await self._run(sql.REMOVE, kind=kind, name=name)).count > 0
 
     async def clear(self, kind: str) -> int:
-        """Delete all values of a kind, even damaged ones; returns how many there were."""
         return (await self._run(sql.CLEAR, kind=kind)).count
 
     async def items(self, kind: str) -> dict[str, bytes]:
-        """All values of a kind by name; one that cannot be decrypted is left out, and reported."""
         return {name: value for name, (value, _) in (await self.marked_items(kind)).items()}
 
     async def marked_items(self, kind: str) -> dict[str, tuple[bytes, int]]:
@@ -209,7 +199,6 @@ class Store:
         return found
 
     async def version(self, kind: str) -> object:
-        """Differs whenever a value of that kind was added, changed or removed, or has expired."""
         return (await self._run(sql.STATE, kind=kind)).rows[0]
 
     async def purge(self) -> int:
@@ -436,3 +425,69 @@ def _stored(value: object) -> bytes:
 
 def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.cancelled() or task.exception() is not None
+
+
+@dataclass(slots=True, kw_only=True)
+class KeyUse:
+    """The use of keys in a store."""
+
+    total: int = 0
+    other: int = 0
+    """Values that need another key than the first."""
+    unreadable: Counter[str] = field(default_factory=Counter[str])
+    """Values that none of the keys opens, by kind."""
+
+    @property
+    def problem(self) -> str:
+        """A message about unreadable values; empty if there are none."""
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in sorted(self.unreadable.items()))
+        values = counted(self.unreadable.total(), "value")
+        return f"none of the keys in {VARIABLE} decrypts {values} ({kinds})" if kinds else ""
+
+
+async def key_use(store: Store) -> KeyUse:
+    """See what the values are encrypted with; nothing is changed."""
+    await store.open()
+    return (await _look(store, changes=False))[0]
+
+
+async def report_keys(store: Store) -> None:
+    """Log which values need a key that is missing, or one that is to be replaced."""
+    try:
+        found = await key_use(store)
+    except StoreError as error:
+        logger.debug("%s", error)
+        return
+    if found.problem:
+        logger.warning("%s; add the key of those who wrote them, after a comma", found.problem)
+    if found.other:
+        values = counted(found.other, "value")
+        logger.warning("an older key is needed for %s; 'toolbus store rekey' encrypts them anew", values)
+
+
+async def rekey(store: Store) -> tuple[int, KeyUse]:
+    """Encrypt all values with the first key; returns how many were, and the keys in use afterwards.
+
+    Something is left if others, whose first key is another one, write meanwhile.
+    """
+    await store.open()
+    _, changed = await _look(store, changes=True)
+    left = await key_use(store)
+    if not left.other:
+        await store.renew_proof()
+    return changed, left
+
+
+async def _look(store: Store, *, changes: bool) -> tuple[KeyUse, int]:
+    found, changed = KeyUse(), 0
+    async for row in store.rows():
+        found.total += 1
+        try:
+            value, is_first = store.cipher.opened(row.kind, row.name, row.stored)
+        except Undecipherable:
+            found.unreadable[row.kind] += 1
+            continue
+        found.other += not is_first
+        if changes and not is_first:
+            changed += await store.reencrypt(row, value)
+    return found, changed

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from rich.text import Text
 
-from toolbus.audit.describe import decision_of, target_of, what_happened
-from toolbus.audit.files import chains
-from toolbus.audit.read import Query, Recorded, read_events
+from toolbus.audit.lines import chains
+from toolbus.audit.read import Query, Recorded, decision_of, read_events, target_of, what_happened
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.options import SharedOptions

@@ -19,13 +19,11 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, LockError, ServerNotFound, problem_of
 from toolbus.core.values.freshness import KINDS
 from toolbus.core.values.records import JSON
-from toolbus.lock.approval import save_lock, with_parts
+from toolbus.lock.approval import Snapshot, save_lock, snapshot, with_parts
 from toolbus.lock.changes import LockDifference, server_differences
 from toolbus.lock.deception import suspicions
 from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock
-from toolbus.lock.launch import is_approved
-from toolbus.lock.packages import pin_warning
-from toolbus.lock.snapshot import Snapshot, snapshot
+from toolbus.lock.launch import is_approved, pin_warning
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

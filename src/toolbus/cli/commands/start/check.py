@@ -53,9 +53,9 @@ from toolbus.core.values.errors import (
 )
 from toolbus.core.values.freshness import KINDS
 from toolbus.core.values.records import JSON, Inventory, ServerStatus, ToolSpec
+from toolbus.lock.approval import offered
 from toolbus.lock.deception import Suspicion, suspicions
 from toolbus.lock.drift import Held
-from toolbus.lock.snapshot import offered
 from toolbus.shape import DIALECTS
 
 if TYPE_CHECKING:
