@@ -5,7 +5,9 @@ from toolbus.state.files import Foreign as Foreign
 from toolbus.state.files import PrivateFolder as PrivateFolder
 from toolbus.state.files import make_private as make_private
 from toolbus.state.files import state_folder as state_folder
+from toolbus.state.lock import LockBusy as LockBusy
 from toolbus.state.seal import KEY_BYTES as KEY_BYTES
+from toolbus.state.seal import Cipher as Cipher
 from toolbus.state.seal import OneTimeUse as OneTimeUse
 from toolbus.state.seal import Seal as Seal
 from toolbus.state.seal import carried_forms as carried_forms
@@ -16,12 +18,11 @@ from toolbus.state.store import sql as sql
 from toolbus.state.store.backup import Part as Part
 from toolbus.state.store.backup import opened_backup as opened_backup
 from toolbus.state.store.backup import save as save
-from toolbus.state.store.cipher import VARIABLE as VARIABLE
-from toolbus.state.store.cipher import Cipher as Cipher
 from toolbus.state.store.database import StoreUrl as StoreUrl
 from toolbus.state.store.database import parse_store_url as parse_store_url
 from toolbus.state.store.postgres import PostgresDatabase as PostgresDatabase
 from toolbus.state.store.sqlite import SqliteDatabase as SqliteDatabase
+from toolbus.state.store.store import VARIABLE as VARIABLE
 from toolbus.state.store.store import Allowance as Allowance
 from toolbus.state.store.store import KeyUse as KeyUse
 from toolbus.state.store.store import Store as Store
@@ -34,5 +35,9 @@ from toolbus.state.tokens.store import TokenLocks as TokenLocks
 from toolbus.state.tokens.tokens import Login as Login
 from toolbus.state.tokens.tokens import TokenSource as TokenSource
 from toolbus.state.tokens.tokens import open_tokens as open_tokens
+from toolbus.state.values import DocumentForm as DocumentForm
+from toolbus.state.values import FileForm as FileForm
 from toolbus.state.values import Mirror as Mirror
 from toolbus.state.values import PrivateValues as PrivateValues
+from toolbus.state.values import Records as Records
+from toolbus.state.values import Values as Values

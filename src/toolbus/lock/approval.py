@@ -139,12 +139,4 @@ def approve_shown(path: Path, alias: str, now: LockedServer, shown: Mapping[Part
     if file is None:
         raise LockError(path, "does not exist; create it: toolbus lock")
     old = file.servers.get(alias)
-    save_lock(Lockfile(path=path, servers={**file.servers, alias: with_parts(old, now, shown)}))
-
-
-def save_lock(file: Lockfile) -> None:
-    """Write the lockfile; `LockError` if that fails."""
-    try:
-        write_lock(file)
-    except OSError as error:
-        raise LockError(file.path, f"cannot be written: {error.strerror or error}") from None
+    write_lock(Lockfile(path=path, servers={**file.servers, alias: with_parts(old, now, shown)}))

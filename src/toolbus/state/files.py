@@ -6,12 +6,12 @@ A file that another user owns or can write is never read, because its content ca
 import errno
 import os
 import shlex
-import tempfile
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
 from toolbus.core.config_files import located
+from toolbus.core.plain_files import replaced
 
 _WRITABLE, _ACCESSIBLE = 0o022, 0o077
 
@@ -68,18 +68,8 @@ class PrivateFolder:
         If `durable`, the content is on the disk before it replaces the old one.
         """
         path = self.make_folders(name)
-        handle, draft = tempfile.mkstemp(prefix=_draft_prefix(path), dir=path.parent)  # only for its owner
-        try:
-            with open(handle, "wb") as file:
-                file.write(content)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
+        with replaced(path, _draft_prefix(path), durable=durable) as draft:
+            draft.write_bytes(content)
 
     def remove(self, name: str) -> bool:
         """Delete the file; return whether there was one."""

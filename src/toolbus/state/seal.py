@@ -1,4 +1,4 @@
-"""Values that others carry for us: sealed, so that only the client that got one can use it, and used once."""
+"""Encryption, and values that clients carry for us: sealed for one client, and used once."""
 
 import base64
 import binascii
@@ -6,7 +6,7 @@ import json
 import os
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from cryptography.exceptions import InvalidTag
@@ -26,34 +26,63 @@ _LEEWAY = 86_400.0
 """Seconds for which a store remembers a use after the approval has expired: clocks may differ."""
 
 
+class Undecipherable(Exception):
+    """A value was not encrypted with one of the keys, or not for this place."""
+
+
+class Cipher:
+    """Encrypts with the first key, and decrypts with any of them; so a key can be replaced step by step."""
+
+    def __init__(self, keys: Sequence[bytes]) -> None:
+        self._ciphers = [AESGCM(key) for key in keys]
+
+    def encrypted(self, kind: str, name: str, value: bytes) -> bytes:
+        """The value, to be stored under that kind and name only."""
+        nonce = os.urandom(_NONCE)
+        return nonce + self._ciphers[0].encrypt(nonce, value, _bound(kind, name))
+
+    def decrypted(self, kind: str, name: str, stored: bytes) -> bytes:
+        """The value that was stored under that kind and name; `Undecipherable` if it is not one."""
+        return self.opened(kind, name, stored)[0]
+
+    def opened(self, kind: str, name: str, stored: bytes) -> tuple[bytes, bool]:
+        """The same, and whether the first key is enough for it."""
+        for cipher in self._ciphers:
+            try:
+                value = cipher.decrypt(stored[:_NONCE], stored[_NONCE:], _bound(kind, name))
+            except (InvalidTag, ValueError):
+                continue
+            return value, cipher is self._ciphers[0]
+        raise Undecipherable
+
+
+def _bound(kind: str, name: str) -> bytes:
+    return json.dumps([kind, name]).encode()
+
+
 class Seal:
     """Seals values for one purpose and one principal, until they expire."""
 
     def __init__(self, key: bytes, now: Callable[[], float] = time.time) -> None:
         """`key` has 32 random bytes."""
-        self._cipher = AESGCM(key)
+        self._cipher = Cipher([key])
         self._now = now
 
     def seal(self, purpose: str, principal: str, payload: JSONObject, seconds: float) -> str:
         """The payload as a text that nobody can read or change; valid for this many seconds."""
-        nonce = os.urandom(_NONCE)
         plain = json.dumps([self._now() + seconds, payload], separators=(",", ":")).encode()
-        sealed = nonce + self._cipher.encrypt(nonce, plain, _bound(purpose, principal))
+        sealed = self._cipher.encrypted(purpose, principal, plain)
         return base64.urlsafe_b64encode(sealed).decode().rstrip("=")
 
     def opened(self, purpose: str, principal: str, text: str) -> JSONObject | None:
         """The payload; None if the text is not ours, was sealed for another one, or has expired."""
         try:
             sealed = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
-            plain = self._cipher.decrypt(sealed[:_NONCE], sealed[_NONCE:], _bound(purpose, principal))
-        except (binascii.Error, ValueError, InvalidTag):
+            plain = self._cipher.decrypted(purpose, principal, sealed)
+        except (binascii.Error, ValueError, Undecipherable):
             return None
         expires, payload = json.loads(plain)
         return payload if self._now() < expires else None
-
-
-def _bound(purpose: str, principal: str) -> bytes:
-    return json.dumps([purpose, principal]).encode()
 
 
 class OneTimeUse:

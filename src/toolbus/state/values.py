@@ -279,15 +279,15 @@ class PrivateValues:
         except LockBusy:
             raise TimeoutError(f"{path} is locked by another process; try again") from None
         try:
-            before: dict[str, bytes] | None = None
             try:
                 before = self._read(form)
             except ValueError:
                 if not form.is_replaceable:
                     raise
-            values = dict(before or {})
+                before = {}
+            values = dict(before)
             yield values
-            if [*values.items()] != [*(before or {}).items()]:
+            if [*values.items()] != [*before.items()]:
                 folder.write(form.path, form.written(values))
         finally:
             held.release()

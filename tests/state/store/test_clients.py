@@ -120,6 +120,17 @@ async def test_an_answer_counts_here_at_once_and_elsewhere_soon(mine: Store, the
     assert warned == []
 
 
+async def test_a_stored_answer_replaces_one_for_the_session(mine: Store) -> None:
+    mirror = Mirror(mine, ANSWERS)
+    await mirror.look()
+    answers = Answers(lambda message: None)
+    answers.share(StoredAnswers(mine, None, mirror))
+    answers.add(ANN, "session")
+    assert answers.find(ANN) == (True, "session answer")
+    answers.add(ANN, "never")
+    assert answers.find(ANN) == (False, "stored answer")
+
+
 async def test_an_answer_that_cannot_be_stored_counts_until_the_end_and_is_reported(cipher: Cipher) -> None:
     store = Store(parse_store_url("postgresql://127.0.0.1:1/db"), cipher)
     store.patience = 0.1

@@ -22,8 +22,7 @@ from toolbus.gateway.http.run import listening_socket
 from toolbus.gateway.http.workers import FIRST
 from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.serve.workers import GatewayWorker, WorkerInheritance
-from toolbus.state.seal import kept_seal
-from toolbus.state.store.cipher import Cipher
+from toolbus.state.seal import Cipher, kept_seal
 from toolbus.state.store.database import StoreUrl
 from toolbus.state.store.store import Store, report_keys
 from toolbus.state.values import Mirror

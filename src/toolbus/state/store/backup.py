@@ -5,16 +5,15 @@ processes (workers, replicas, locks) are left out: other processes use the resto
 """
 
 import json
-import os
 import sqlite3
-import tempfile
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
+from toolbus.core.plain_files import replaced
 from toolbus.core.values.errors import ExtraMissing, StoreError
 from toolbus.core.version import version
 from toolbus.state.files import FileExposed, PrivateFolder, make_private
@@ -271,27 +270,16 @@ def save(parts: Sequence[Part], path: Path, report: Callable[[int], None]) -> di
 
     The file appears when it is complete. Raises StoreError, or OSError if the file cannot be written.
     """
-    handle, name = tempfile.mkstemp(prefix=f".{path.name}-", dir=path.parent)  # only for its owner
-    os.close(handle)
-    draft = Path(name)
-    try:
-        saved: dict[PartName, Counts] = {}
-        rows = _Progress(report)
-        with opened_file(draft, str(path), writes=True) as file:
-            with _opened(parts, writes=False) as sources:
-                for part in parts:
-                    saved[part.name] = _saved(part, sources[part.url], file, rows)
-            head = {"format": FORMAT, "version": version(), "parts": saved}
-            file.create(f"CREATE TABLE {_HEAD} (head)", {})
-            file.write(_HEAD, ["head"], [(json.dumps(head),)])
-            file.commit()
-        with draft.open("rb") as written:
-            os.fsync(written.fileno())
-        os.replace(draft, path)
-    except BaseException:
-        with suppress(OSError):
-            draft.unlink()
-        raise
+    saved: dict[PartName, Counts] = {}
+    rows = _Progress(report)
+    with replaced(path, f".{path.name}-") as draft, opened_file(draft, str(path), writes=True) as file:
+        with _opened(parts, writes=False) as sources:
+            for part in parts:
+                saved[part.name] = _saved(part, sources[part.url], file, rows)
+        head = {"format": FORMAT, "version": version(), "parts": saved}
+        file.create(f"CREATE TABLE {_HEAD} (head)", {})
+        file.write(_HEAD, ["head"], [(json.dumps(head),)])
+        file.commit()
     return saved
 
 

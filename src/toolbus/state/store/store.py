@@ -6,10 +6,16 @@ was lost has the same effect as one that was never interrupted.
 
 Work that uses several values, such as a request of a client, waits no longer for all of them than for one:
 see `Allowance`.
+
+Values are encrypted: a reader of the database, or of a copy, learns only names and times. The key is in
+`$TOOLBUS_STORE_KEY` or in the system's keyring, never in the store.
 """
 
 import asyncio
+import base64
+import binascii
 import logging
+import os
 import secrets
 import time
 from collections import Counter
@@ -21,14 +27,62 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
 from toolbus.core.text.display import counted, in_seconds
-from toolbus.core.values.errors import StoreError
+from toolbus.core.values.errors import StoreError, TokenStoreError
+from toolbus.state.files import state_folder
 from toolbus.state.lock import LockBusy
+from toolbus.state.seal import KEY_BYTES, SEAL, Cipher, Undecipherable, kept_key
 from toolbus.state.store import sql
-from toolbus.state.store.cipher import VARIABLE, Cipher, Undecipherable, store_cipher
 from toolbus.state.store.database import Database, Done, NoTables, StoreUrl, Unavailable, Unusable
 from toolbus.state.store.postgres import PostgresDatabase
 from toolbus.state.store.sqlite import SqliteDatabase
-from toolbus.state.thread import LoopThread
+from toolbus.state.thread import LoopThread, in_thread
+from toolbus.state.tokens.keyring import KeyringStore
+from toolbus.state.values import FileForm, PrivateValues
+
+VARIABLE = "TOOLBUS_STORE_KEY"
+KEYRING_ENTRY = "toolbus store key"
+_MAKE_ONE = f"set {VARIABLE} to the same 32 random bytes for all replicas, made by 'openssl rand -base64 32'"
+_KEYRING_SECONDS = 60.0
+"""The time the keyring may take; it may prompt the user to unlock it."""
+
+
+async def store_cipher(url: StoreUrl) -> Cipher:
+    """The cipher of a store. A file of this user may have its key in the state folder.
+
+    StoreError if there is no key, or it is not one.
+    """
+    text = os.environ.get(VARIABLE) or await _from_keyring()
+    if text:
+        return Cipher([_key(url, part.strip()) for part in text.split(",")])
+    if url.database != "sqlite":
+        raise StoreError(url.place, "there is no key to encrypt it with", _MAKE_ONE)
+    own = PrivateValues(state_folder, {SEAL: FileForm(path="store.key", is_secret=True)})
+    try:
+        return Cipher([await in_thread(lambda: own.wait(kept_key(own)))])
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise StoreError(url.place, f"its key cannot be kept ({reason})", _MAKE_ONE) from error
+
+
+async def _from_keyring() -> str | None:
+    try:
+        async with asyncio.timeout(_KEYRING_SECONDS):
+            return await in_thread(lambda: KeyringStore().load(KEYRING_ENTRY))
+    except (TokenStoreError, TimeoutError):  # there is none here
+        return None
+
+
+def _key(url: StoreUrl, text: str) -> bytes:
+    try:
+        key = base64.b64decode(
+            text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True
+        )
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise StoreError(url.place, "its key is not 32 bytes in base64", _MAKE_ONE)
+    return key
+
 
 T = TypeVar("T")
 UrlOf: TypeAlias = Callable[[], Awaitable[StoreUrl]]

@@ -19,10 +19,10 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, LockError, ServerNotFound, problem_of
 from toolbus.core.values.freshness import KINDS
 from toolbus.core.values.records import JSON
-from toolbus.lock.approval import Snapshot, save_lock, snapshot, with_parts
+from toolbus.lock.approval import Snapshot, snapshot, with_parts
 from toolbus.lock.changes import LockDifference, server_differences
 from toolbus.lock.deception import suspicions
-from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock
+from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock, write_lock
 from toolbus.lock.launch import is_approved, pin_warning
 
 
@@ -131,7 +131,7 @@ async def lock(settings: SharedOptions, servers: Sequence[str], options: LockOpt
     is_needed = bool(differences) or (found.old is None and bool(found.now))
     agreed = is_needed and (options.yes or _ask(screen, found))
     if agreed:
-        save_lock(found.updated)
+        write_lock(found.updated)
     if screen.as_json or not is_needed or options.yes:
         _report(screen, found, written=agreed)
     if agreed:
@@ -163,7 +163,7 @@ async def approve(settings: SharedOptions, target: str) -> int:
         return FAILED
     if tool is not None:
         found = _only_tool(found, alias, tool)
-    save_lock(found.updated)
+    write_lock(found.updated)
     _report(screen, found, written=True)
     screen.note(f"approved {visible(target)} in {short_path(found.path)}")
     return 0
