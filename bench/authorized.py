@@ -9,8 +9,7 @@ from bench.sides import bus_calls, bus_entry
 from bench.work import Work
 from toolbus import Toolbus
 from toolbus.connect.auth.oauth.dpop import DpopKey
-from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import MemoryStore, open_tokens
+from toolbus.state.tokens.tokens import Login, MemoryStore, open_tokens
 
 HOUR = 3600.0
 TOKEN = "t" * 43

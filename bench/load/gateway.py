@@ -22,8 +22,8 @@ OPEN: dict[str, int] = dict.fromkeys(
 """No call waits for another one: what is measured is the work."""
 _KEYS = """
 import json, sys
-from toolbus.gateway.access.stored_keys import StoredKeys
-keys = StoredKeys(sys.argv[1])
+from toolbus.gateway.access.keys import file_keys
+keys = file_keys(sys.argv[1])
 names = [f"user{number}" for number in range(int(sys.argv[2]))]
 print(json.dumps([keys.add(name, user=name if sys.argv[3] else "")[0] for name in names]))
 """

@@ -20,7 +20,7 @@ from keyring.backends import chainer, fail, null
 
 from tests.auth.keyrings import FileKeyring
 from tests.auth.token_process import LOGIN, RESOURCE
-from tests.inside.state import KeyringStore, Locks, Login, StoreCalls, TokenSource, open_tokens
+from tests.inside.state import Login, StoreCalls, TokenLocks, TokenSource, described_keyring, open_tokens
 from tests.patience import PATIENCE
 from toolbus import TokenStore
 
@@ -211,7 +211,7 @@ async def test_the_keyring_has_an_entry_for_each_login(ring: FileKeyring) -> Non
 
 async def test_a_keyring_with_small_entries_holds_a_login_in_pieces(ring: FileKeyring) -> None:
     """As on Windows, where an entry has at most 2,560 bytes."""
-    tokens = TokenSource(KeyringStore(piece=50), Locks([]))
+    tokens = TokenSource(described_keyring(piece=50), TokenLocks([]))
     await tokens.save(LOGIN)
     await tokens.save(replace(LOGIN, access="s3cret-" + "x" * 500))
     long = len(ring.entries)

@@ -13,8 +13,7 @@ from pathlib import Path
 
 from toolbus.errors import TokenStoreError
 from toolbus.state.files import state_folder
-from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import TokenSource, open_tokens
+from toolbus.state.tokens.tokens import Login, TokenSource, open_tokens
 
 RESOURCE = "https://hub.example/mcp"
 LOGIN = Login(

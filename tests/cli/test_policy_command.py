@@ -10,7 +10,7 @@ import yaml
 
 from tests.cli.running import Done, scripted, together, toolbus, write_config
 from tests.inside.lock import definition_digest
-from tests.inside.policy import AnswerKey, StoredAnswers, rule_digest
+from tests.inside.policy import AnswerKey, file_answers, rule_digest
 from toolbus.config import load_config
 
 PATH: dict[str, Any] = {
@@ -313,7 +313,7 @@ def store(folder: Path, tool: str, answer: Any, rule: int, definition: str, user
         definition=definition,
         rule=rule_digest(config.policy[rule]),
     )
-    StoredAnswers(folder / "toolbus.yaml").add(about, answer)
+    file_answers(folder / "toolbus.yaml").add(about, answer)
 
 
 def test_stored_answers_are_shown_and_forgotten(
@@ -369,7 +369,7 @@ def test_damaged_answers_are_not_used_and_can_be_deleted(
     folder = changed({"tools": "files/write", "do": "ask"})
     monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent / ".state"))
     store(folder, "write", "always", 0, "sha256:x")
-    (file,) = (folder.parent / ".state" / "toolbus" / "approvals").iterdir()
+    (file,) = (folder.parent / ".state" / "toolbus" / "approvals").glob("*.json")
     file.write_text("{")
     run = toolbus("policy", "files/write", "--json", folder=folder)
     assert (run.returncode, json.loads(run.stdout)["answers"]) == (0, [])

@@ -32,6 +32,9 @@ call peer_steps
 runs --all --store runs.db
 runs show letter --store runs.db
 --config shared.yaml key list
+--config kept.yaml key list
+--config kept.yaml logins
+--config kept.yaml policy
 """
 CHANGING = ("elapsed_ms",)
 
@@ -40,7 +43,7 @@ def recorded() -> dict[str, Any]:
     """What each command reads from the old files: whole documents, not only their shape."""
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary) / "home" / "work"
-        _restore(folder)
+        restore(folder)
         return {f"toolbus {line}": _read(line, folder) for line in filter(None, LINES.splitlines())}
 
 
@@ -51,7 +54,7 @@ def _read(line: str, folder: Path) -> Any:
     return {key: value for key, value in document.items() if key not in CHANGING}
 
 
-def _restore(folder: Path) -> None:
+def restore(folder: Path) -> None:
     """Put the old files where a user has them, with the permissions that they have there."""
     config = folder / "toolbus.yaml"
     state = folder.parent / ".state" / "toolbus"
@@ -60,10 +63,10 @@ def _restore(folder: Path) -> None:
     shutil.copy(peer.__file__, folder)
     for file in [*folder.rglob("*.sql"), *state.rglob("*.hex")]:
         _unpack(file)
-    for file in state.rglob("CONFIG*"):
-        text = file.read_text().replace("FILE", str(config))
-        file.with_name(file.name.replace("CONFIG", sha256(fsencode(config)).hexdigest())).write_text(text)
-        file.unlink()
+    for path in list(state.rglob("CONFIG*")):
+        if path.suffix == ".json":
+            path.write_text(path.read_text().replace("FILE", str(config)))
+        path.rename(path.with_name(path.name.replace("CONFIG", sha256(fsencode(config)).hexdigest())))
     for path in [
         state,
         *state.rglob("*"),

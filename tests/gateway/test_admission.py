@@ -21,9 +21,9 @@ from tests.inside.gateway import (
     Keys,
     Principal,
     Refusal,
-    StoredKeys,
     Throttle,
     access_of,
+    file_keys,
 )
 from toolbus.config import load_config
 
@@ -48,7 +48,7 @@ class Door:
 
     def __init__(self, folder: Path, serve: dict[str, Any]) -> None:
         self.clock = Clock()
-        self.stored = StoredKeys(folder / "toolbus.yaml")
+        self.stored = file_keys(folder / "toolbus.yaml")
         settings = setting("serve", serve)
         keys = Keys(self.stored, settings.default_view, clock=self.clock) if settings.auth.keys else None
         self.access: Admission = AccessControl(settings, keys=keys, clock=self.clock)

@@ -20,7 +20,9 @@ from tests.inside.gateway import (
     StoredKey,
     StoredKeys,
     digest_of_key,
+    file_keys,
     hour_of,
+    key_files,
 )
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +40,7 @@ class Gateway:
     def __init__(self, folder: Path) -> None:
         self.now = Clock()
         self.clock = Clock()
-        self.stored = StoredKeys(folder / "toolbus.yaml", self.now)
+        self.stored = file_keys(folder / "toolbus.yaml", self.now)
         self.keys = Keys(self.stored, "default", now=self.now, clock=self.clock)
 
     def principal(self, key: str) -> Principal:
@@ -138,7 +140,7 @@ class Counted(StoredKeys):
 
 
 async def test_the_file_is_not_read_for_each_request(tmp_path: Path) -> None:
-    stored, clock = Counted(tmp_path / "toolbus.yaml"), Clock()
+    stored, clock = Counted(key_files(tmp_path / "toolbus.yaml")), Clock()
     key, _ = stored.add("ann")
     keys = Keys(stored, "default", clock=clock)
     keys.identity(key)
@@ -170,7 +172,7 @@ def test_a_name_is_used_once(gateway: Gateway) -> None:
 def test_the_keys_of_another_config(tmp_path: Path, gateway: Gateway) -> None:
     """A key lets nobody into another gateway."""
     gateway.stored.add("ann")
-    assert StoredKeys(tmp_path / "other.yaml").all() == []
+    assert file_keys(tmp_path / "other.yaml").all() == []
 
 
 def damage(file: Path) -> None:

@@ -1,5 +1,7 @@
 """An approval that a client carries counts for one call, also after a restart."""
 
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 
 from tests.gateway.driving import FORWARDS, ModernClient, text_of
 from tests.inside.gateway import Gateway, ProtocolError
-from tests.inside.state import LocalOneTimeUse, PrivateFolder, Seal
+from tests.inside.state import OneTimeUse, PrivateFolder, PrivateValues, Seal, carried_forms
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
@@ -24,6 +26,10 @@ BOOKED = {
 }
 
 
+def spent_in(folder: Path, now: Callable[[], float] = time.time) -> OneTimeUse:
+    return OneTimeUse(PrivateValues(lambda: PrivateFolder(folder), carried_forms("x.seal", "x.spent"), now))
+
+
 def _answer(given: dict[str, Any]) -> dict[str, Any]:
     return APPROVED if "answer" in given["requestedSchema"]["properties"] else BOOKED
 
@@ -34,13 +40,12 @@ def _client(gateway: Gateway) -> ModernClient:
 
 async def test_an_approval_is_used_once_also_after_a_restart(tmp_path: Path) -> None:
     config = {"servers": {"day": {"server": everyday()}}, "policy": ASKS}
-    folder = PrivateFolder(tmp_path / "state")
     retry: dict[str, Any] = {}
     for run in range(2):
         bus = Toolbus(config, interactions=FORWARDS)
         async with (
             bus,
-            Gateway(bus, seal=Seal(KEY), spent=LocalOneTimeUse(folder, "gateway/x.spent")) as gateway,
+            Gateway(bus, seal=Seal(KEY), spent=spent_in(tmp_path / "state")) as gateway,
         ):
             client = _client(gateway)
             if run == 0:
@@ -74,7 +79,7 @@ async def test_a_use_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
     bus = Toolbus(config, interactions=FORWARDS)
     async with (
         bus,
-        Gateway(bus, spent=LocalOneTimeUse(PrivateFolder(tmp_path / "state"), "x.spent")) as gateway,
+        Gateway(bus, spent=spent_in(tmp_path / "state")) as gateway,
     ):
         client = _client(gateway)
         refused = await client.request("tools/call", CALL)
@@ -82,24 +87,25 @@ async def test_a_use_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None:
         assert "the use of its approval could not be recorded" in text_of(refused)
 
 
-def test_what_has_expired_is_forgotten_and_no_more_is_kept_than_needed(tmp_path: Path) -> None:
+async def test_what_has_expired_is_forgotten_and_no_more_is_kept_than_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     now = [1000.0]
-    for spent in (
-        LocalOneTimeUse(now=lambda: now[0]),
-        LocalOneTimeUse(PrivateFolder(tmp_path / "state"), "x.spent", now=lambda: now[0]),
-    ):
+    monkeypatch.setattr(time, "time", lambda: now[0])
+    for spent in (OneTimeUse(), spent_in(tmp_path / "state", lambda: now[0])):
         now[0] = 1000.0
         first, second = spent.issue(10), spent.issue(600)
-        assert [spent.take(first), spent.take(second), spent.take(first)] == [True, True, False]
+        assert [await spent.use(one) for one in (first, second, first)] == [True, True, False]
         now[0] = 1100.0
-        assert not spent.take(second)
-        assert spent.take(spent.issue(600))
+        assert not await spent.use(second)
+        assert await spent.use(spent.issue(600))
     kept = sorted(path.name for path in (tmp_path / "state/x.spent").iterdir())
     assert len(kept) == 2
     assert second in kept
 
 
-def test_the_number_of_remembered_uses_is_bounded(tmp_path: Path) -> None:
-    spent = LocalOneTimeUse(PrivateFolder(tmp_path / "state"), "x.spent")
-    assert all(spent.take(spent.issue(600 + number)) for number in range(1010))
+async def test_the_number_of_remembered_uses_is_bounded(tmp_path: Path) -> None:
+    spent = spent_in(tmp_path / "state")
+    for number in range(1010):
+        assert await spent.use(spent.issue(600 + number))
     assert len(list((tmp_path / "state/x.spent").iterdir())) == 1000

@@ -7,10 +7,15 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.requests import Clock
-from tests.inside.gateway import stored_key
-from tests.inside.state import FileExposed, Seal
+from tests.inside.gateway import carried_files
+from tests.inside.state import FileExposed, Seal, kept_key
 
 VALUE = {"server": "files", "state": "naïve ☃", "round": 2}
+
+
+def stored_key(config: Path) -> bytes:
+    files = carried_files(config)
+    return files.wait(kept_key(files))
 
 
 def sealed(clock: Clock) -> tuple[Seal, str]:

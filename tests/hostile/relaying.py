@@ -10,7 +10,7 @@ from mcp.server.mcpserver import MCPServer
 
 from tests.gateway.front import Front, front
 from tests.inside.gateway import Admission, HttpServer, ReplicaFront, Replicas, listening_socket
-from tests.inside.state import Cipher, Store, parse_store_url, shared_seal
+from tests.inside.state import Cipher, Store, kept_seal, parse_store_url
 from tests.patience import PATIENCE
 
 
@@ -110,7 +110,7 @@ async def pair(folder: Path, access: Admission | None = None) -> AsyncGenerator[
     async with AsyncExitStack() as stack:
         store = Store(parse_store_url(f"sqlite:///{folder / 'store.db'}"), Cipher([b"k" * 32]))
         await stack.enter_async_context(store)
-        seal = await shared_seal(store)
+        seal = await kept_seal(store)
         fronts: list[Front] = []
         ports: list[int] = []
         for who in (access, None):

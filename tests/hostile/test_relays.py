@@ -13,7 +13,7 @@ from tests.gateway.front import OLDER, LegacySession
 from tests.gateway.replicas.cluster import TASKS, client, cluster
 from tests.hostile.relaying import Pair, changed, pair, sent_to
 from tests.inside.config import setting
-from tests.inside.gateway import AccessControl, Keys, Peers, StoredKeys, relay, tls_context
+from tests.inside.gateway import AccessControl, Keys, Peers, file_keys, relay, tls_context
 from tests.servers.certificates import Authority
 
 pytestmark = pytest.mark.anyio
@@ -138,7 +138,7 @@ async def test_a_man_in_the_middle_has_another_certificate_of_the_same_authority
 async def test_a_replica_without_authentication_passes_requests_on_to_one_with_keys(tmp_path: Path) -> None:
     """The one with keys refuses them: it does not believe another config on the same store."""
     serve = setting("serve", {"auth": {"keys": True}})
-    keys = Keys(StoredKeys(tmp_path / "toolbus.yaml"), "default")
+    keys = Keys(file_keys(tmp_path / "toolbus.yaml"), "default")
     async with pair(tmp_path, AccessControl(serve, keys=keys)) as both:
         both.other.app.drain()  # from now on it leaves new requests to others
         refused = await both.other.modern("tools/call", {"name": "note", "arguments": {"text": "pay"}})

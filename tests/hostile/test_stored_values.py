@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.inside.core import StoreError
-from tests.inside.gateway import KEY, Peers, SharedKeys
+from tests.inside.gateway import KEY, Peers, StoredKeys
 from tests.inside.state import Cipher, Store, parse_store_url
 
 pytestmark = pytest.mark.anyio
@@ -58,7 +58,7 @@ async def test_a_key_or_a_replica_is_written_by_somebody_without_the_key_of_the_
     async with opened(file) as store, opened(elsewhere, b"e" * 32) as evil:
         forged = Peers(evil)
         await forged.start("http://169.254.169.254:80")
-        SharedKeys(evil).add("eve")
+        StoredKeys(evil).add("eve")
         for kind, name in (("replica", forged.id), (KEY, "eve")):
             written(file, INSERT, kind, name, stored(elsewhere, kind, name))
         own = Peers(store)
@@ -66,6 +66,6 @@ async def test_a_key_or_a_replica_is_written_by_somebody_without_the_key_of_the_
         assert own.others == []
         with pytest.raises(StoreError):
             await own.find(forged.id)
-        assert SharedKeys(store).all() == []
+        assert StoredKeys(store).all() == []
         await own.close()
         await forged.close()

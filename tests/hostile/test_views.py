@@ -16,7 +16,7 @@ from tests.gateway.front import front
 from tests.inside.bus import Scope
 from tests.inside.config import PolicyRule, setting
 from tests.inside.core import Catalog, Origin, ToolSpec
-from tests.inside.gateway import AccessControl, Keys, Principal, ProtocolError, StoredKeys
+from tests.inside.gateway import AccessControl, Keys, Principal, ProtocolError, file_keys
 from tests.inside.policy import Layer
 from tests.lock.place import OFFER, READ, Place
 from tests.patience import until
@@ -128,7 +128,7 @@ async def test_keys_whose_views_differ_in_one_setting(
 ) -> None:
     """Over HTTP, each key lists and calls exactly the tools of its own view."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    stored = StoredKeys(tmp_path / "toolbus.yaml")
+    stored = file_keys(tmp_path / "toolbus.yaml")
     keys = {view: stored.add(view, views=(view,))[0] for view in SEVERAL}
     servers = {alias: {"server": offering(*TOOLS)} for alias in SERVERS}
     views = {name: {**written(view), "expose": expose} for name, view in SEVERAL.items()}

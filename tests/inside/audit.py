@@ -1,7 +1,7 @@
 """Internal names of `toolbus.audit` that tests use."""
 
 from toolbus.audit.chain import Chain as Chain
-from toolbus.audit.files import chains as chains
+from toolbus.audit.lines import chains as chains
 from toolbus.audit.lines import position_of as position_of
 from toolbus.audit.read import Query as Query
 from toolbus.audit.read import read_events as read_events

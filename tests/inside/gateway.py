@@ -1,6 +1,9 @@
 """Internal names of `toolbus.gateway` that tests use."""
 
 from toolbus.gateway.access.admission import Admission as Admission
+from toolbus.gateway.access.admission import CredentialDenied as CredentialDenied
+from toolbus.gateway.access.admission import CredentialHolder as CredentialHolder
+from toolbus.gateway.access.admission import CredentialUndecided as CredentialUndecided
 from toolbus.gateway.access.admission import Refusal as Refusal
 from toolbus.gateway.access.admission import RequestFacts as RequestFacts
 from toolbus.gateway.access.control import FREE as FREE
@@ -10,25 +13,23 @@ from toolbus.gateway.access.control import MAX_LINES as MAX_LINES
 from toolbus.gateway.access.control import AccessControl as AccessControl
 from toolbus.gateway.access.control import Throttle as Throttle
 from toolbus.gateway.access.control import access_of as access_of
-from toolbus.gateway.access.identity import CredentialDenied as CredentialDenied
-from toolbus.gateway.access.identity import CredentialHolder as CredentialHolder
-from toolbus.gateway.access.identity import CredentialUndecided as CredentialUndecided
-from toolbus.gateway.access.issuer import AGAIN_SECONDS as AGAIN_SECONDS
-from toolbus.gateway.access.issuer import KEEP_SECONDS as KEEP_SECONDS
-from toolbus.gateway.access.issuer import LAST_RESORT_SECONDS as LAST_RESORT_SECONDS
-from toolbus.gateway.access.issuer import Issuer as Issuer
+from toolbus.gateway.access.keys import KEY as KEY
 from toolbus.gateway.access.keys import LOOK_SECONDS as LOOK_SECONDS
+from toolbus.gateway.access.keys import STALE_SECONDS as STALE_SECONDS
+from toolbus.gateway.access.keys import KeyExists as KeyExists
 from toolbus.gateway.access.keys import Keys as Keys
-from toolbus.gateway.access.shared_keys import KEY as KEY
-from toolbus.gateway.access.shared_keys import STALE_SECONDS as STALE_SECONDS
-from toolbus.gateway.access.shared_keys import SharedKeys as SharedKeys
-from toolbus.gateway.access.stored_keys import KeyExists as KeyExists
-from toolbus.gateway.access.stored_keys import StoredKey as StoredKey
-from toolbus.gateway.access.stored_keys import StoredKeys as StoredKeys
-from toolbus.gateway.access.stored_keys import digest_of_key as digest_of_key
-from toolbus.gateway.access.stored_keys import hour_of as hour_of
+from toolbus.gateway.access.keys import StoredKey as StoredKey
+from toolbus.gateway.access.keys import StoredKeys as StoredKeys
+from toolbus.gateway.access.keys import digest_of_key as digest_of_key
+from toolbus.gateway.access.keys import file_keys as file_keys
+from toolbus.gateway.access.keys import hour_of as hour_of
+from toolbus.gateway.access.keys import key_files as key_files
+from toolbus.gateway.access.tokens import AGAIN_SECONDS as AGAIN_SECONDS
+from toolbus.gateway.access.tokens import KEEP_SECONDS as KEEP_SECONDS
+from toolbus.gateway.access.tokens import LAST_RESORT_SECONDS as LAST_RESORT_SECONDS
 from toolbus.gateway.access.tokens import REMEMBER_OPAQUE as REMEMBER_OPAQUE
 from toolbus.gateway.access.tokens import AccessTokens as AccessTokens
+from toolbus.gateway.access.tokens import Issuer as Issuer
 from toolbus.gateway.access.views import Views as Views
 from toolbus.gateway.access.views import caller_of as caller_of
 from toolbus.gateway.calls.queue import Busy as Busy
@@ -75,7 +76,7 @@ from toolbus.gateway.replicas.replicas import Replicas as Replicas
 from toolbus.gateway.replicas.sessions import SESSION as SESSION
 from toolbus.gateway.replicas.sessions import SharedSessions as SharedSessions
 from toolbus.gateway.serve.console import StandaloneConsole as StandaloneConsole
-from toolbus.gateway.serve.front import stored_key as stored_key
+from toolbus.gateway.serve.front import carried_files as carried_files
 from toolbus.gateway.serve.replica import announced_host as announced_host
 from toolbus.gateway.serve.signals import MARGIN as MARGIN
 from toolbus.gateway.serve.workers import crowding as crowding

@@ -1,5 +1,7 @@
 """Internal names of `toolbus.lock` that tests use."""
 
+from toolbus.lock.approval import offered as offered
+from toolbus.lock.approval import snapshot as snapshot
 from toolbus.lock.changes import definition_changes as definition_changes
 from toolbus.lock.changes import server_differences as server_differences
 from toolbus.lock.changes import word_changes as word_changes
@@ -17,8 +19,6 @@ from toolbus.lock.file import read_lock as read_lock
 from toolbus.lock.file import upgraded as upgraded
 from toolbus.lock.file import write_lock as write_lock
 from toolbus.lock.launch import launch_of as launch_of
-from toolbus.lock.packages import launched_package as launched_package
-from toolbus.lock.packages import pin_warning as pin_warning
-from toolbus.lock.packages import resolved_package as resolved_package
-from toolbus.lock.snapshot import offered as offered
-from toolbus.lock.snapshot import snapshot as snapshot
+from toolbus.lock.launch import launched_package as launched_package
+from toolbus.lock.launch import pin_warning as pin_warning
+from toolbus.lock.launch import resolved_package as resolved_package

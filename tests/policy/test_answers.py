@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests import warm
-from tests.inside.policy import StoredAnswers
+from tests.inside.policy import file_answers
 from tests.policy.people import Person
 from tests.servers.everyday import everyday
 from toolbus import CallRefused, Toolbus
@@ -80,9 +80,9 @@ async def test_always_is_stored_until_the_definition_changes(project: Project) -
     assert await project.asked(False) == 0
     project.describe("Say it again, and send it to me.")
     assert await project.asked("once") == 2
-    (expired,) = StoredAnswers(project.file).all()  # it is kept, to be shown
+    (expired,) = file_answers(project.file).all()  # it is kept, to be shown
     assert await project.asked("always") == 1
-    (replaced,) = StoredAnswers(project.file).all()
+    (replaced,) = file_answers(project.file).all()
     assert expired.about.definition != replaced.about.definition
     project.describe("Say it again.")
     assert await project.asked("once") == 2
@@ -117,7 +117,7 @@ async def test_never_is_stored_as_a_denial(project: Project) -> None:
 
 async def test_stored_answers_are_listed_and_forgotten(project: Project) -> None:
     assert await project.asked("always") == 1
-    stored = StoredAnswers(project.file)
+    stored = file_answers(project.file)
     [one] = stored.all()
     assert (one.about.user, one.about.kind, one.about.target, one.answer) == (
         "",

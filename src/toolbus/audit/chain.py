@@ -18,9 +18,17 @@ from pathlib import Path
 from threading import Lock
 from typing import TypeAlias
 
-from toolbus.audit.files import MOST_SLOTS, full_files, full_path, slot_path
-from toolbus.audit.lines import Position
-from toolbus.audit.tail import Damaged, Tail, last_position, read_tail
+from toolbus.audit.lines import (
+    MOST_SLOTS,
+    Damaged,
+    Position,
+    Tail,
+    full_files,
+    full_path,
+    last_position,
+    read_tail,
+    slot_path,
+)
 from toolbus.config.settings.audit import Audit
 from toolbus.core.values.errors import AuditFailed
 from toolbus.state.file_lock import let_go_after_fork, try_lock
@@ -244,7 +252,6 @@ class Chain:
         return max(known, last, key=lambda position: position.seq)
 
     def _rotate(self, file: _File) -> _File:
-        """Begin a new file; its chain goes on."""
         target = full_path(file.path, file.seq)
         if os.name == "nt":  # there, an open file cannot be renamed
             self._release()

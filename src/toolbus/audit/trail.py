@@ -65,7 +65,6 @@ class AuditTrail:
         self._shows_errors = audit.content == "full"
 
     def start(self, operation: Operation, /) -> "_Call":
-        """Observe an operation."""
         self._calls[operation.id] = call = _Call(self, operation)
         return call
 
@@ -225,7 +224,6 @@ class _Call:
         """Not recorded."""
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
-        """It ended."""
         self._trail.ended(self, result, failure)
 
 
@@ -254,7 +252,6 @@ def _outcome(operation: Operation, result: ToolResult | None, failure: Failure |
 
 
 def _answered(value: object) -> JSON:
-    """The answer to a server, as JSON."""
     if isinstance(value, Answer):
         return value.content
     if is_dataclass(value) and not isinstance(value, type):
@@ -281,7 +278,6 @@ def _length(text: str) -> int:
 
 
 def _digest(key: str, value: JSON) -> str:
-    """Its digest, of canonical JSON."""
     if value is None:
         return ""
     return f',"{key}":"{digest_of(value if type(value) is dict else _plain(value))}"'
@@ -310,7 +306,6 @@ def _plain(value: JSON) -> JSON:
 
 
 def _opaque(value: object) -> str:
-    """Data in an answer, such as a picture."""
     return f"{len(value)} bytes" if isinstance(value, bytes) else type(value).__name__
 
 

@@ -12,8 +12,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
-from toolbus.audit.files import chains, trail_of
-from toolbus.audit.lines import BEGINNING, Position, fields_of, is_incomplete, position_of, prev_of
+from toolbus.audit.lines import (
+    BEGINNING,
+    Position,
+    chains,
+    fields_of,
+    is_incomplete,
+    position_of,
+    prev_of,
+    trail_of,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

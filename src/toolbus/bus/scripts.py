@@ -18,7 +18,7 @@ from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import CallRefused, LoginRequired, ToolNotFound
 from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
 from toolbus.search.hit import Hit
-from toolbus.state.store.one_time_use import SharedSeal
+from toolbus.state.seal import SharedSeal
 
 if TYPE_CHECKING:
     from toolbus.code.run import ScriptRun

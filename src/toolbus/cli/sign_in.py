@@ -21,7 +21,7 @@ from toolbus.state.tokens.tokens import TokenSource
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
     from toolbus.connect.auth.oauth.sign_in import OAuthClient
-    from toolbus.state.tokens.login import Login
+    from toolbus.state.tokens.tokens import Login
 
 RETRY_SECONDS = 1.0
 _LINES = {

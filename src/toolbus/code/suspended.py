@@ -14,11 +14,12 @@ from toolbus.code.journal import JournalEntry
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import ScriptNotResumable
 from toolbus.state.files import state_folder
-from toolbus.state.one_time_use import LocalOneTimeUse
-from toolbus.state.seal import Seal, key_file
-from toolbus.state.store.one_time_use import SharedSeal
+from toolbus.state.seal import OneTimeUse, Seal, SharedSeal, carried_forms, kept_seal
+from toolbus.state.values import PrivateValues
 
 _PURPOSE = "script"
+_OWN = PrivateValues(state_folder, carried_forms("code/key", "code/resumed"))
+"""The files of a user whose config has no store."""
 _SECONDS = 30 * 24 * 3600.0
 """How long a script may wait."""
 
@@ -66,7 +67,7 @@ class SuspendedScript:
     async def take(self, shared: SharedSeal | None) -> None:
         """Resume it; `ScriptNotResumable` if somebody did that before."""
         try:
-            spent = LocalOneTimeUse(state_folder(), "code/resumed") if shared is None else shared.spent
+            spent = OneTimeUse(_OWN) if shared is None else shared.spent
             is_new = await spent.use(self.id)
         except OSError as error:
             raise ScriptNotResumable(f"it cannot be recorded that the script is resumed: {error}") from None
@@ -113,13 +114,13 @@ def opened(sealed: str, user: str, shared: SharedSeal | None) -> SuspendedScript
 
 def new_id() -> str:
     """An id for one suspension of a script."""
-    return LocalOneTimeUse().issue(_SECONDS)
+    return OneTimeUse().issue(_SECONDS)
 
 
 def _seal(shared: SharedSeal | None) -> Seal:
     if shared is not None:
         return shared.seal
     try:
-        return Seal(key_file("code/key"))
+        return _OWN.wait(kept_seal(_OWN))
     except OSError as error:
         raise ScriptNotResumable(f"no key to seal suspended scripts with: {error}") from None

@@ -1,9 +1,12 @@
-"""Read a file that somebody else may have put there: only a plain file, and never more than expected."""
+"""Plain files: read only such a file, and no more of it than expected; replace one as a whole."""
 
 import errno
 import os
 import stat
+import tempfile
 import time
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from select import select
 
@@ -32,6 +35,28 @@ def read_plain(path: Path, largest: int, *, patience: float = 0.0) -> bytes:
     if len(content) > largest:
         raise UnreadableFile(errno.EFBIG, f"has more than {largest:,} bytes", str(path))
     return content
+
+
+@contextmanager
+def replaced(path: Path, prefix: str, *, durable: bool = True) -> Generator[Path]:
+    """A draft beside a file, which only its owner can read; it replaces the file at the end of the block.
+
+    If the block raises, the file stays as it is. If `durable`, the draft is on the disk before.
+    """
+    handle, name = tempfile.mkstemp(prefix=prefix, dir=path.parent)
+    draft = Path(name)
+    try:
+        try:
+            yield draft
+            if durable:
+                os.fsync(handle)
+        finally:
+            os.close(handle)
+        os.replace(draft, path)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink()
+        raise
 
 
 def _piped(fifo: int, path: Path, largest: int, patience: float) -> bytes:

@@ -39,8 +39,7 @@ from toolbus.gateway.protocol.words import (
     declared_capabilities,
 )
 from toolbus.gateway.settings import GatewayLimits
-from toolbus.state.one_time_use import LocalOneTimeUse, OneTimeUse
-from toolbus.state.seal import KEY_BYTES, Seal
+from toolbus.state.seal import KEY_BYTES, OneTimeUse, Seal
 from toolbus.telemetry.serving import RequestArrival, ServerTelemetry
 
 if TYPE_CHECKING:  # the first answer must not wait for the import of an HTTP client
@@ -99,7 +98,7 @@ class Gateway:
         seal = seal or Seal(os.urandom(KEY_BYTES))
         shared = None if replicas is None else replicas.tasks
         self._tasks = tasks = ClientTasks(seal, self._parked, settings.task_seconds, shared)
-        rounds = RequestState(seal, settings.answer_within, spent or LocalOneTimeUse())
+        rounds = RequestState(seal, settings.answer_within, spent or OneTimeUse())
         self._kernel = GatewayParts(
             settings=settings,
             calls=ClientCalls(rounds, self._parked, tasks, self.queue, board),

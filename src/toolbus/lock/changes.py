@@ -67,7 +67,6 @@ class LockDifference:
 
     @property
     def label(self) -> str:
-        """`files/read`, or `files: instructions`."""
         return label_of(self.server, self.kind, self.name)
 
 
@@ -147,7 +146,6 @@ def word_changes(before: str, after: str) -> list[Words]:
 
 
 def _common(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many items at the start are the same."""
     pairs = zip(one, other, strict=False)
     return next((index for index, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
 

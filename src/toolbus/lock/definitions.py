@@ -52,7 +52,6 @@ def tool_definition(tool: ToolSpec) -> dict[str, JSON]:
 
 
 def prompt_definition(prompt: Prompt) -> dict[str, JSON]:
-    """The definition of a prompt."""
     arguments = [
         _present(name=argument.name, description=argument.description, required=argument.required)
         for argument in prompt.arguments
@@ -61,7 +60,6 @@ def prompt_definition(prompt: Prompt) -> dict[str, JSON]:
 
 
 def template_definition(template: ResourceTemplate) -> dict[str, JSON]:
-    """The definition of a resource template."""
     return _present(
         uriTemplate=template.uri_template,
         name=template.name,
@@ -176,7 +174,6 @@ def locked_meta(meta: JSON) -> dict[str, JSON]:
 
 
 def _normalized(definition: JSONObject) -> dict[str, JSON]:
-    """The definition in the form that is digested."""
     found = {name: _normalized_field(name, value) for name, value in definition.items()}
     if meta := locked_meta(found.pop("_meta", None)):
         found["_meta"] = meta

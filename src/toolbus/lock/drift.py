@@ -162,7 +162,6 @@ class Reviewer:
 
 
 def held_reason(server: str, change: str, tool: str = "") -> str:
-    """Why something is held, and the next step."""
     target = shlex.quote(f"{server}/{tool}" if tool else server)
     steps = f"toolbus diff {shlex.quote(server)}, accept it: toolbus approve {target}"
     return f"{change}{_STEPS}{steps}"

@@ -6,17 +6,14 @@ digest of a server is that of its entry as it stands, because it is checked when
 """
 
 import json
-import os
-import tempfile
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from toolbus.config.settings.limits import ServerLimits
-from toolbus.core.plain_files import UnreadableFile, read_plain
+from toolbus.core.plain_files import UnreadableFile, read_plain, replaced
 from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import LockError
 from toolbus.core.values.records import JSON, Inventory, JSONObject
@@ -115,21 +112,15 @@ def lock_in(content: bytes, path: Path) -> Lockfile:
 
 
 def write_lock(lock: Lockfile) -> None:
-    """Write the lockfile, whole or not at all; OSError if that fails."""
+    """Write the lockfile, whole or not at all; `LockError` if that fails."""
     content = lock_text(lock).encode()
-    handle, draft = tempfile.mkstemp(dir=lock.path.parent, prefix=f".{NAME}.")
     try:
-        with open(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(file.fileno())
-        # A file for the team, unlike the private ones in the state folder.
-        os.chmod(draft, lock.path.stat().st_mode & 0o777 if lock.path.exists() else 0o644)
-        os.replace(draft, lock.path)
-    except BaseException:
-        with suppress(OSError):
-            os.unlink(draft)
-        raise
+        with replaced(lock.path, f".{NAME}.") as draft:
+            draft.write_bytes(content)
+            # A file for the team, unlike the private ones in the state folder.
+            draft.chmod(lock.path.stat().st_mode & 0o777 if lock.path.exists() else 0o644)
+    except OSError as error:
+        raise LockError(lock.path, f"cannot be written: {error.strerror or error}") from None
 
 
 def lock_text(lock: Lockfile) -> str:

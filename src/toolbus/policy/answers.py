@@ -1,34 +1,35 @@
-"""Answers of people that count for more than one call: for the session, or stored until something changes.
+"""Answers of people that apply to more than one call: to the session, or until something changes.
 
-An answer counts for one user, one tool with one definition, and one rule with its content. If the definition
+An answer applies to one user, one tool with one definition, and one rule with its content. If the definition
 or the rule changes, it has expired: it approves nothing, and is kept until it is replaced or forgotten.
 Stored answers are in the user's state folder, in one file for each config file. A file that cannot be read,
-or that others can write, approves nothing.
+or that others can write, approves nothing. Several gateways keep answers in their store. They are read from a
+copy in memory, because a call cannot wait for a database.
 """
 
 import json
-import logging
-import os
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
 from dataclasses import asdict, dataclass
-from hashlib import sha256
 from pathlib import Path
 from threading import RLock
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from toolbus.config.settings.policy import PolicyRule
-from toolbus.core.config_files import located
 from toolbus.core.text.canonical import digest_of
-from toolbus.state import files as state
+from toolbus.core.values.errors import StoreError
+from toolbus.state.files import config_place, state_folder
+from toolbus.state.values import DocumentForm, Mirror, PrivateValues, Records, Values
 
-logger = logging.getLogger("toolbus")
+ANSWER = "answer"
 Lasting: TypeAlias = Literal["session", "always", "never"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AnswerKey:
-    """What an answer is about."""
+    """The subject of an answer."""
 
     user: str
     kind: str
@@ -47,7 +48,7 @@ class StoredAnswer:
     about: AnswerKey
     answer: Literal["always", "never"]
     time: float
-    """When it was given, in seconds since the epoch."""
+    """The time of the answer, in seconds since the epoch."""
 
 
 def rule_digest(rule: PolicyRule) -> str:
@@ -56,141 +57,88 @@ def rule_digest(rule: PolicyRule) -> str:
 
 
 class StoredAnswers:
-    """The answers `always` and `never` of one config file."""
+    """The answers `always` and `never` of one config file, or of all gateways that share a store."""
 
-    def __init__(self, config_file: str | Path) -> None:
-        self._config = located(Path(config_file))
-        self._name = f"approvals/{sha256(os.fsencode(self._config)).hexdigest()}.json"
+    def __init__(self, values: Values, seconds: float | None = None, mirror: Mirror | None = None) -> None:
+        """A store forgets an answer after this many seconds; None: never. With a `mirror`, nothing waits."""
+        self._values = values
+        self._seconds = seconds
+        self._records = Records(values, ANSWER, read_answer, mirror)
+        self._written: dict[str, StoredAnswer] = {}
+        """Given here, until it is stored and read again, by name."""
 
     def all(self) -> list[StoredAnswer]:
-        """All answers, the oldest first; OSError or ValueError if the file cannot be used."""
-        content = state.read(self._name)
-        return [] if content is None else _read(content, str(self._config))
+        """All answers, the oldest first; OSError, ValueError or StoreError if they cannot be read."""
+        return sorted({**self._records.all(), **self._written}.values(), key=lambda one: one.time)
 
     def find(self, key: AnswerKey) -> StoredAnswer | None:
         """The answer for a key; raises as `all`."""
-        return next((one for one in self.all() if one.about == key), None)
+        name = _name(key)
+        found = self._written.get(name) or self._records.all().get(name)
+        return found if found is not None and found.about == key else None
 
-    def add(self, key: AnswerKey, answer: Literal["always", "never"]) -> None:
-        """Store an answer, instead of an earlier or expired one; OSError if it cannot be written."""
-        try:
-            others = [one for one in self.all() if one.about != key and not _expired(one, key)]
-        except ValueError:  # damaged: it approves nothing, so nothing is lost
-            others = []
-        self._write([*others, StoredAnswer(about=key, answer=answer, time=time.time())])
+    def add(
+        self,
+        key: AnswerKey,
+        answer: Literal["always", "never"],
+        failed: Callable[[Exception], None] = lambda error: None,
+    ) -> None:
+        """Begin to store an answer, instead of an earlier or expired one; it applies at once.
+
+        `failed` is called if it cannot be stored.
+        """
+        name, given = _name(key), StoredAnswer(about=key, answer=answer, time=time.time())
+        self._written[name] = given
+
+        def written(future: "Future[None]") -> None:
+            self._written.pop(name, None)
+            error = future.exception()
+            if isinstance(error, OSError | ValueError | StoreError):
+                failed(error)
+
+        self._values.begin(self._write(name, given)).add_done_callback(written)
+
+    async def _write(self, name: str, given: StoredAnswer) -> None:
+        await self._values.put(ANSWER, name, json.dumps(asdict(given)).encode(), self._seconds)
+        if self._records.mirror is not None:
+            await self._records.mirror.look()
 
     def forget(self, target: str | None = None) -> int:
         """Delete the answers about `server/tool`, by default all; returns how many there were."""
+        return self._values.wait(self._forget(target))
+
+    async def _forget(self, target: str | None) -> int:
+        if target is None:
+            return await self._values.clear(ANSWER)
         try:
-            answers = self.all()
-        except ValueError:
-            answers = []
-        kept = [] if target is None else [one for one in answers if one.about.target != target]
-        if kept:
-            self._write(kept)
-        else:
-            state.remove(self._name)
-        return len(answers) - len(kept)
-
-    def _write(self, answers: list[StoredAnswer]) -> None:
-        document = {"file": str(self._config), "answers": [asdict(one) for one in answers]}
-        state.write(self._name, json.dumps(document, indent=1).encode())
+            found = await self._values.items(ANSWER)
+        except ValueError:  # damaged: it approves nothing, so nothing is lost
+            return await self._values.clear(ANSWER)
+        count = 0
+        for name, value in found.items():
+            with suppress(KeyError, TypeError, ValueError):
+                if read_answer(json.loads(value)).about.target == target:
+                    count += await self._values.remove(ANSWER, name)
+        return count
 
 
-class SharedPlace(Protocol):
-    """Where several gateways keep answers."""
-
-    def find(self, key: AnswerKey, /) -> StoredAnswer | None:
-        """The answer for a key."""
-        ...
-
-    def add(
-        self, key: AnswerKey, answer: Literal["always", "never"], failed: Callable[[Exception], None], /
-    ) -> None:
-        """Begin to store an answer, which counts at once; `failed` is called if that is not possible."""
-        ...
-
-
-class Answers:
-    """The lasting answers of one bus: of this session, and stored ones. For any thread."""
-
-    def __init__(self, warn: Callable[[str], None]) -> None:
-        """`warn` reports what the user should know, once for each message."""
-        self._warn = warn
-        self._session: dict[AnswerKey, Literal["session", "never"]] = {}
-        self._stored: StoredAnswers | None = None
-        self._shared: SharedPlace | None = None
-        self._lock = RLock()
-
-    def use(self, config_file: str | Path | None) -> None:
-        """Use the stored answers of another config file; None for a bus without one."""
-        self._stored = None if config_file is None else StoredAnswers(config_file)
-
-    def share(self, stored: "SharedPlace") -> None:
-        """Use answers that other gateways share, instead of those of the config file."""
-        self._shared = stored
-
-    def find(self, key: AnswerKey) -> tuple[bool, str] | None:
-        """Whether the answer for a key allows the call, and where it is from; None if there is none."""
-        with self._lock:
-            if (answer := self._session.get(key)) is not None:
-                return answer == "session", "session answer"
-            stored = self._shared or self._stored
-            if stored is None:
-                return None
-            try:
-                found = stored.find(key)
-            except (OSError, ValueError) as error:
-                self._warn(f"stored approvals are not used: {_problem(error)}")
-                return None
-            return None if found is None else (found.answer == "always", "stored answer")
-
-    def add(self, key: AnswerKey, answer: Lasting) -> None:
-        """Keep an answer. One that cannot be stored counts for this session."""
-        with self._lock:
-            if answer == "session" or not self._store(key, answer):
-                self._session[key] = "never" if answer == "never" else "session"
-
-    def _keep(self, key: AnswerKey, answer: Literal["always", "never"], problem: str) -> None:
-        """Keep an answer for this session that could not be stored."""
-        with self._lock:
-            self._session[key] = "never" if answer == "never" else "session"
-        self._warn(f"the answer {answer!r} counts until the bus closes: {problem}")
-
-    def _store(self, key: AnswerKey, answer: Literal["always", "never"]) -> bool:
-        if self._shared is not None:
-            self._shared.add(key, answer, lambda error: self._keep(key, answer, str(error)))
-            return True
-        if self._stored is None:
-            self._warn(
-                f"the answer {answer!r} counts until the bus closes: it is stored only for a config file"
-            )
-            return False
-        try:
-            self._stored.add(key, answer)
-        except OSError as error:
-            self._warn(f"the answer {answer!r} counts until the bus closes: {_problem(error)}")
-            return False
-        self._session.pop(key, None)
-        return True
+def file_answers(config_file: str | Path) -> StoredAnswers:
+    """The answers of one config file, in the user's state folder."""
+    owner, digest = config_place(config_file)
+    form = DocumentForm(
+        path=f"approvals/{digest}.json",
+        owner=owner,
+        entries="answers",
+        name_of=lambda one: _name(read_answer(one).about),
+        damaged="the file of approvals for {owner}: {reason}",
+        is_replaceable=True,
+    )
+    return StoredAnswers(PrivateValues(state_folder, {ANSWER: form}))
 
 
-def _expired(answer: StoredAnswer, key: AnswerKey) -> bool:
-    """Whether an answer was given for another definition of what is asked about, by the same rule."""
-    about = answer.about
-    same = (about.user, about.kind, about.target, about.rule) == (key.user, key.kind, key.target, key.rule)
-    return same and about.definition != key.definition
-
-
-def _read(content: bytes, config: str) -> list[StoredAnswer]:
-    try:
-        document: Any = json.loads(content)
-        if document["file"] != config:
-            raise ValueError("belongs to another config")
-        return [read_answer(one) for one in document["answers"]]
-    except (KeyError, TypeError, RecursionError, ValueError) as error:
-        reason = str(error) if isinstance(error, ValueError) else "is damaged"
-        raise ValueError(f"the file of approvals for {config}: {reason}") from None
+def _name(key: AnswerKey) -> str:
+    """The same for another definition: the answer about an old one is replaced."""
+    return digest_of([key.user, key.kind, key.target, key.rule])
 
 
 def read_answer(stored: dict[str, Any]) -> StoredAnswer:
@@ -203,7 +151,59 @@ def read_answer(stored: dict[str, Any]) -> StoredAnswer:
     return StoredAnswer(about=about, answer=stored["answer"], time=float(stored["time"]))
 
 
-def _problem(error: OSError | ValueError) -> str:
-    if isinstance(error, OSError):
+class Answers:
+    """The lasting answers of one bus: of this session, and stored ones. Any thread may use it."""
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        """`warn` reports what the user should know, once for each message."""
+        self._warn = warn
+        self._session: dict[AnswerKey, Literal["session", "never"]] = {}
+        self._stored: StoredAnswers | None = None
+        self._is_shared = False
+        self._lock = RLock()
+
+    def use(self, config_file: str | Path | None) -> None:
+        """Use the stored answers of another config file; None for a bus without one."""
+        if not self._is_shared:
+            self._stored = None if config_file is None else file_answers(config_file)
+
+    def share(self, stored: StoredAnswers) -> None:
+        """Use answers that several gateways share, instead of the config file's."""
+        self._stored, self._is_shared = stored, True
+
+    def find(self, key: AnswerKey) -> tuple[bool, str] | None:
+        """Whether the answer for a key allows the call, and where it is from; None if there is none."""
+        with self._lock:
+            if (answer := self._session.get(key)) is not None:
+                return answer == "session", "session answer"
+            if self._stored is None:
+                return None
+            try:
+                found = self._stored.find(key)
+            except (OSError, ValueError) as error:
+                self._warn(f"stored approvals are not used: {_problem(error)}")
+                return None
+            return None if found is None else (found.answer == "always", "stored answer")
+
+    def add(self, key: AnswerKey, answer: Lasting) -> None:
+        """Keep an answer; for this session if it cannot be stored."""
+        with self._lock:
+            if answer == "session":
+                self._session[key] = answer
+            elif self._stored is None:
+                self._keep(key, answer, "it is stored only for a config file")
+            else:
+                self._session.pop(key, None)
+                self._stored.add(key, answer, lambda error: self._keep(key, answer, _problem(error)))
+
+    def _keep(self, key: AnswerKey, answer: Literal["always", "never"], problem: str) -> None:
+        """Keep an answer for this session that could not be stored."""
+        with self._lock:
+            self._session[key] = "never" if answer == "never" else "session"
+        self._warn(f"the answer {answer!r} counts until the bus closes: {problem}")
+
+
+def _problem(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
         return f"{str(error.filename)!r} {error.strerror or 'cannot be used'}"
     return str(error)

@@ -150,20 +150,18 @@ class PolicyGuard:
 
         Raises `ApprovalPending` if the call is to be suspended until a person answers.
         """
-        target = self._subjects.target(operation)
-        if target is None:
+        case = self._case(operation)
+        if case is None:
             return None
-        found = rulings(self._layers(operation.policies), target, operation.arguments)
-        case = _Case(operation, target, found, self._subjects.definition(target))
-        match found[0].action:
+        match case.rulings[0].action:
             case "deny":
                 # The rule that removed a tool from the catalog, if there is one: each face names the same.
-                ruling = self._removal(target, operation.policies) or found[0]
+                ruling = self._removal(case.target, operation.policies) or case.rulings[0]
                 raise self._refusal(case, "policy", ruling.denial, ruling)
             case "ask":
                 return await self._ask(case)
             case "allow":
-                self._allow(case, "default" if found[0].label is None else "policy")
+                self._allow(case, "default" if case.rulings[0].label is None else "policy")
                 return None
 
     def check_offered(self, operation: Operation) -> None:
@@ -185,14 +183,11 @@ class PolicyGuard:
 
     def question(self, operation: Operation) -> ApprovalRequest | None:
         """What a person has to be asked about an operation; None if it is decided without one."""
-        target = self._subjects.target(operation)
-        if target is None:
+        case = self._case(operation)
+        if case is None or case.rulings[0].action != "ask":
             return None
-        found = rulings(self._layers(operation.policies), target, operation.arguments)
-        case = _Case(operation, target, found, self._subjects.definition(target))
-        if found[0].action != "ask" or self._asking.settled(case.keys()) is not None:
-            return None
-        return self._request(case, found[0])
+        settled = self._asking.settled(case.keys())
+        return None if settled is not None else self._request(case, case.rulings[0])
 
     def may_ask(self, operation: Operation) -> bool:
         """Whether a person may have to be asked about an operation, with other arguments."""
@@ -202,15 +197,21 @@ class PolicyGuard:
 
     def is_allowed(self, operation: Operation) -> bool:
         """Whether a rule allows an operation, or a person did in answer to one."""
-        target = self._subjects.target(operation)
-        if target is None:
+        case = self._case(operation)
+        if case is None:
             return False
-        found = rulings(self._layers(operation.policies), target, operation.arguments)
-        if found[0].action == "ask":
-            case = _Case(operation, target, found, self._subjects.definition(target))
+        if case.rulings[0].action == "ask":
             settled = self._asking.settled(case.keys())
             return settled is not None and settled.allowed
-        return found[0].action == "allow" and any(ruling.label is not None for ruling in found)
+        return case.rulings[0].action == "allow" and any(one.label is not None for one in case.rulings)
+
+    def _case(self, operation: Operation) -> _Case | None:
+        target = self._subjects.target(operation)
+        return None if target is None else self._case_of(operation, target)
+
+    def _case_of(self, operation: Operation, target: PolicyTarget) -> _Case:
+        found = rulings(self._layers(operation.policies), target, operation.arguments)
+        return _Case(operation, target, found, self._subjects.definition(target))
 
     def _removal(self, target: PolicyTarget, policies: tuple[object, ...]) -> LayerDecision | None:
         return removal(self._layers(policies), target)
@@ -249,14 +250,13 @@ class PolicyGuard:
         In the meantime the policy may have been replaced, the tool changed, or the arguments: they are the
         caller's.
         """
-        operation, target = case.operation, case.target
-        found = rulings(self._layers(operation.policies), target, operation.arguments)
-        now = _Case(operation, target, found, self._subjects.definition(target))
-        if found[0].action == "deny":
-            raise self._refusal(now, "policy", found[0].denial)
+        now = self._case_of(case.operation, case.target)
+        ruling = now.rulings[0]
+        if ruling.action == "deny":
+            raise self._refusal(now, "policy", ruling.denial)
         if self._request(now, case.rulings[0]).call != request.call:
             raise self._refusal(case, "policy", CHANGED)
-        return now if found[0].action == "ask" else case
+        return now if ruling.action == "ask" else case
 
     def _given(self, operation: Operation, request: ApprovalRequest, case: _Case) -> ApprovalOutcome | None:
         """What a person answered before; None if that was not asked, or about another call."""
@@ -303,7 +303,6 @@ class PolicyGuard:
         )
 
     def _refusal(self, case: _Case, by: str, reason: str, ruling: LayerDecision | None = None) -> CallRefused:
-        """The error for a denied operation, which is recorded."""
         rule = (ruling or case.rulings[0]).label
         decision = Decision(action="deny", by=by, rule=rule, definition=case.definition, reason=reason)
         self._record(case.operation, case.target, decision)
@@ -326,7 +325,6 @@ def described(name: str, target: PolicyTarget) -> str:
 
 
 def _pending(operation: Operation, request: ApprovalRequest) -> Pending:
-    """The call, suspended with the question whether it is approved."""
     choice = {"type": "string", "title": "Allow this call?", "enum": list(ANSWERS)}
     schema = {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
     params = {"message": approval_text(request), "requestedSchema": schema}

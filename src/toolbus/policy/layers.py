@@ -15,8 +15,8 @@ from toolbus.core.operation.operation import Caller
 from toolbus.core.text.canonical import digest_of
 from toolbus.core.values.records import JSON
 from toolbus.policy.answers import rule_digest
+from toolbus.policy.rule import STRICTNESS
 from toolbus.policy.rules import Policy, PolicyTarget, Verdict
-from toolbus.policy.target import STRICTNESS
 
 _MOST_USERS = 10_000
 """Users whose calls are counted; the one that came first is forgotten first."""
@@ -46,7 +46,6 @@ class Layer:
         return hash((self.prefix, self.content))
 
     def label(self, verdict: Verdict) -> str | None:
-        """The rule that decided, such as `policy[2]`."""
         return None if verdict.rule is None else f"{self.prefix}{verdict.label}"
 
     @cached_property
@@ -70,7 +69,6 @@ class Layer:
         return rates.over(self.policy.rules[verdict.rule], self.label(verdict) or "", caller)
 
     def digest(self, verdict: Verdict) -> str:
-        """The digest of the rule that decided."""
         assert verdict.rule is not None, "without a rule, nobody is asked"
         if verdict.rule not in self._digests:
             self._digests[verdict.rule] = rule_digest(self.policy.rules[verdict.rule])
@@ -86,12 +84,10 @@ class LayerDecision:
 
     @property
     def action(self) -> Action:
-        """Allow, ask or deny."""
         return self.verdict.action
 
     @property
     def label(self) -> str | None:
-        """The rule, such as `policy[2]`."""
         return self.layer.label(self.verdict)
 
     @property

@@ -1,15 +1,237 @@
-"""One rule of a policy, ready to be compared with targets."""
+"""One rule of a policy, ready to be compared with targets: by patterns, by a tool's hints, by arguments.
 
-from collections.abc import Mapping
-from typing import cast
+The hints of a trusted server count as given. An untrusted server might say anything, so its tools count as
+destructive, writing and open-world whatever it says, and `read-only` and `idempotent` are only its word.
 
-from toolbus.config.settings.policy import PolicyRule
-from toolbus.core.values.records import JSON, JSONObject
-from toolbus.policy.hints import Holds, holds
-from toolbus.policy.patterns import Pattern
-from toolbus.policy.target import Kind, PolicyTarget, Verdict
+Patterns are globs on `server/name`. A name is matched as it is. A rule that asks or denies also matches a
+name that looks the same (another case, characters that look alike, hidden characters) and any reading of a
+URI. A rule that allows matches a URI only if it matches however the URI is read.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from fnmatch import translate
+from typing import Literal, NamedTuple, TypeAlias, cast
+from urllib.parse import unquote
+
+from toolbus.config.settings.policy import Action, Hint, PolicyRule
+from toolbus.core.fast_init import with_fast_init
+from toolbus.core.text.lookalikes import looks
+from toolbus.core.values.argument_restore import EMPTY
+from toolbus.core.values.records import JSON, JSONObject, ToolSpec, marks_read_only
 from toolbus.schema.validator import Validator
 from toolbus.schema.values import entries_of, items_of
+
+Kind: TypeAlias = Literal["tool", "resource", "prompt", "request"]
+STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
+
+
+@with_fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyTarget:
+    """What an operation uses: a tool, a resource or a prompt of a server; or what a server requests of us."""
+
+    kind: Kind
+    server: str
+    name: str
+    """The server's own name of the tool or prompt; a URI; `elicitation`, `sampling` or `roots`."""
+    spec: ToolSpec | None = None
+    """The tool, for its hints; without it, the tool counts as one without hints."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """What a policy decides."""
+
+    action: Action
+    rule: int | None = None
+    """The position of the rule in the policy; None if no rule matched."""
+    reason: str = ""
+    """The reason that the rule gives."""
+
+    @property
+    def label(self) -> str | None:
+        return None if self.rule is None else label(self.rule)
+
+
+UNMATCHED = Verdict(action="allow")
+"""Without a rule, everything is allowed."""
+
+
+def label(rule: int) -> str:
+    return f"policy[{rule}]"
+
+
+Holds: TypeAlias = Literal["yes", "word", "no"]
+"""`word`: only by the word of a server that is not trusted."""
+
+
+def holds(hint: Hint, spec: ToolSpec | None) -> Holds:
+    """Whether a hint is true of a tool."""
+    if spec is None:
+        return _claimed(hint, EMPTY)
+    return _stated(hint, spec.annotations) if spec.trusted else _claimed(hint, spec.annotations)
+
+
+def _stated(hint: Hint, annotations: JSONObject) -> Holds:
+    """By a trusted server; the defaults are those of the protocol."""
+    reads_only = marks_read_only(annotations)
+    match hint:
+        case "read-only":
+            found = reads_only
+        case "writes":
+            found = not reads_only
+        case "destructive":
+            found = not reads_only and annotations.get("destructiveHint") is not False
+        case "idempotent":
+            found = annotations.get("idempotentHint") is True
+        case "open-world":
+            found = annotations.get("openWorldHint") is not False
+    return "yes" if found else "no"
+
+
+def _claimed(hint: Hint, annotations: JSONObject) -> Holds:
+    match hint:
+        case "destructive" | "writes" | "open-world":
+            return "yes"
+        # A claim counts even beside one that contradicts it: it can only make the policy stricter.
+        case "read-only":
+            return "word" if annotations.get("readOnlyHint") is True else "no"
+        case "idempotent":
+            return "word" if annotations.get("idempotentHint") is True else "no"
+
+
+class _Parts(NamedTuple):
+    """A pattern, divided between server and name."""
+
+    server: Callable[[str], bool]
+    name: Callable[[str], bool]
+    looks: Callable[[str], bool]
+    """Whether it matches a name by what both look like."""
+
+
+class Pattern:
+    """One glob. A `*` for the server never reaches into the name; one in the name also matches slashes."""
+
+    def __init__(self, text: str, *, loosens: bool) -> None:
+        """`loosens`: of a rule that allows."""
+        self.text = text
+        self._loosens = loosens
+        self._divided: dict[int, _Parts | None] = {}
+
+    def names(self, alias: str) -> bool:
+        """Whether it may match anything of this server."""
+        return any(parts.server(alias) for parts in self._ways(alias))
+
+    def matches(self, target: PolicyTarget) -> bool:
+        """Whether it matches the server and the name."""
+        return any(
+            parts.server(target.server) and self._fits(parts, target) for parts in self._ways(target.server)
+        )
+
+    def matches_as_written(self, target: PolicyTarget) -> bool:
+        """Whether it matches the name itself, and not only one that it resembles."""
+        ways = self._ways(target.server)
+        return any(parts.server(target.server) and parts.name(target.name) for parts in ways)
+
+    def _fits(self, parts: _Parts, target: PolicyTarget) -> bool:
+        name = target.name
+        if self._loosens:
+            return parts.name(name) and (target.kind != "resource" or self._fits_every_reading(parts, name))
+        if parts.name(name) or parts.looks(name):
+            return True
+        if target.kind != "resource":
+            return False
+        readings = spellings(name)
+        return readings is None or any(map(parts.looks, readings))
+
+    def _fits_every_reading(self, parts: _Parts, uri: str) -> bool:
+        if self.text.endswith(f"/{uri}"):
+            return True  # exactly this one was meant
+        readings = spellings(uri)
+        return readings is not None and all(map(parts.name, readings))
+
+    def _ways(self, alias: str) -> list[_Parts]:
+        """How it can be divided for a server; in one way, unless the alias has slashes itself."""
+        ways = (self._division(number) for number in {1, alias.count("/") + 1})
+        return [parts for parts in ways if parts is not None]
+
+    def _division(self, number: int) -> _Parts | None:
+        """Divided at the slash of this number; None if there are fewer."""
+        if number not in self._divided:
+            self._divided[number] = self._divide(number)
+        return self._divided[number]
+
+    def _divide(self, number: int) -> _Parts | None:
+        if self.text == "*":
+            return _Parts(_glob("*"), _glob("*"), _glob("*"))
+        steps = self.text.split("/")
+        if len(steps) <= number:
+            return None
+        server, name = "/".join(steps[:number]), "/".join(steps[number:])
+        return _Parts(_glob(server), _glob(name), _looks_like(name))
+
+
+def _looks_like(pattern: str) -> Callable[[str], bool]:
+    globs = [_glob(form) for form in looks(pattern)]
+
+    def is_alike(text: str) -> bool:
+        # Only a name with other than small letters can have an `l` that is an `I`, or the reverse.
+        is_plain = text.isascii() and text == text.lower()
+        forms = looks(text)[:2] if is_plain else looks(text)
+        return any(glob(form) for glob, form in zip(globs, forms, strict=False))
+
+    return is_alike
+
+
+def _glob(pattern: str) -> Callable[[str], bool]:
+    """As `fnmatchcase`, whose cache is too small for many rules; a text equal to the pattern matches, too."""
+    match = re.compile(translate(pattern)).match
+    return lambda text: text == pattern or match(text) is not None
+
+
+_MOST_DECODINGS = 4
+_IGNORED = str.maketrans("", "", "\t\r\n")
+"""Characters that parsers of URLs remove, wherever they are."""
+
+
+def spellings(uri: str) -> tuple[str, ...] | None:
+    """What a server may take a URI for; None if it is encoded too many times to tell."""
+    found: dict[str, None] = {}
+    text = uri.translate(_IGNORED).strip()
+    for _ in range(_MOST_DECODINGS):
+        found[_resolved(text)] = None
+        decoded = unquote(text)
+        if decoded == text:
+            return tuple(found)
+        text = decoded
+    return None
+
+
+def _resolved(uri: str) -> str:
+    """Without `.`, `..` and empty steps, and with the parts in small letters whose case does not count."""
+    scheme, colon, rest = uri.replace("\\", "/").partition(":")
+    if not colon:
+        scheme, rest = "", scheme
+    authority = ""
+    if rest.startswith("//"):
+        authority, slash, rest = rest[2:].partition("/")
+        authority = "//" + ("" if authority.lower() == "localhost" else authority.lower())
+        rest = slash + rest
+    if "//" not in rest and "/." not in rest:
+        return f"{scheme.lower()}{colon}{authority}{rest}"
+    steps: list[str] = []
+    parts = rest.split("/")
+    for step in parts:
+        if step == "..":
+            del steps[-1:]
+        elif step and step != ".":
+            steps.append(step)
+    start = "/" if rest.startswith("/") else ""
+    end = "/" if steps and parts[-1] in ("", ".", "..") else ""
+    return f"{scheme.lower()}{colon}{authority}{start}{'/'.join(steps)}{end}"
+
 
 SELECTOR: Mapping[Kind, str] = {
     "tool": "tools",

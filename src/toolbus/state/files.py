@@ -6,9 +6,12 @@ A file that another user owns or can write is never read, because its content ca
 import errno
 import os
 import shlex
-import tempfile
 from contextlib import suppress
+from hashlib import sha256
 from pathlib import Path
+
+from toolbus.core.config_files import located
+from toolbus.core.plain_files import replaced
 
 _WRITABLE, _ACCESSIBLE = 0o022, 0o077
 
@@ -27,6 +30,13 @@ class Foreign(PermissionError):
 
     def __init__(self, path: Path) -> None:
         super().__init__(errno.EPERM, "belongs to another user", str(path))
+
+
+class NoStateFolder(FileNotFoundError):
+    """The user has no state folder."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(errno.ENOENT, "no state folder; set HOME or XDG_STATE_HOME", str(folder))
 
 
 class PrivateFolder:
@@ -58,18 +68,8 @@ class PrivateFolder:
         If `durable`, the content is on the disk before it replaces the old one.
         """
         path = self.make_folders(name)
-        handle, draft = tempfile.mkstemp(prefix=_draft_prefix(path), dir=path.parent)  # only for its owner
-        try:
-            with open(handle, "wb") as file:
-                file.write(content)
-                if durable:
-                    file.flush()
-                    os.fsync(file.fileno())
-            os.replace(draft, path)
-        except BaseException:
-            with suppress(OSError):
-                os.unlink(draft)
-            raise
+        with replaced(path, _draft_prefix(path), durable=durable) as draft:
+            draft.write_bytes(content)
 
     def remove(self, name: str) -> bool:
         """Delete the file; return whether there was one."""
@@ -118,7 +118,7 @@ def make_private(path: Path) -> None:
 
 
 def state_folder() -> PrivateFolder:
-    """The user's state folder; OSError if there is none."""
+    """The user's state folder; `NoStateFolder` if there is none."""
     from platformdirs import user_state_dir
 
     try:
@@ -127,8 +127,14 @@ def state_folder() -> PrivateFolder:
         folder = Path("~")
     if not folder.is_absolute():
         # Without a home it would be below the current folder, which may belong to anyone.
-        raise OSError(errno.ENOENT, "no state folder; set HOME or XDG_STATE_HOME", str(folder))
+        raise NoStateFolder(folder)
     return PrivateFolder(folder, protects=True)
+
+
+def config_place(config_file: str | Path) -> tuple[str, str]:
+    """The path that stands for a config file, and its digest, by which its state files are named."""
+    path = located(Path(config_file))
+    return str(path), sha256(os.fsencode(path)).hexdigest()
 
 
 def location(name: str) -> Path:

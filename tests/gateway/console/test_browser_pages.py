@@ -14,7 +14,7 @@ from tests.gateway.console.test_browser_servers import card, wild
 from tests.gateway.console.wild import HOSTILE, PICTURE
 from tests.inside.config import Serve, ServeAuth, ServeView
 from tests.inside.console import SESSION_SECONDS, ConsoleKeys
-from tests.inside.gateway import StoredKeys
+from tests.inside.gateway import file_keys
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import LinkLost, ToolbusError
@@ -71,7 +71,7 @@ async def _full_house(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGen
     place.approve()
     place.offer({**OFFER, "tools": [read, WRITE, tool], "instructions": HOSTILE})
     async with console_over(place.config, Serve()) as opened:
-        stored = StoredKeys(place.config)
+        stored = file_keys(place.config)
         stored.add(HOSTILE, views=(HOSTILE,), user=HOSTILE)
         serve = Serve(auth=ServeAuth(keys=True), views={"default": ServeView()})
         opened.console.keys = ConsoleKeys(stored=stored, serve=serve)

@@ -15,7 +15,7 @@ from tests.gateway.console.test_browser_servers import wild
 from tests.gateway.console.test_held_page import DRIFTED
 from tests.gateway.console.wild import PICTURE
 from tests.inside.console import anchor
-from tests.inside.gateway import StoredKeys, digest_of_key
+from tests.inside.gateway import digest_of_key, file_keys
 from tests.lock.place import READ, WRITE, Place
 from tests.patience import until
 from toolbus import CallRefused
@@ -133,7 +133,7 @@ async def test_a_key_is_made_shown_once_and_revoked(
     folder.mkdir(parents=True)
     config = write_config(folder, {"wild": wild()}, serve={"auth": {"keys": True}})
     monkeypatch.setenv("XDG_STATE_HOME", str(folder.parent / ".state"))
-    stored = StoredKeys(config)
+    stored = file_keys(config)
     with served(folder) as gateway:
         url = toolbus("console", "--print", folder=folder).stdout.strip()
         async with browser.tab(viewport=SMALL) as tab:

@@ -7,7 +7,7 @@ import pytest
 from tests.gateway.console.opening import Markup, console_over, plain
 from tests.inside.config import Serve, ServeAuth, ServeView
 from tests.inside.console import ConsoleKeys
-from tests.inside.gateway import StoredKeys, digest_of_key
+from tests.inside.gateway import StoredKeys, digest_of_key, file_keys
 from tests.lock.place import Place
 
 pytestmark = pytest.mark.anyio
@@ -20,7 +20,7 @@ HOSTILE = f"</td><script>alert('1')</script>{PICTURE}\"&\x1b[31m\u202e"
 def stored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> StoredKeys:
     """The keys of a config, in a state folder of its own."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    return StoredKeys(Place(tmp_path / "place").config)
+    return file_keys(Place(tmp_path / "place").config)
 
 
 def _keys(stored: StoredKeys, *views: str) -> ConsoleKeys:

@@ -22,24 +22,24 @@ from tests.inside.gateway import (
     Keys,
     Peers,
     Principal,
-    SharedKeys,
     SharedSessions,
+    StoredKeys,
     WrongReplica,
 )
 from tests.inside.policy import ANSWER as ANSWERS
-from tests.inside.policy import AnswerKey, Answers, SharedAnswers
+from tests.inside.policy import AnswerKey, Answers, StoredAnswers
 from tests.inside.state import (
     Cipher,
+    KeptTokens,
     Login,
     Mirror,
-    SharedLocks,
-    SharedOneTimeUse,
-    SharedTokens,
+    OneTimeUse,
     Store,
     StoreUrl,
+    TokenLocks,
     TokenSource,
+    kept_seal,
     parse_store_url,
-    shared_seal,
 )
 from tests.patience import PATIENCE
 
@@ -61,15 +61,13 @@ async def theirs(url: StoreUrl, cipher: Cipher) -> AsyncGenerator[Store]:
 
 
 async def test_an_approval_is_used_once_by_all(mine: Store, theirs: Store) -> None:
-    name = SharedOneTimeUse(mine).issue(600)
-    uses = await asyncio.gather(
-        *(SharedOneTimeUse(store).use(name) for store in (mine, theirs, mine, theirs))
-    )
+    name = OneTimeUse(mine).issue(600)
+    uses = await asyncio.gather(*(OneTimeUse(store).use(name) for store in (mine, theirs, mine, theirs)))
     assert sorted(uses) == [False, False, False, True]
 
 
 async def test_what_one_seals_the_other_opens(mine: Store, theirs: Store) -> None:
-    first, second = await asyncio.gather(shared_seal(mine), shared_seal(theirs))
+    first, second = await asyncio.gather(kept_seal(mine), kept_seal(theirs))
     sealed = first.seal("state", "ann", {"a": 1}, 60)
     assert second.opened("state", "ann", sealed) == {"a": 1}
     assert second.opened("state", "bob", sealed) is None
@@ -78,18 +76,18 @@ async def test_what_one_seals_the_other_opens(mine: Store, theirs: Store) -> Non
 async def test_a_clock_that_is_set_back_brings_nothing_back(
     mine: Store, theirs: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    seal, spent = await shared_seal(mine), SharedOneTimeUse(mine)
+    seal, spent = await kept_seal(mine), OneTimeUse(mine)
     expired, name = seal.seal("state", "ann", {}, -1), spent.issue(600)
     assert await spent.use(name)
-    keys = SharedKeys(theirs)
+    keys = StoredKeys(theirs)
     secret, _ = await asyncio.to_thread(lambda: keys.add("ann", expires=mine.now() - 1))
     real = time.time
     monkeypatch.setattr(time, "time", lambda: real() - 7 * 86_400)
     assert seal.opened("state", "ann", expired) is None
-    assert not await SharedOneTimeUse(theirs).use(name)
+    assert not await OneTimeUse(theirs).use(name)
     mirror = Mirror(theirs, KEYS)
     await mirror.look()
-    shared = SharedKeys(theirs, mirror)
+    shared = StoredKeys(theirs, mirror)
     with pytest.raises(CredentialDenied, match="has expired"):
         Keys(shared, "default", now=shared.now).identity(secret)
 
@@ -100,8 +98,8 @@ async def test_an_answer_counts_here_at_once_and_elsewhere_soon(mine: Store, the
     await there.look()
     warned: list[str] = []
     ours, others = Answers(warned.append), Answers(warned.append)
-    ours.share(SharedAnswers(mine, None, here))
-    others.share(SharedAnswers(theirs, None, there))
+    ours.share(StoredAnswers(mine, None, here))
+    others.share(StoredAnswers(theirs, None, there))
     ours.add(ANN, "always")
     assert ours.find(ANN) == (True, "stored answer")
     async with asyncio.timeout(PATIENCE):
@@ -116,10 +114,21 @@ async def test_an_answer_counts_here_at_once_and_elsewhere_soon(mine: Store, the
         while ours.find(changed) is None:
             await here.look()
     assert (ours.find(ANN), ours.find(changed)) == (None, (False, "stored answer"))
-    assert await asyncio.to_thread(SharedAnswers(mine).forget, "files/delete") == 1
+    assert await asyncio.to_thread(StoredAnswers(mine).forget, "files/delete") == 1
     await there.look()
     assert others.find(changed) is None
     assert warned == []
+
+
+async def test_a_stored_answer_replaces_one_for_the_session(mine: Store) -> None:
+    mirror = Mirror(mine, ANSWERS)
+    await mirror.look()
+    answers = Answers(lambda message: None)
+    answers.share(StoredAnswers(mine, None, mirror))
+    answers.add(ANN, "session")
+    assert answers.find(ANN) == (True, "session answer")
+    answers.add(ANN, "never")
+    assert answers.find(ANN) == (False, "stored answer")
 
 
 async def test_an_answer_that_cannot_be_stored_counts_until_the_end_and_is_reported(cipher: Cipher) -> None:
@@ -128,7 +137,7 @@ async def test_an_answer_that_cannot_be_stored_counts_until_the_end_and_is_repor
     warned: asyncio.Queue[str] = asyncio.Queue()
     loop = asyncio.get_running_loop()
     answers = Answers(lambda text: loop.call_soon_threadsafe(warned.put_nowait, text) and None)
-    answers.share(SharedAnswers(store, None, Mirror(store, ANSWERS)))
+    answers.share(StoredAnswers(store, None, Mirror(store, ANSWERS)))
     answers.add(ANN, "always")
     async with asyncio.timeout(PATIENCE):
         assert "counts until the bus closes: store postgresql://127.0.0.1:1/db" in await warned.get()
@@ -138,7 +147,7 @@ async def test_an_answer_that_cannot_be_stored_counts_until_the_end_and_is_repor
 
 async def test_keys_are_found_by_all_and_one_that_is_revoked_by_none(mine: Store, theirs: Store) -> None:
     mirror = Mirror(theirs, KEYS)
-    admin, gateway = SharedKeys(mine), SharedKeys(theirs, mirror)
+    admin, gateway = StoredKeys(mine), StoredKeys(theirs, mirror)
     keys = Keys(gateway, "default", now=gateway.now, clock=iter(range(0, 1000, 2)).__next__)
     secret, _ = await asyncio.to_thread(lambda: admin.add("ann", user="ann"))
     await mirror.look()
@@ -158,8 +167,8 @@ async def test_while_it_is_not_known_which_keys_are_valid_nobody_is_told_that_th
 ) -> None:
     now = [0.0]
     mirror = Mirror(mine, KEYS, clock=lambda: now[0])
-    shared = SharedKeys(mine, mirror)
-    secret, _ = await asyncio.to_thread(lambda: SharedKeys(mine).add("ann"))
+    shared = StoredKeys(mine, mirror)
+    secret, _ = await asyncio.to_thread(lambda: StoredKeys(mine).add("ann"))
     await mirror.look()
     keys = Keys(shared, "default", now=shared.now)
     now[0] = STALE_SECONDS - 1  # the store does not respond, and what was read before counts
@@ -171,8 +180,8 @@ async def test_while_it_is_not_known_which_keys_are_valid_nobody_is_told_that_th
 
 
 async def test_a_login_is_found_by_all_and_renewed_by_one_at_a_time(mine: Store, theirs: Store) -> None:
-    first = TokenSource(SharedTokens(mine), SharedLocks(mine))
-    second = TokenSource(SharedTokens(theirs, seconds=3600), SharedLocks(theirs))
+    first = TokenSource(KeptTokens(mine, ""), TokenLocks([mine]))
+    second = TokenSource(KeptTokens(theirs, "", seconds=3600), TokenLocks([theirs]))
     login = Login(issuer="https://as", resource="https://rs", user="ann", access="0", expires_at=None)
     await first.save(login)
     inside, most = 0, 0

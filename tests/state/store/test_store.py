@@ -367,7 +367,7 @@ async def test_two_stores_of_one_process_see_what_other_processes_write(
     program = """
 import asyncio, sys
 from toolbus.state.store.store import Store
-from toolbus.state.store.url import parse_store_url
+from toolbus.state.store.database import parse_store_url
 
 async def main(name):
     async with Store(parse_store_url(sys.argv[1])) as store:

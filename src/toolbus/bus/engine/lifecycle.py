@@ -16,11 +16,11 @@ from toolbus.connect.auth.identity import LinkOwner
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Hub
 from toolbus.core.values.errors import FORKED, BusClosed
-from toolbus.policy.shared_answers import ANSWER, SharedAnswers
-from toolbus.state.store.mirror import Mirror
-from toolbus.state.store.one_time_use import SharedOneTimeUse, SharedSeal, shared_seal
+from toolbus.policy.answers import ANSWER, StoredAnswers
+from toolbus.state.seal import OneTimeUse, SharedSeal, kept_seal
 from toolbus.state.store.store import Store
 from toolbus.state.tokens.tokens import TokenSource
+from toolbus.state.values import Mirror
 
 if TYPE_CHECKING:
     from toolbus.connect.transports.process.start import Helpers
@@ -283,8 +283,8 @@ class SharedState:
         await store.open()
         mirror = self._answers = Mirror(store, ANSWER)
         await mirror.start()
-        enforcement.answers.share(SharedAnswers(store, config.store.seconds, mirror))
-        enforcement.shared = SharedSeal(await shared_seal(store), SharedOneTimeUse(store))
+        enforcement.answers.share(StoredAnswers(store, config.store.seconds, mirror))
+        enforcement.shared = SharedSeal(await kept_seal(store), OneTimeUse(store))
 
     def tokens(self, config: BusConfig) -> TokenSource:
         """The tokens of the config."""

@@ -10,7 +10,7 @@ from toolbus.core.values.errors import SignInFailed
 from toolbus.core.values.login import LoginHandler
 
 if TYPE_CHECKING:
-    from toolbus.state.tokens.login import Login
+    from toolbus.state.tokens.tokens import Login
 
 SIGN_IN_WITHIN = 1800.0
 """Seconds that a person has; codes for other devices live about as long."""

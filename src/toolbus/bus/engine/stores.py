@@ -7,11 +7,10 @@ from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.store import StoreSetting
 from toolbus.core.values.errors import ConfigError
-from toolbus.policy.answers import StoredAnswers
-from toolbus.policy.shared_answers import SharedAnswers
+from toolbus.policy.answers import StoredAnswers, file_answers
+from toolbus.state.store.database import StoreUrl, parse_store_url
 from toolbus.state.store.store import Store
-from toolbus.state.store.url import StoreUrl, parse_store_url
-from toolbus.state.tokens.shared import SharedLocks, SharedTokens
+from toolbus.state.tokens.store import KeptTokens, TokenLocks
 from toolbus.state.tokens.tokens import TokenSource, open_tokens
 
 _COMMAND_PATIENCE = 3.0
@@ -34,15 +33,15 @@ def tokens_in(config: BusConfig, store: Store | None) -> TokenSource:
     """The tokens of a config: `auto` is the store, if there is one."""
     if store is None or config.store is None or config.tokens != "auto":
         return open_tokens(config.tokens)
-    return TokenSource(SharedTokens(store, config.store.seconds), SharedLocks(store))
+    return TokenSource(KeptTokens(store, "check the database", config.store.seconds), TokenLocks([store]))
 
 
-def answers_of(config: BusConfig) -> StoredAnswers | SharedAnswers | None:
+def answers_of(config: BusConfig) -> StoredAnswers | None:
     """The lasting answers of a config, for commands; None if it has no file to keep them for."""
     store = store_for_command(config)
     if store is not None:
-        return SharedAnswers(store)
-    return None if config.file is None else StoredAnswers(config.file)
+        return StoredAnswers(store)
+    return None if config.file is None else file_answers(config.file)
 
 
 async def store_url(

@@ -12,7 +12,7 @@ from toolbus.core.values.records import JSON
 from toolbus.policy.answers import Answers
 from toolbus.policy.guard import ActiveRules, AuditLog
 from toolbus.policy.layers import Layer
-from toolbus.state.store.one_time_use import SharedSeal
+from toolbus.state.seal import SharedSeal
 from toolbus.telemetry.observer import BusTelemetry
 
 

@@ -18,10 +18,8 @@ from toolbus.core.values.records import JSON, Inventory, ToolSpec
 from toolbus.lock.definitions import any_digest, definitions
 from toolbus.policy.answers import StoredAnswer, rule_digest
 from toolbus.policy.dead import DeadRule
-from toolbus.policy.explain import ExplainedStep
-from toolbus.policy.hints import holds
-from toolbus.policy.rules import Policy, PolicyTarget
-from toolbus.policy.target import label
+from toolbus.policy.rule import holds, label
+from toolbus.policy.rules import ExplainedStep, Policy, PolicyTarget
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus

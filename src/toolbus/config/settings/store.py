@@ -14,7 +14,7 @@ from toolbus.config.base import ConfigModel, Seconds
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.secrets.reference import MASK, Reference, is_shown, parsed
 from toolbus.core.values.records import JSON
-from toolbus.state.store.url import EXPECTED, parse_store_url
+from toolbus.state.store.database import EXPECTED, parse_store_url
 
 SCHEMES = ("sqlite:///", "postgresql://", "postgres://")
 

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlencode
 
-from toolbus.audit.describe import decision_of, target_of, what_happened
-from toolbus.audit.read import Query, Recorded, newest_events
+from toolbus.audit.read import Query, Recorded, decision_of, newest_events, target_of, what_happened
 from toolbus.console.html.elements import Child, Element, element, live
 from toolbus.console.html.widgets import Tone, badge, button, choice, moment, moment_of, table
 from toolbus.console.page import Fields, Page, PageRequest

@@ -8,7 +8,7 @@ from toolbus.console.html.widgets import anchor, badge, button, moment
 from toolbus.console.page import Notice, Page, PageRequest
 from toolbus.console.state.console import Console, ConsoleKeys
 from toolbus.core.values.errors import ToolbusError
-from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, KeysUnusable, StoredKey, explained
+from toolbus.gateway.access.keys import NAME, NAME_RULE, KeysUnusable, StoredKey, explained
 
 MOST_DAYS = 3650
 _DAY = 86_400

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeAlias
 
 from pydantic_core import to_json
 
-from toolbus.audit.files import chains
+from toolbus.audit.lines import chains
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
@@ -26,8 +26,7 @@ from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, St
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import ToolSpec
-from toolbus.gateway.access.shared_keys import SharedKeys
-from toolbus.gateway.access.stored_keys import StoredKeys
+from toolbus.gateway.access.keys import StoredKeys
 from toolbus.shape.cost import definition_tokens
 
 logger = logging.getLogger("toolbus")
@@ -42,7 +41,7 @@ APPROVED_WITHIN = 2.0
 class ConsoleKeys:
     """The keys of a gateway, and the views that they may give."""
 
-    stored: StoredKeys | SharedKeys
+    stored: StoredKeys
     serve: Serve
 
 

@@ -7,12 +7,11 @@ from toolbus.bus.toolbus import Toolbus
 from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import ServerNotFound
 from toolbus.core.values.records import JSON, Inventory
-from toolbus.lock.approval import NotAsShown, Part, approve_shown, part_digest
+from toolbus.lock.approval import NotAsShown, Part, approve_shown, part_digest, snapshot
 from toolbus.lock.changes import LockDifference, server_differences
 from toolbus.lock.deception import suspicions
 from toolbus.lock.drift import Held
 from toolbus.lock.file import LockedServer, Lockfile
-from toolbus.lock.snapshot import snapshot
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""An HTTP request before it is admitted, and the response that refuses it."""
+"""An HTTP request before it is admitted, the holder of its credential, and the response that refuses it."""
 
 import json
 from collections.abc import Mapping
@@ -7,7 +7,44 @@ from typing import Protocol
 
 from toolbus.core.fast_init import with_fast_init
 from toolbus.core.values.records import JSONObject
-from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.principal import HolderKind, Principal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CredentialHolder:
+    """The holder of a key or of a token."""
+
+    kind: HolderKind
+    name: str
+    issuer: str = ""
+    user: str = ""
+    """The user whose logins and secrets its calls use."""
+    views: tuple[str, ...]
+    """The views that it may use; the first one is its own. Empty if its scopes give it none."""
+    expires: float | None = None
+    key: str = field(default="", repr=False)
+    """The SHA-256 of the key; empty for a token."""
+
+    @property
+    def label(self) -> str:
+        """What messages call it."""
+        return f"{self.kind} {self.name!r}"
+
+
+class CredentialDenied(Exception):
+    """A credential is not accepted. The reason never quotes it."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class CredentialUndecided(Exception):
+    """Whether a credential is valid is not known now: the authorization server does not respond."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
 
 
 @with_fast_init

@@ -14,14 +14,16 @@ from toolbus.config import BusConfig, Secrets
 from toolbus.config.settings.serve import Serve
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSONObject
-from toolbus.gateway.access.admission import Refusal, RequestFacts
+from toolbus.gateway.access.admission import (
+    CredentialDenied,
+    CredentialHolder,
+    CredentialUndecided,
+    Refusal,
+    RequestFacts,
+)
 from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
-from toolbus.gateway.access.identity import CredentialDenied, CredentialHolder, CredentialUndecided
-from toolbus.gateway.access.issuer import Issuer
-from toolbus.gateway.access.keys import Keys
-from toolbus.gateway.access.shared_keys import SharedKeys
-from toolbus.gateway.access.stored_keys import PREFIX, StoredKeys
-from toolbus.gateway.access.tokens import AccessTokens
+from toolbus.gateway.access.keys import PREFIX, Keys, StoredKeys, file_keys
+from toolbus.gateway.access.tokens import AccessTokens, Issuer
 from toolbus.gateway.protocol.principal import LOCAL, Principal
 
 logger = logging.getLogger("toolbus")
@@ -36,7 +38,7 @@ _DECIDING = ("host", "origin", "x-forwarded-for", "x-forwarded-host", "x-forward
 
 
 class AccessControl:
-    """Decides on the requests of an HTTP front; see `Access`."""
+    """Decides on the requests of an HTTP front; see `Admission`."""
 
     def __init__(
         self,
@@ -70,12 +72,10 @@ class AccessControl:
         self._proven.clear()
 
     def check(self, facts: RequestFacts) -> Refusal | None:
-        """Only host and origin; None if they are right."""
         found = self._peer(facts)
         return found if isinstance(found, Refusal) else None
 
     async def admit(self, facts: RequestFacts) -> Principal | Refusal:
-        """Who sent a request to the MCP path; checks host and origin too."""
         place = _place(facts)
         recent = self._admitted.get(place)
         if recent is not None and self._clock() < recent[1] and self.is_current(recent[0]):
@@ -108,7 +108,6 @@ class AccessControl:
         return found if isinstance(found, Refusal) else self._principal(found, peer, view)
 
     def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
-        """Whether the principal would still be let in; see `Access`."""
         if principal.key:
             return self._keys is not None and self._keys.is_current and self._keys.has(principal)
         if principal.kind == "local":
@@ -118,7 +117,6 @@ class AccessControl:
         return is_known and (answers or not self._has_expired(principal))
 
     def has_revoked(self, principal: Principal) -> bool:
-        """Whether its key was revoked or has expired."""
         return bool(principal.key) and (self._keys is None or not self._keys.has(principal))
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:
@@ -140,7 +138,6 @@ class AccessControl:
         return {**body, "scopes_supported": list(oauth.scopes)} if oauth.scopes else body
 
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
-        """Headers of every response to a web page of a permitted origin; empty for other clients."""
         return self._hosts.cors(facts)
 
     def _has_expired(self, principal: Principal) -> bool:
@@ -261,7 +258,7 @@ class AccessControl:
 
 
 def access_of(
-    config: BusConfig, secrets: Secrets | None = None, shared: SharedKeys | None = None
+    config: BusConfig, secrets: Secrets | None = None, shared: StoredKeys | None = None
 ) -> AccessControl:
     """The access control of a config; `secrets` look up what its `serve` refers to.
 
@@ -273,7 +270,7 @@ def access_of(
     if serve.auth.keys:
         if config.file is None and shared is None:
             raise ConfigError("keys belong to a config file; save the config to one", key="serve.auth.keys")
-        stored = shared or StoredKeys(config.file or "")
+        stored = shared or file_keys(config.file or "")
         keys = Keys(stored, serve.default_view, now=stored.now)
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))

@@ -1,8 +1,8 @@
 """What each client gets: the views of the config, for its user."""
 
 from collections import OrderedDict
-from typing import Protocol, overload
 
+from toolbus.bus import Toolbus
 from toolbus.bus.rules.enforcement import Rules, shared_rules
 from toolbus.bus.view import View
 from toolbus.config.settings.policy import PolicyRule
@@ -17,20 +17,10 @@ _MOST = 10_000
 """Views that are kept; the one that was used longest ago is made anew when it is needed."""
 
 
-class Bus(Protocol):
-    """What views are made of: a `Toolbus`."""
-
-    def view(self) -> View: ...
-    @overload
-    def as_user(self, user: str) -> View: ...
-    @overload
-    def as_user(self, user: str, *, session: str, interactions: Interactions | None = None) -> View: ...
-
-
 class Views:
     """The views of a bus, by principal. What is not in the view of a client does not exist for it."""
 
-    def __init__(self, bus: Bus, serve: Serve | None = None) -> None:
+    def __init__(self, bus: Toolbus, serve: Serve | None = None) -> None:
         self._bus = bus
         self._serve = serve or Serve()
         self._made: OrderedDict[tuple[str, str], View] = OrderedDict()

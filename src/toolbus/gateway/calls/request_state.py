@@ -14,8 +14,7 @@ from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.protocol.protocol_error import ProtocolError, over_quota
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.words import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
-from toolbus.state.one_time_use import OneTimeUse
-from toolbus.state.seal import Seal
+from toolbus.state.seal import OneTimeUse, Seal
 
 _PURPOSE = "requestState"
 MAX_USED = 1_000

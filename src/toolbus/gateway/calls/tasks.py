@@ -16,7 +16,7 @@ from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.results import protocol_error
 from toolbus.gateway.protocol.words import INVALID_PARAMS
-from toolbus.gateway.replicas.tasks import SharedTasks, StoredTask
+from toolbus.gateway.replicas.sessions import SharedTasks, StoredTask
 from toolbus.state.seal import Seal
 from toolbus.state.store.store import Allowance
 

@@ -6,8 +6,7 @@ from hashlib import sha256
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import HttpLimits, Refusals
 from toolbus.gateway.http.request import HttpRequest, answer
-from toolbus.gateway.replicas.arrivals import PROBE
-from toolbus.gateway.replicas.relay import HEADER, MISDIRECTED
+from toolbus.gateway.replicas.relay import HEADER, MISDIRECTED, PROBE
 from toolbus.gateway.replicas.replicas import Replicas
 
 _MOST = 4096
@@ -36,11 +35,9 @@ class ReplicaFront:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are being answered."""
         return self._app.in_flight
 
     async def serve(self, http: HttpRequest) -> None:
-        """Answer one request."""
         await answer(http, self._serve(http))
 
     async def _serve(self, http: HttpRequest) -> None:
@@ -58,7 +55,6 @@ class ReplicaFront:
         return await self._app.serve_relayed(http, found.principal)
 
     async def idle(self) -> None:
-        """Wait until no request is in flight."""
         await self._app.idle()
 
     def tick(self) -> None:

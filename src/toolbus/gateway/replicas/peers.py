@@ -21,13 +21,18 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import Future
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolbus.connect.http.url import parse_url
 from toolbus.core.values.errors import StoreError
 from toolbus.gateway.http.workers import Workers
 from toolbus.state.store.store import Store
 
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
 logger = logging.getLogger("toolbus")
+T = TypeVar("T", bound="DataclassInstance")
 
 REPLICA = "replica"
 _BEAT = 2.0
@@ -151,7 +156,6 @@ class Peers:
                 await asyncio.sleep(max(peer.every for peer in self._known.values()) + _GRACE)
 
     async def close(self) -> None:
-        """Announce it no longer."""
         if self._beating is not None:
             self._beating.cancel()
         tasks = [task for task in (self._trying, self._making_sure, *self._doubted.values()) if task]
@@ -179,7 +183,7 @@ class Peers:
             return None
         if (known := self._known.get(replica)) is None:  # it may be new
             value = await self._store.get(REPLICA, replica)
-            known = None if value is None else _read(value)
+            known = _read(value)
             if known is not None and known.dead:
                 known = None
             if known is not None:
@@ -314,7 +318,7 @@ class Peers:
             if await self.responds(peer):
                 return
             value, mark = await self._beats.marked(REPLICA, peer.id)
-            now = None if value is None else _read(value)
+            now = _read(value)
             if now is None or now.beat != peer.beat:  # it has left, or beats again
                 return
             if not now.dead:
@@ -364,17 +368,21 @@ async def _never(peer: ReplicaPeer) -> bool:
 
 
 def _value(peer: ReplicaPeer) -> bytes:
-    """A replica as its row has it."""
     return json.dumps(asdict(peer)).encode()
 
 
-def _read(value: bytes) -> ReplicaPeer | None:
-    """A replica; None if its announcement is not one that this version knows."""
+def _read(value: bytes | None) -> ReplicaPeer | None:
+    return stored_record(ReplicaPeer, value, servers=tuple)
+
+
+def stored_record(kind: type[T], value: bytes | None, **read: Callable[[Any], Any]) -> T | None:
+    """A record from its JSON, with some fields read; None if it is not one that this version knows.
+
+    A newer version may have added fields, which are left out.
+    """
     try:
-        fields = json.loads(value)
-        peer = ReplicaPeer(
-            **{name: fields[name] for name in ReplicaPeer.__dataclass_fields__ if name in fields}
-        )
-        return replace(peer, servers=tuple(peer.servers))
-    except (TypeError, ValueError):
+        fields: dict[str, Any] = json.loads(value or b"null")
+        known = {name: fields[name] for name in kind.__dataclass_fields__ if name in fields}
+        return kind(**known | {name: made(known[name]) for name, made in read.items() if name in known})
+    except (KeyError, TypeError, ValueError):
         return None

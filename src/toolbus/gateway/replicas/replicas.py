@@ -11,13 +11,10 @@ from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.http.workers import Workers
 from toolbus.gateway.protocol.sessions import ClientSession, ClientSessions
-from toolbus.gateway.replicas.arrivals import Arrivals, Departures
 from toolbus.gateway.replicas.peers import Peers, ReplicaPeer
-from toolbus.gateway.replicas.relay import PeerRefused, Relay
-from toolbus.gateway.replicas.sessions import SharedSessions
-from toolbus.gateway.replicas.tasks import SharedTasks
-from toolbus.state.seal import Seal
-from toolbus.state.store.one_time_use import SharedOneTimeUse
+from toolbus.gateway.replicas.relay import Arrivals, Departures, PeerRefused, Relay
+from toolbus.gateway.replicas.sessions import SharedSessions, SharedTasks
+from toolbus.state.seal import OneTimeUse, Seal
 from toolbus.state.store.store import Store
 
 logger = logging.getLogger("toolbus")
@@ -43,7 +40,7 @@ class Replicas:
         self.store = store
         self.seal = seal
         """What clients carry: all replicas can open it."""
-        self.spent = SharedOneTimeUse(store)
+        self.spent = OneTimeUse(store)
         self.peers = Peers(store, workers)
         self.sessions = SharedSessions(store, self.peers, session_seconds)
         self.tasks = SharedTasks(store, self.peers)
@@ -71,34 +68,36 @@ class Replicas:
 
     async def find_question(self, number: object) -> None:
         """Raise `WrongReplica` if another replica has asked the question with that id."""
-        asked = _QUESTION.fullmatch(number) if isinstance(number, str) else None
-        if asked is not None and await self.peers.find(asked[1]) is not None:
-            raise WrongReplica(asked[1])
+        replica = _asked_by(number)
+        if replica is not None and await self.peers.find(replica) is not None:
+            raise WrongReplica(replica)
 
     def is_asked_here(self, number: object) -> bool:
         """Whether it is not another replica that has asked the question with that id."""
-        asked = _QUESTION.fullmatch(number) if isinstance(number, str) else None
-        return asked is None or asked[1] == self.id
+        return _asked_by(number) in (None, self.id)
 
     async def passed_on(
         self, http: HttpRequest, body: bytes, replica: str, request_id: str | int | None
     ) -> bool:
         """Have another replica answer a request; False if it did not take it."""
         peer = await self.peers.find(replica)
-        if peer is None:
-            return False
-        try:
-            await self.relay.pass_on(http, body, peer, request_id)
-        except PeerRefused as error:
-            if error.has_ended:
-                self.peers.lost(replica)
-            return False
-        return True
+        return peer is not None and await self._passed_on(http, body, peer, request_id)
 
     async def passed_on_page(self, http: HttpRequest, body: bytes, peer: ReplicaPeer) -> bool:
         """Have another worker answer a request for a page that it has; False if it did not take it."""
+        return await self._passed_on(http, body, peer, is_page=True)
+
+    async def _passed_on(
+        self,
+        http: HttpRequest,
+        body: bytes,
+        peer: ReplicaPeer,
+        request_id: str | int | None = None,
+        *,
+        is_page: bool = False,
+    ) -> bool:
         try:
-            await self.relay.pass_on(http, body, peer, is_page=True)
+            await self.relay.pass_on(http, body, peer, request_id, is_page=is_page)
         except PeerRefused as error:
             if error.has_ended:
                 self.peers.lost(peer.id)
@@ -153,8 +152,13 @@ class Replicas:
         self.sessions.is_leaving = True
 
     async def close(self) -> None:
-        """Leave the others."""
         for task in tuple(self._tasks):
             task.cancel()
         await self.peers.close()
         await self.relay.close()
+
+
+def _asked_by(number: object) -> str | None:
+    """The replica that has asked the question with that id; None if it is not of a replica."""
+    asked = _QUESTION.fullmatch(number) if isinstance(number, str) else None
+    return None if asked is None else asked[1]

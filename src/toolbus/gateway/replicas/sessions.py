@@ -1,23 +1,27 @@
-"""The sessions of legacy clients, for all replicas: what has to be known of one to go on with it elsewhere.
+"""Sessions of legacy clients, and tasks: the records with which another replica continues one.
 
-A session is in one replica, and the others pass its requests on. If that one has ended or is about to,
-whoever gets the next request takes the session over; of several, one does.
+A session is in one replica, and the others forward its requests. The replica that gets the next request after
+that one has ended takes the session over; of several, one does.
 """
 
 import asyncio
 import json
 import logging
-from collections.abc import Collection
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime
 from hashlib import sha256
+from typing import Any
 from weakref import WeakValueDictionary
 
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject, LogLevel
 from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.sessions import ClientSession
-from toolbus.gateway.replicas.peers import Peers, ReplicaPeer
+from toolbus.gateway.protocol.words import INTERNAL_ERROR
+from toolbus.gateway.replicas.peers import Peers, ReplicaPeer, stored_record
 from toolbus.state.store.store import Allowance, Store
 
 logger = logging.getLogger("toolbus")
@@ -29,7 +33,7 @@ MOST_ROUTES = 20_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SessionFacts:
-    """What is known of a session."""
+    """The record of a session."""
 
     principal: Principal
     version: str
@@ -43,7 +47,6 @@ class SessionFacts:
 
     @property
     def json(self) -> bytes:
-        """As it is stored."""
         return json.dumps({**asdict(self), "principal": asdict(self.principal)}).encode()
 
 
@@ -51,14 +54,14 @@ class SharedSessions:
     """The sessions in the store, as one replica sees them."""
 
     def __init__(self, store: Store, peers: Peers, seconds: float) -> None:
-        """A session that is not used is kept for so many seconds."""
+        """An unused session is kept for this many seconds."""
         self._store = store
         self._peers = peers
         self._seconds = seconds
         self._routes: dict[str, str] = {}
         """The replicas of others' sessions, as far as known."""
         self._kept: dict[str, float] = {}
-        """When the store last learned that a session of ours is used, by its id."""
+        """The time at which the store last learned that a session of ours is used, by its id."""
         self._before: dict[str, str] = {}
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._ending: set[asyncio.Task[None]] = set()
@@ -80,7 +83,7 @@ class SharedSessions:
     async def _own_mark(self, name: str) -> int | None:
         """The mark of a session in the store; None if this replica does not have it any more."""
         value, mark = await self._store.marked(SESSION, _name(name))
-        facts = None if value is None else _read(value)
+        facts = _read_facts(value)
         return mark if facts is not None and facts.owner == self._peers.id else None
 
     def taking(self, name: str) -> asyncio.Lock:
@@ -97,7 +100,7 @@ class SharedSessions:
             if route is not None and route not in avoid and _takes(self._peers.known(route)):
                 raise WrongReplica(route)
             value, mark = await self._store.marked(SESSION, _name(name))
-            facts = None if value is None else _read(value)
+            facts = _read_facts(value)
             if facts is None or not facts.principal.is_like(principal):
                 return None
             owner = facts.owner
@@ -186,13 +189,115 @@ def _name(session: str) -> str:
     return sha256(session.encode(errors="surrogateescape")).hexdigest()
 
 
-def _read(value: bytes) -> SessionFacts | None:
-    """The facts; None if they are not those that this version knows."""
-    try:
-        fields = json.loads(value)
-        known = {name: fields[name] for name in SessionFacts.__dataclass_fields__ if name in fields}
-        known["principal"] = Principal.read(fields["principal"])
-        known["subscriptions"] = tuple(fields.get("subscriptions", ()))
-        return SessionFacts(**known)
-    except (KeyError, TypeError, ValueError):
-        return None
+def _read_facts(value: bytes | None) -> SessionFacts | None:
+    return stored_record(SessionFacts, value, principal=Principal.read, subscriptions=tuple)
+
+
+# Tasks: that one was started, and how it ended. A task runs in one replica. If that one ends before the task
+# does, its client learns that the outcome is not known; the call is not made again.
+
+TASK = "task"
+UNKNOWN = "the replica that ran this task has ended; whether the call took effect is not known"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredTask:
+    """A task of ours that this replica does not run."""
+
+    id: str
+    principal: str
+    created: datetime
+    updated: datetime
+    message: str | None = None
+    ttl_ms: int
+    was_cancelled: bool = False
+    ended: JSONObject | None = None
+    """Its result, or `{"error": ...}`; None while it runs."""
+    questions: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """None: nobody waits for the answers."""
+    is_task = True
+
+    @property
+    def done(self) -> bool:
+        return self.ended is not None or self.was_cancelled
+
+    @property
+    def requests(self) -> JSONObject:
+        return {}
+
+    @property
+    def unknown(self) -> "StoredTask":
+        """The task, as one whose replica has ended."""
+        error = {"error": ProtocolError(INTERNAL_ERROR, UNKNOWN).json}
+        return replace(self, ended=error, updated=datetime.now(UTC))
+
+    def outcome(self) -> JSONObject | ProtocolError | None:
+        """How it ended; None if it was cancelled, or if another replica runs it."""
+        if self.was_cancelled or self.ended is None:
+            return None
+        if (error := self.ended.get("error")) is not None:
+            return ProtocolError(error["code"], error["message"], error.get("data"))
+        return self.ended["result"]
+
+
+class SharedTasks:
+    """The tasks in the store."""
+
+    def __init__(self, store: Store, peers: Peers) -> None:
+        self._store = store
+        self._peers = peers
+
+    async def put(self, task: StoredTask) -> None:
+        """Store a task, for as long as its client may ask for it."""
+        await self._store.put(TASK, task.id, _value(task), _left(task))
+
+    async def end(self, task: StoredTask) -> StoredTask:
+        """Store how a task ended; returns it as others have ended it, if they did before."""
+        while True:
+            value, mark = await self._store.marked(TASK, task.id)
+            before = _read_task(value)
+            if before is None:  # it has expired
+                return task
+            if before.done:
+                return before
+            if await self._store.replace(TASK, task.id, mark, _value(task), _left(task)):
+                return task
+
+    async def settled(self, task: StoredTask) -> StoredTask:
+        """The task; one that runs in a replica which has ended has failed, for good."""
+        replica = task.id.partition(".")[0]
+        if task.done or await self._peers.find(replica) is not None:
+            return task
+        # One that is known, and cannot be reached, may be back soon.
+        return task.unknown if self._peers.has(replica) else await self.end(task.unknown)
+
+    async def get(self, name: str, principal: str) -> StoredTask | None:
+        """The task of that id, if it is this principal's."""
+        value = await self._store.get(TASK, name)
+        task = _read_task(value)
+        return task if task is not None and task.principal == principal else None
+
+    async def of(self, principal: str) -> list[StoredTask]:
+        """The tasks of a principal, in the order of their start."""
+        found = map(_read_task, (await self._store.items(TASK)).values())
+        own = [task for task in found if task is not None and task.principal == principal]
+        return [await self.settled(task) for task in sorted(own, key=lambda task: task.created)]
+
+    async def cancelled(self, task: StoredTask) -> StoredTask:
+        """The task, cancelled: one whose replica has ended."""
+        return await self.end(replace(task, was_cancelled=True, updated=datetime.now(UTC)))
+
+
+def _value(task: StoredTask) -> bytes:
+    values = {**asdict(task), "created": task.created.isoformat(), "updated": task.updated.isoformat()}
+    del values["questions"]
+    return json.dumps(values).encode()
+
+
+def _left(task: StoredTask) -> float:
+    return max(task.ttl_ms / 1000 - (datetime.now(UTC) - task.created).total_seconds(), 1.0)
+
+
+def _read_task(value: bytes | None) -> StoredTask | None:
+    time = datetime.fromisoformat
+    return stored_record(StoredTask, value, created=time, updated=time)

@@ -8,12 +8,10 @@ from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from functools import partial
-from hashlib import sha256
 from pathlib import Path
 
 from toolbus.config import BusConfig
 from toolbus.config.settings.serve import AT_START, Serve, Tls
-from toolbus.config.trust import located
 from toolbus.connect.http.certificate import certificate_of
 from toolbus.console.announcement import Announcement
 from toolbus.console.app import ConsoleApp
@@ -23,7 +21,7 @@ from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, ToolbusError
 from toolbus.gateway.access.control import AccessControl, access_of
-from toolbus.gateway.access.stored_keys import StoredKeys
+from toolbus.gateway.access.keys import file_keys
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.calls.queue import CallLimits
 from toolbus.gateway.gateway import Gateway
@@ -39,9 +37,9 @@ from toolbus.gateway.serve.console import open_console
 from toolbus.gateway.serve.program import ServeProgram, ServeReport
 from toolbus.gateway.serve.replica import WILDCARDS, Replica, replica_socket
 from toolbus.gateway.serve.workers import GatewayWorker
-from toolbus.state.files import state_folder
-from toolbus.state.one_time_use import LocalOneTimeUse, OneTimeUse
-from toolbus.state.seal import KEY_BYTES, Seal, key_file
+from toolbus.state.files import config_place, state_folder
+from toolbus.state.seal import KEY_BYTES, OneTimeUse, Seal, carried_forms, kept_seal
+from toolbus.state.values import PrivateValues
 
 
 class HttpFront:
@@ -184,7 +182,7 @@ class HttpFront:
         if self._console is not None:
             stored = None if self._replica is None else self._replica.keys
             if stored is None and file is not None:
-                stored = StoredKeys(file)
+                stored = file_keys(file)
             stored = stored if serve.auth.keys else None
             self._console.keys = None if stored is None else ConsoleKeys(stored=stored, serve=serve)
             self._console.changed("keys")
@@ -272,8 +270,8 @@ def check_shared_state(config: BusConfig) -> None:
     """Make what all workers need to have the same of; `ToolbusError` if they could not."""
     try:
         if config.file is not None and config.store is None:
-            stored_key(config.file)
-            stored_spent(config.file)
+            files = carried_files(config.file)
+            files.wait(kept_seal(files))
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise ToolbusError(f"several workers need a state folder that can be written: {reason}") from error
@@ -293,23 +291,15 @@ def _carried(config: BusConfig, log: ServeReport, replica: Replica | None) -> tu
         return replica.replicas.seal, replica.replicas.spent
     if config.file is not None:
         try:
-            return Seal(stored_key(config.file)), stored_spent(config.file)
+            files = carried_files(config.file)
+            return files.wait(kept_seal(files)), OneTimeUse(files)
         except OSError as error:
             reason = error.strerror or type(error).__name__
             log.add_line("serve", f"what clients carry will not outlive a restart: {reason}", "yellow")
-    return Seal(os.urandom(KEY_BYTES)), LocalOneTimeUse()
+    return Seal(os.urandom(KEY_BYTES)), OneTimeUse()
 
 
-def stored_spent(config_file: str | Path) -> LocalOneTimeUse:
-    """The used approvals of a config file, in the user's state folder; OSError if there is none."""
-    digest = sha256(os.fsencode(located(Path(config_file)))).hexdigest()
-    return LocalOneTimeUse(state_folder(), f"gateway/{digest}.spent")
-
-
-def stored_key(config_file: str | Path) -> bytes:
-    """The key of a config file, which is made when it is first needed: values stay valid after a restart.
-
-    It is in the user's state folder. OSError if it cannot be read or written, or others can read it.
-    """
-    digest = sha256(os.fsencode(located(Path(config_file)))).hexdigest()
-    return key_file(f"gateway/{digest}.seal")
+def carried_files(config_file: str | Path) -> PrivateValues:
+    """What clients of a gateway carry: the key of its seal, and what was used, in the user's state folder."""
+    file = f"gateway/{config_place(config_file)[1]}"
+    return PrivateValues(state_folder, carried_forms(f"{file}.seal", f"{file}.spent"))

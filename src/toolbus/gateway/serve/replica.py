@@ -16,18 +16,16 @@ from toolbus.config.settings.auth import is_loopback
 from toolbus.config.settings.serve import Serve
 from toolbus.config.settings.store import StoreSetting
 from toolbus.core.values.errors import ConfigError
-from toolbus.gateway.access.shared_keys import KEY as KEYS
-from toolbus.gateway.access.shared_keys import SharedKeys
+from toolbus.gateway.access.keys import KEY as KEYS
+from toolbus.gateway.access.keys import StoredKeys
 from toolbus.gateway.http.run import listening_socket
 from toolbus.gateway.http.workers import FIRST
 from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.serve.workers import GatewayWorker, WorkerInheritance
-from toolbus.state.store.cipher import Cipher
-from toolbus.state.store.mirror import Mirror
-from toolbus.state.store.one_time_use import shared_seal
-from toolbus.state.store.rekey import report_keys
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import StoreUrl
+from toolbus.state.seal import Cipher, kept_seal
+from toolbus.state.store.database import StoreUrl
+from toolbus.state.store.store import Store, report_keys
+from toolbus.state.values import Mirror
 
 WILDCARDS = {"0.0.0.0": "127.0.0.1", "::": "::1"}
 """Each with the address of this machine for itself."""
@@ -45,7 +43,7 @@ class Replica:
     host: str
     """Where the others reach this one."""
     store: Store
-    keys: SharedKeys | None
+    keys: StoredKeys | None
     """None if they are not in the store."""
     replicas: Replicas
     mirror: Mirror | None
@@ -91,10 +89,10 @@ async def _open(config: BusConfig, serve: Serve, worker: GatewayWorker | None) -
         if config.store is not None:
             mirror = Mirror(store, KEYS)
             await mirror.start()
-            keys = SharedKeys(store, mirror)
+            keys = StoredKeys(store, mirror)
         replicas = Replicas(
             store,
-            await shared_seal(store),
+            await kept_seal(store),
             # Longer than a session lives: replicas learn that it is used now and then only.
             session_seconds=1.5 * serve.session_idle,
             workers=None if worker is None else worker.workers,

@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from toolbus.core.values.errors import ExtraMissing
-from toolbus.state.store.database import Done, NoTables, Unavailable, Unusable, Values
+from toolbus.state.store.database import Done, NoTables, Parameters, Unavailable, Unusable
 from toolbus.state.store.sql import Dialect
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class PostgresDatabase:
         self._idle: list[AsyncConnection[Any]] = []
         self._room = asyncio.Semaphore(_MOST)
 
-    async def run(self, statement: str, values: Values) -> Done:
+    async def run(self, statement: str, values: Parameters) -> Done:
         async def work(connection: "AsyncConnection[Any]") -> Done:
             cursor = await connection.execute(_text(statement), values)
             rows = [] if cursor.description is None else await cursor.fetchall()
@@ -47,7 +47,7 @@ class PostgresDatabase:
 
         return await self._used(work)
 
-    async def create(self, statements: Sequence[str], values: Values) -> None:
+    async def create(self, statements: Sequence[str], values: Parameters) -> None:
         async def work(connection: "AsyncConnection[Any]") -> None:
             async with connection.transaction():
                 await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_LOCK,))
@@ -89,7 +89,7 @@ class PostgresDatabase:
             except (errors.OperationalError, errors.InterfaceError) as error:
                 raise self._reason(error) from error
             except self._psycopg.Error as error:
-                raise Unusable(_first_line(error)) from error
+                raise Unusable(first_line(error)) from error
             finally:
                 if connection is not None:
                     await connection.close()
@@ -104,7 +104,7 @@ class PostgresDatabase:
 
     def _reason(self, error: Exception) -> Unavailable | Unusable:
         errors = self._psycopg.errors
-        text = _first_line(error)
+        text = first_line(error)
         refused = (
             errors.InvalidPassword,
             errors.InvalidAuthorizationSpecification,
@@ -151,7 +151,7 @@ def _text(statement: str) -> bytes:
     return _DIALECT.text(statement).encode()
 
 
-def _first_line(error: Exception) -> str:
+def first_line(error: Exception) -> str:
     """The server's message; libpq quotes host and user, never the password."""
     lines = str(error).strip().splitlines()
     return lines[0] if lines else type(error).__name__

@@ -57,6 +57,7 @@ REPLACE = (
 )
 KEEP = f"UPDATE toolbus_store SET expires = {_EXPIRY} WHERE {_ROW} AND {_LIVE}"
 REMOVE = f"DELETE FROM toolbus_store WHERE {_ROW}"
+CLEAR = "DELETE FROM toolbus_store WHERE kind = :kind"
 ITEMS = f"SELECT name, value, mark FROM toolbus_store WHERE kind = :kind AND {_LIVE} ORDER BY name"
 PAGE = (
     "SELECT kind, name, value, mark FROM toolbus_store"

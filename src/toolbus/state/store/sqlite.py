@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolbus.state.files import PrivateFolder, make_private
-from toolbus.state.store.database import Done, NoTables, Unavailable, Unusable, Values
+from toolbus.state.store.database import Done, NoTables, Parameters, Unavailable, Unusable
 from toolbus.state.store.sql import Dialect
 
 T = TypeVar("T")
@@ -23,10 +23,10 @@ class SqliteDatabase:
         self._path = Path(path)
         self._connection: sqlite3.Connection | None = None
 
-    async def run(self, statement: str, values: Values) -> Done:
+    async def run(self, statement: str, values: Parameters) -> Done:
         return _explained(lambda: self._run(statement, values))
 
-    async def create(self, statements: Sequence[str], values: Values) -> None:
+    async def create(self, statements: Sequence[str], values: Parameters) -> None:
         _explained(lambda: self._create(statements, values))
 
     async def local_address(self) -> str | None:
@@ -37,11 +37,11 @@ class SqliteDatabase:
             connection, self._connection = self._connection, None
             connection.close()
 
-    def _run(self, statement: str, values: Values) -> Done:
+    def _run(self, statement: str, values: Parameters) -> Done:
         cursor = self._connected().execute(_text(statement), values)
         return Done(cursor.fetchall(), cursor.rowcount)
 
-    def _create(self, statements: Sequence[str], values: Values) -> None:
+    def _create(self, statements: Sequence[str], values: Parameters) -> None:
         connection = self._connected()
         connection.execute("BEGIN IMMEDIATE")
         try:

@@ -6,27 +6,83 @@ was lost has the same effect as one that was never interrupted.
 
 Work that uses several values, such as a request of a client, waits no longer for all of them than for one:
 see `Allowance`.
+
+Values are encrypted: a reader of the database, or of a copy, learns only names and times. The key is in
+`$TOOLBUS_STORE_KEY` or in the system's keyring, never in the store.
 """
 
 import asyncio
+import base64
+import binascii
 import logging
 import os
 import secrets
-import threading
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from contextvars import ContextVar
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Self, TypeAlias, TypeVar
 
-from toolbus.core.values.errors import StoreError
+from toolbus.core.text.display import counted, in_seconds
+from toolbus.core.values.errors import StoreError, TokenStoreError
+from toolbus.state.files import state_folder
+from toolbus.state.lock import LockBusy
+from toolbus.state.seal import KEY_BYTES, SEAL, Cipher, Undecipherable, kept_key
 from toolbus.state.store import sql
-from toolbus.state.store.cipher import Cipher, Undecipherable, store_cipher
-from toolbus.state.store.database import Database, Done, NoTables, Unavailable, Unusable
+from toolbus.state.store.database import Database, Done, NoTables, StoreUrl, Unavailable, Unusable
 from toolbus.state.store.postgres import PostgresDatabase
 from toolbus.state.store.sqlite import SqliteDatabase
-from toolbus.state.store.url import StoreUrl
+from toolbus.state.thread import LoopThread, in_thread
+from toolbus.state.tokens.keyring import KeyringStore
+from toolbus.state.values import FileForm, PrivateValues
+
+VARIABLE = "TOOLBUS_STORE_KEY"
+KEYRING_ENTRY = "toolbus store key"
+_MAKE_ONE = f"set {VARIABLE} to the same 32 random bytes for all replicas, made by 'openssl rand -base64 32'"
+_KEYRING_SECONDS = 60.0
+"""The time the keyring may take; it may prompt the user to unlock it."""
+
+
+async def store_cipher(url: StoreUrl) -> Cipher:
+    """The cipher of a store. A file of this user may have its key in the state folder.
+
+    StoreError if there is no key, or it is not one.
+    """
+    text = os.environ.get(VARIABLE) or await _from_keyring()
+    if text:
+        return Cipher([_key(url, part.strip()) for part in text.split(",")])
+    if url.database != "sqlite":
+        raise StoreError(url.place, "there is no key to encrypt it with", _MAKE_ONE)
+    own = PrivateValues(state_folder, {SEAL: FileForm(path="store.key", is_secret=True)})
+    try:
+        return Cipher([await in_thread(lambda: own.wait(kept_key(own)))])
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        raise StoreError(url.place, f"its key cannot be kept ({reason})", _MAKE_ONE) from error
+
+
+async def _from_keyring() -> str | None:
+    try:
+        async with asyncio.timeout(_KEYRING_SECONDS):
+            return await in_thread(lambda: KeyringStore().load(KEYRING_ENTRY))
+    except (TokenStoreError, TimeoutError):  # there is none here
+        return None
+
+
+def _key(url: StoreUrl, text: str) -> bytes:
+    try:
+        key = base64.b64decode(
+            text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True
+        )
+    except (binascii.Error, ValueError):
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise StoreError(url.place, "its key is not 32 bytes in base64", _MAKE_ONE)
+    return key
+
 
 T = TypeVar("T")
 UrlOf: TypeAlias = Callable[[], Awaitable[StoreUrl]]
@@ -44,6 +100,9 @@ _MARGIN = 1.0
 """Seconds beyond its patience after which a store is given up whose thread is stuck in the database."""
 _PAGE = 500
 """Rows that are read at once."""
+_LOCK, _LEASE = "lock", 30.0
+"""The kind of locks, and the seconds after which the lock of a process that died is free."""
+_FIRST_WAIT, _LONGEST_WAIT = 0.02, 0.5
 _PROOF = ("schema", "proof")
 _CHECK = "check that the database is running and can be reached"
 
@@ -105,8 +164,10 @@ class Store:
 
     @property
     def place(self) -> str:
-        """The place, for messages."""
         return self._url.place if isinstance(self._url, StoreUrl) else "of the config"
+
+    def place_of(self, kind: str, name: str = "") -> str:
+        return f"the store {self.place}"
 
     async def __aenter__(self) -> Self:
         await self.open()
@@ -131,11 +192,9 @@ class Store:
         self._thread.stop()
 
     def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of one of the methods, for a thread that may wait: `store.wait(store.get(...))`."""
         return self._thread.wait(work)
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Begin to run one of the methods, for code that must not wait."""
         return self._thread.begin(work)
 
     def now(self) -> float:
@@ -146,10 +205,9 @@ class Store:
         """The address of this machine that the database sees; None if there is no network between them."""
         return await self._within(self._local_address)
 
-    # Values
+    # Values, as `Values` describes them
 
     async def get(self, kind: str, name: str) -> bytes | None:
-        """The value; None if there is none, or it has expired."""
         return (await self.marked(kind, name))[0]
 
     async def marked(self, kind: str, name: str) -> tuple[bytes | None, int]:
@@ -161,11 +219,9 @@ class Store:
         return self._decrypted(kind, name, value), mark
 
     async def put(self, kind: str, name: str, value: bytes, seconds: float | None = None) -> None:
-        """Keep a value instead of any other; for this many seconds, or until it is removed."""
         await self._write(sql.PUT, kind, name, value, seconds)
 
     async def add(self, kind: str, name: str, value: bytes = b"", seconds: float | None = None) -> bool:
-        """Keep a value if there is none; of several who do that at once, one gets True."""
         return (await self._write(sql.ADD, kind, name, value, seconds)).count > 0
 
     async def replace(
@@ -175,15 +231,15 @@ class Store:
         return (await self._write(sql.REPLACE, kind, name, value, seconds, was=mark)).count > 0
 
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
-        """Keep a value for this many seconds from now; False if there is none any more."""
         return (await self._run(sql.KEEP, kind=kind, name=name, seconds=seconds)).count > 0
 
     async def remove(self, kind: str, name: str) -> bool:
-        """Delete a value; returns whether there was one."""
         return (await self._run(sql.REMOVE, kind=kind, name=name)).count > 0
 
+    async def clear(self, kind: str) -> int:
+        return (await self._run(sql.CLEAR, kind=kind)).count
+
     async def items(self, kind: str) -> dict[str, bytes]:
-        """All values of a kind by name; one that cannot be decrypted is left out, and reported."""
         return {name: value for name, (value, _) in (await self.marked_items(kind)).items()}
 
     async def marked_items(self, kind: str) -> dict[str, tuple[bytes, int]]:
@@ -196,13 +252,49 @@ class Store:
                 logger.warning("%s", error)
         return found
 
-    async def state(self, kind: str) -> object:
-        """Differs whenever a value of that kind was added, changed or removed, or has expired."""
+    async def version(self, kind: str) -> object:
         return (await self._run(sql.STATE, kind=kind)).rows[0]
 
     async def purge(self) -> int:
         """Delete expired values; returns how many there were."""
         return (await self._run(sql.PURGE)).count
+
+    @asynccontextmanager
+    async def hold(self, name: str, seconds: float) -> AsyncGenerator[None]:
+        """Hold the lock of that name among all who use the store; `LockBusy` if it is not free in time.
+
+        A lock ends some time after its process.
+        """
+        own, until, pause = secrets.token_bytes(16), time.monotonic() + seconds, _FIRST_WAIT
+        while not await self.add(_LOCK, name, own, _LEASE):
+            if time.monotonic() + pause > until:
+                problem = f"they were in use for more than {in_seconds(seconds)}"
+                raise LockBusy(problem, "wait for whoever renews them")
+            await asyncio.sleep(pause)
+            pause = min(2 * pause, _LONGEST_WAIT)
+        renewing = asyncio.create_task(self._renew(name))
+        try:
+            yield
+        finally:
+            renewing.cancel()
+            with suppress(asyncio.CancelledError, StoreError):
+                await renewing
+            with suppress(StoreError):  # it expires
+                await asyncio.shield(self._release(name, own))
+
+    async def _renew(self, name: str) -> None:
+        while True:
+            await asyncio.sleep(_LEASE / 3)
+            await self.keep(_LOCK, name, _LEASE)
+
+    async def _release(self, name: str, own: bytes) -> None:
+        value, mark = await self.marked(_LOCK, name)
+        if value == own:  # else it expired, and is somebody else's
+            await self.replace(_LOCK, name, mark, b"", seconds=-1.0)
+
+    def set_aside(self, kind: str, name: str) -> bool:
+        """A value stays where it is."""
+        return False
 
     # All values, whatever they are encrypted with
 
@@ -389,70 +481,67 @@ def _has_failed(task: asyncio.Task[None]) -> bool:
     return task.cancelled() or task.exception() is not None
 
 
-_JOIN_SECONDS = 5.0
+@dataclass(slots=True, kw_only=True)
+class KeyUse:
+    """The use of keys in a store."""
+
+    total: int = 0
+    other: int = 0
+    """Values that need another key than the first."""
+    unreadable: Counter[str] = field(default_factory=Counter[str])
+    """Values that none of the keys opens, by kind."""
+
+    @property
+    def problem(self) -> str:
+        """A message about unreadable values; empty if there are none."""
+        kinds = ", ".join(f"{kind}: {count}" for kind, count in sorted(self.unreadable.items()))
+        values = counted(self.unreadable.total(), "value")
+        return f"none of the keys in {VARIABLE} decrypts {values} ({kinds})" if kinds else ""
 
 
-class LoopThread:
-    """Runs coroutines; the thread is started when it is first needed, and again after `stop`."""
-
-    def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self._thread: threading.Thread | None = None
-        self._process = 0
-        """The process that has the thread; a fork of it does not."""
-        self._guard = threading.Lock()
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, from any loop; cancelling the caller cancels it."""
-        loop = self._running()
-        if asyncio.get_running_loop() is loop:
-            return await work
-        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))
-
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The result of a coroutine, from a thread that may wait for it."""
-        future = self.begin(work)
-        try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
-
-    def begin(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
-        """Begin to run a coroutine, from anywhere."""
-        return asyncio.run_coroutine_threadsafe(work, self._running())
-
-    def stop(self) -> None:
-        """End the thread, which runs nothing any more."""
-        with self._guard:
-            loop, self._loop = self._loop, None
-        if loop is not None and self._thread is not None and self._process == os.getpid():
-            loop.call_soon_threadsafe(loop.stop)
-            self._thread.join(_JOIN_SECONDS)
-
-    def _running(self) -> asyncio.AbstractEventLoop:
-        with self._guard:
-            if self._loop is None or self._process != os.getpid():
-                started: Future[asyncio.AbstractEventLoop] = Future()
-                # Daemon: a store that was not closed must not keep the interpreter running.
-                self._thread = threading.Thread(
-                    target=_run, args=(started,), name="toolbus store", daemon=True
-                )
-                self._process = os.getpid()
-                self._thread.start()
-                self._loop = started.result()
-            return self._loop
+async def key_use(store: Store) -> KeyUse:
+    """See what the values are encrypted with; nothing is changed."""
+    await store.open()
+    return (await _look(store, changes=False))[0]
 
 
-def _run(started: "Future[asyncio.AbstractEventLoop]") -> None:
-    loop = asyncio.new_event_loop()
-    loop.call_soon(started.set_result, loop)
+async def report_keys(store: Store) -> None:
+    """Log which values need a key that is missing, or one that is to be replaced."""
     try:
-        loop.run_forever()
-        left = asyncio.all_tasks(loop)
-        for task in left:  # or who waits for one of them would do so forever
-            task.cancel()
-        if left:
-            loop.run_until_complete(asyncio.wait(left, timeout=_JOIN_SECONDS))
-    finally:
-        loop.close()
+        found = await key_use(store)
+    except StoreError as error:
+        logger.debug("%s", error)
+        return
+    if found.problem:
+        logger.warning("%s; add the key of those who wrote them, after a comma", found.problem)
+    if found.other:
+        values = counted(found.other, "value")
+        logger.warning("an older key is needed for %s; 'toolbus store rekey' encrypts them anew", values)
+
+
+async def rekey(store: Store) -> tuple[int, KeyUse]:
+    """Encrypt all values with the first key; returns how many were, and the keys in use afterwards.
+
+    Something is left if others, whose first key is another one, write meanwhile.
+    """
+    await store.open()
+    _, changed = await _look(store, changes=True)
+    left = await key_use(store)
+    if not left.other:
+        await store.renew_proof()
+    return changed, left
+
+
+async def _look(store: Store, *, changes: bool) -> tuple[KeyUse, int]:
+    found, changed = KeyUse(), 0
+    async for row in store.rows():
+        found.total += 1
+        try:
+            value, is_first = store.cipher.opened(row.kind, row.name, row.stored)
+        except Undecipherable:
+            found.unreadable[row.kind] += 1
+            continue
+        found.other += not is_first
+        if changes and not is_first:
+            changed += await store.reencrypt(row, value)
+    return found, changed

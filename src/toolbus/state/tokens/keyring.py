@@ -2,12 +2,13 @@
 
 import logging
 import sys
+from collections.abc import Awaitable
 from hashlib import sha256
 from threading import Lock
 from typing import TYPE_CHECKING
 
 from toolbus.core.values.errors import TokenStoreError
-from toolbus.state.tokens.files import FileStore
+from toolbus.state.tokens.store import DescribedStore, KeptTokens, OtherStore
 
 if TYPE_CHECKING:
     from keyring.backend import KeyringBackend
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("toolbus")
 
 PLACE = "the system keyring"
+_REMEDY = "unlock it, or set tokens: file:DIR"
 ACCOUNT = "toolbus"
 """The account of every entry. Its service is unique: on Windows, two that share one overwrite each other."""
 # The credentials of Windows have at most 2,560 bytes, in UTF-16.
@@ -26,17 +28,8 @@ _ATTEMPTS = 3
 class KeyringStore:
     """Keeps tokens in the system's keyring; a value longer than `piece` in several entries."""
 
-    place = PLACE
-    remedy = "unlock it, or set tokens: file:DIR"
-
     def __init__(self, piece: int | None = _PIECE) -> None:
         self._piece = piece
-
-    def place_of(self, _key: str, /) -> str:
-        return self.place
-
-    def set_aside(self, _key: str, /) -> bool:
-        return False
 
     def load(self, key: str, /) -> str | None:
         ring = _backend()
@@ -69,17 +62,22 @@ class KeyringStore:
             _delete(ring, name)
 
 
+def described_keyring(piece: int | None = _PIECE) -> OtherStore:
+    """The system's keyring, and what messages say of it."""
+    return OtherStore(KeyringStore(piece), PLACE, _REMEDY)
+
+
 class AutoStore:
     """Keeps tokens in the system's keyring if there is one, otherwise in files. It decides once."""
 
-    def __init__(self, files: FileStore) -> None:
+    def __init__(self, files: KeptTokens) -> None:
         self._files = files
-        self._chosen: KeyringStore | FileStore | None = None
+        self._chosen: DescribedStore | None = None
         self._deciding = Lock()
 
     @property
     def remedy(self) -> str:
-        return KeyringStore.remedy if self._chosen is None else self._chosen.remedy
+        return _REMEDY if self._chosen is None else self._chosen.remedy
 
     @property
     def place(self) -> str:
@@ -89,10 +87,10 @@ class AutoStore:
     def place_of(self, key: str, /) -> str:
         return self._store().place_of(key)
 
-    def set_aside(self, key: str, /) -> bool:
+    def set_aside(self, key: str, /) -> object:
         return self._store().set_aside(key)
 
-    def load(self, key: str, /) -> str | None:
+    def load(self, key: str, /) -> str | Awaitable[str | None] | None:
         return self._store().load(key)
 
     def save(self, key: str, value: str, /) -> None:
@@ -101,10 +99,10 @@ class AutoStore:
     def remove(self, key: str, /) -> None:
         self._store().remove(key)
 
-    def _store(self) -> KeyringStore | FileStore:
+    def _store(self) -> DescribedStore:
         with self._deciding:
             if self._chosen is None:
-                self._chosen = KeyringStore() if has_keyring() else self._files
+                self._chosen = described_keyring() if has_keyring() else self._files
             return self._chosen
 
 

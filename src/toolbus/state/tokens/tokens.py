@@ -7,24 +7,139 @@ damaged record keeps a copy of it.
 import json
 import logging
 import os
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, fields
 from hashlib import sha256
 from pathlib import Path
 from typing import Any, Generic, TypeVar, cast
+from urllib.parse import urlsplit, urlunsplit
 
 from toolbus.core.values.errors import TokenStoreError
-from toolbus.state.tokens.files import ELSEWHERE, files_in, files_of_user
-from toolbus.state.tokens.keyring import AutoStore, KeyringStore
-from toolbus.state.tokens.lock import Locks, NamedLocks
-from toolbus.state.tokens.login import VERSION, Login, NewerRecord, read_record, shown_url
-from toolbus.state.tokens.store import CustomStore, DescribedStore, StoreCalls, TokenStore
-from toolbus.state.tokens.thread import to_its_end
+from toolbus.state.thread import to_its_end
+from toolbus.state.tokens.keyring import AutoStore, described_keyring
+from toolbus.state.tokens.store import (
+    ELSEWHERE,
+    DescribedStore,
+    KeptTokens,
+    OtherStore,
+    StoreCalls,
+    TokenLocks,
+    TokenStore,
+    values_in,
+    values_of_user,
+)
+
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class Login:
+    """The tokens of one user for one server, from one authorization server."""
+
+    issuer: str
+    resource: str
+    """The server."""
+    user: str = ""
+    client: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The client that the tokens were issued to, as registered (RFC 7591)."""
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """The metadata of the authorization server (RFC 8414), so that a renewal needs no discovery."""
+    audience: str | None = None
+    """The `resource` parameter of requests for tokens; None for none."""
+    access: str = ""
+    """The access token; empty if only the registration of the client is known."""
+    type: str = "Bearer"
+    scope: str | None = None
+    expires_at: float | None = None
+    renewed_at: float = 0.0
+    refresh: str | None = None
+    jwk: Mapping[str, str] | None = None
+    """The private key that the tokens are bound to (DPoP)."""
+
+    @property
+    def expires_in(self) -> float | None:
+        """Seconds until the access token expires; None if that is unknown."""
+        return None if self.expires_at is None else self.expires_at - time.time()
+
+    def __repr__(self) -> str:
+        return f"Login(issuer={self.issuer!r}, resource={shown_url(self.resource)!r}, user={self.user!r})"
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a login is not pickled: it contains tokens")
+
+    def to_json(self) -> str:
+        """The record as it is stored."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return json.dumps({"v": VERSION, **{name: _plain(value) for name, value in values.items()}})
+
+    @classmethod
+    def from_json(cls, text: str) -> "Login":
+        """The record as it was stored; NewerRecord if it is of a newer version, ValueError if damaged."""
+        data = read_record(text)
+        if not data.keys() <= {one.name for one in fields(cls)}:
+            raise NewerRecord("a login with unknown fields")
+        if not {"issuer", "resource"} <= data.keys() or not all(map(_fits, data, data.values())):
+            raise ValueError("not a login")
+        return cls(**data)
+
+
+class NewerRecord(ValueError):
+    """A record was written by a newer version of toolbus."""
+
+
+def read_record(text: str) -> dict[str, Any]:
+    """The content of a stored record; NewerRecord or ValueError as above, without the text in them."""
+    try:
+        text.encode()
+        found: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        found = None
+    # Not inside the handler: those errors hold the text.
+    if not isinstance(found, dict):
+        raise ValueError("not a record")
+    data: dict[str, Any] = {**found}
+    version = data.pop("v", None)
+    if isinstance(version, int) and version > VERSION:
+        raise NewerRecord("a record of a newer version")
+    if version != VERSION:
+        raise ValueError("not a record of a known version")
+    return data
+
+
+def shown_url(url: str) -> str:
+    """The URL for messages, without user info and query."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return "***"
+    return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+
+_TEXTS = {"issuer", "resource", "user", "access", "type"}
+_MAPPINGS = {"client", "metadata"}
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a field may have this value."""
+    if name in _TEXTS:
+        return isinstance(value, str)
+    if name in _MAPPINGS:
+        return isinstance(value, dict)
+    if name == "renewed_at":
+        return isinstance(value, int | float)
+    return value is None or isinstance(value, {"expires_at": int | float, "jwk": dict}.get(name, str))
+
+
+def _plain(value: Any) -> Any:
+    return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
+
 
 logger = logging.getLogger("toolbus")
 
 T = TypeVar("T")
+_CHECK_DISK = "check the disk"
 
 
 class TokenSource:
@@ -36,7 +151,7 @@ class TokenSource:
     lock_seconds = 60.0
     """The time to wait for a lock that another task, thread or process holds."""
 
-    def __init__(self, store: DescribedStore, locks: NamedLocks) -> None:
+    def __init__(self, store: DescribedStore, locks: TokenLocks) -> None:
         self._calls = StoreCalls(store)
         self._locks = locks
 
@@ -199,44 +314,36 @@ def open_tokens(setting: object) -> TokenSource:
 
     Nothing is read or created yet. Raises TokenStoreError for anything else.
     """
-    own = files_of_user()
+    own = values_of_user()
     match setting:
         case TokenSource():
             return setting
         case "memory":
-            return TokenSource(MemoryStore(), Locks([]))
+            return TokenSource(OtherStore(_Memory(), "memory", "choose another store"), TokenLocks([]))
         case "keyring":
-            return TokenSource(KeyringStore(), Locks([own.lock_path]))
+            return TokenSource(described_keyring(), TokenLocks([own]))
         case "auto":
-            return TokenSource(AutoStore(own), Locks([own.lock_path]))
+            return TokenSource(AutoStore(KeptTokens(own, _CHECK_DISK)), TokenLocks([own]))
         case str() if (path := setting.removeprefix("file:")) not in ("", setting):
-            store = files_in(Path(os.path.expanduser(path)))
+            kept = values_in(Path(os.path.expanduser(path)))
             # In that folder, because others with another home may use it, too; unless it is read-only.
-            return TokenSource(store, Locks([store.lock_path, own.lock_path]))
+            return TokenSource(KeptTokens(kept, _CHECK_DISK), TokenLocks([kept, own]))
         case TokenStore() if not isinstance(setting, type):
-            return TokenSource(CustomStore(setting), Locks([own.lock_path]))
+            return TokenSource(
+                OtherStore(setting, type(setting).__name__, "check the store"), TokenLocks([own])
+            )
         case _:
             shown = repr(setting) if isinstance(setting, str | type) else type(setting).__name__
             step = "use auto, keyring, memory, file:DIR, or an object with load, save and remove"
             raise TokenStoreError(shown, "unavailable", "there is no such store", step)
 
 
-class MemoryStore:
-    """Keeps tokens for as long as the program runs."""
-
-    place = "memory"
-    remedy = "choose another store"
+class _Memory:
+    """Keeps tokens for as long as the program runs. Its methods are async, so none is called in a thread."""
 
     def __init__(self) -> None:
         self._values: dict[str, str] = {}
 
-    def place_of(self, _key: str, /) -> str:
-        return self.place
-
-    async def set_aside(self, _key: str, /) -> bool:
-        return False
-
-    # Async, so that they are not called in a thread.
     async def load(self, key: str, /) -> str | None:
         return self._values.get(key)
 

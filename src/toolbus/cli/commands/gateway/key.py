@@ -16,8 +16,7 @@ from toolbus.core.values.records import JSON
 if TYPE_CHECKING:
     from toolbus.config import BusConfig
     from toolbus.config.settings.serve import Serve
-    from toolbus.gateway.access.shared_keys import SharedKeys
-    from toolbus.gateway.access.stored_keys import StoredKey, StoredKeys
+    from toolbus.gateway.access.keys import StoredKey, StoredKeys
 
 _SEE_LIST = "; see 'toolbus key list'"
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key, such as who holds it.")]
@@ -60,7 +59,7 @@ def add(
 
     toolbus key add ann --view research --expires 30d
     """
-    from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, explained
+    from toolbus.gateway.access.keys import NAME, NAME_RULE, explained
 
     screen, config = own.screen, _loaded(own)
     serve = _serve(config)
@@ -82,7 +81,7 @@ def add(
 @config_command
 def list_(own: Invocation) -> CommandResult:
     """List the keys, and when each was last used."""
-    from toolbus.gateway.access.stored_keys import explained
+    from toolbus.gateway.access.keys import explained
 
     screen, config = own.screen, _loaded(own)
     serve = _serve(config)
@@ -105,7 +104,7 @@ def list_(own: Invocation) -> CommandResult:
 def revoke(own: Invocation, name: _Name) -> CommandResult:
     """Revoke a key; a running gateway refuses it within two seconds."""
     from toolbus.config.location import near_miss
-    from toolbus.gateway.access.stored_keys import explained
+    from toolbus.gateway.access.keys import explained
 
     config = _loaded(own)
     with explained():
@@ -127,15 +126,14 @@ def _serve(config: "BusConfig") -> "Serve":
     return config.serve or Serve()
 
 
-def _stored(config: "BusConfig") -> "StoredKeys | SharedKeys":
+def _stored(config: "BusConfig") -> "StoredKeys":
     from toolbus.bus.engine.stores import store_for_command
-    from toolbus.gateway.access.shared_keys import SharedKeys
-    from toolbus.gateway.access.stored_keys import StoredKeys
+    from toolbus.gateway.access.keys import StoredKeys, file_keys
 
     if (store := store_for_command(config)) is not None:
-        return SharedKeys(store)
+        return StoredKeys(store)
     assert config.file is not None, "commands read a file"
-    return StoredKeys(config.file)
+    return file_keys(config.file)
 
 
 def _file(config: "BusConfig") -> str:

@@ -19,10 +19,9 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, StoreError, ToolbusError
 from toolbus.core.values.records import JSONObject
 from toolbus.state.store.backup import Backup, Counts, Part, PartName, opened_backup, save
-from toolbus.state.store.rekey import KeyUse, key_use
-from toolbus.state.store.rekey import rekey as rekeyed
-from toolbus.state.store.store import Store
-from toolbus.state.store.url import parse_store_url
+from toolbus.state.store.database import parse_store_url
+from toolbus.state.store.store import KeyUse, Store, key_use
+from toolbus.state.store.store import rekey as rekeyed
 
 _COUNTED: dict[PartName, tuple[str, str]] = {
     "store": ("toolbus_store", "value"),

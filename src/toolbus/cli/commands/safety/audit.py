@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 import typer
 from typer.core import TyperCommand
 
-from toolbus.audit.describe import decision_of, target_of, what_happened
-from toolbus.audit.files import chains
-from toolbus.audit.read import Query, Recorded, read_events
+from toolbus.audit.lines import chains
+from toolbus.audit.read import Query, Recorded, decision_of, read_events, target_of, what_happened
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import tool_origins

@@ -29,15 +29,13 @@ from toolbus.core.values.errors import ConfigError, LockError, problem_of
 from toolbus.core.values.freshness import KINDS
 from toolbus.core.values.records import JSON
 from toolbus.core.version import version
-from toolbus.lock.approval import with_parts
+from toolbus.lock.approval import Snapshot, snapshot, with_parts
 from toolbus.lock.changes import EFFECTS, DefinitionChange, LockDifference, server_differences, word_changes
 from toolbus.lock.deception import suspicions
 from toolbus.lock.definitions import Kind
 from toolbus.lock.drift import SINGULAR
 from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock
-from toolbus.lock.launch import is_approved, launch_line
-from toolbus.lock.packages import pin_warning
-from toolbus.lock.snapshot import Snapshot, snapshot
+from toolbus.lock.launch import is_approved, launch_line, pin_warning
 
 if TYPE_CHECKING:
     from rich.text import Text

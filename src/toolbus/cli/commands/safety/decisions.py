@@ -37,8 +37,8 @@ from toolbus.core.values.records import JSON, OWN, Inventory, ToolSpec
 from toolbus.lock.definitions import Kind as DefinitionKind
 from toolbus.lock.definitions import any_digest, definitions
 from toolbus.policy.answers import AnswerKey, StoredAnswer, rule_digest
+from toolbus.policy.rule import label
 from toolbus.policy.rules import Policy, PolicyTarget
-from toolbus.policy.target import label
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus

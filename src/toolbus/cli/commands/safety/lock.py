@@ -39,7 +39,7 @@ async def lock(
     if only_check and yes:
         raise Usage("--yes and --check cannot be combined; keep one")
     from toolbus.cli.commands.safety.comparison import compared, report, sarif_report
-    from toolbus.lock.approval import save_lock
+    from toolbus.lock.file import write_lock
 
     screen, found = own.screen, await compared(own, servers or (), must_exist=only_check)
     if only_check:
@@ -52,7 +52,7 @@ async def lock(
     is_needed = bool(found.differences) or (found.old is None and bool(found.now))
     agreed = is_needed and (yes or _ask(screen, found))
     if agreed:
-        save_lock(found.updated)
+        write_lock(found.updated)
     if screen.as_json or not is_needed or yes:
         screen.show(*report(screen, found, written=agreed)[:2])
     if agreed:
@@ -97,7 +97,7 @@ async def approve(
     Updates toolbus.lock without asking, and shows what changed.
     """
     from toolbus.cli.commands.safety.comparison import compared, only_tool, report
-    from toolbus.lock.approval import save_lock
+    from toolbus.lock.file import write_lock
 
     alias, tool = _parsed(own.config, target)
     screen, found = own.screen, await compared(own, [alias], must_exist=True)
@@ -105,7 +105,7 @@ async def approve(
         return report(screen, found, written=False, code=FAILED)
     if tool is not None:
         found = only_tool(found, alias, tool)
-    save_lock(found.updated)
+    write_lock(found.updated)
     screen.show(*report(screen, found, written=True)[:2])
     screen.note(f"approved {visible(target)} in {short_path(found.path)}")
     return 0

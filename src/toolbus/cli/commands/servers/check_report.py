@@ -40,9 +40,9 @@ from toolbus.core.values.errors import (
 )
 from toolbus.core.values.freshness import KINDS
 from toolbus.core.values.records import JSON, Inventory, ServerStatus, ToolSpec
+from toolbus.lock.approval import offered
 from toolbus.lock.deception import Suspicion, suspicions
 from toolbus.lock.drift import Held
-from toolbus.lock.snapshot import offered
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus

@@ -16,8 +16,7 @@ from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from toolbus.config import BusConfig, ServerConfig
-    from toolbus.state.tokens.login import Login
-    from toolbus.state.tokens.tokens import TokenSource
+    from toolbus.state.tokens.tokens import Login, TokenSource
 
 UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _Server = Annotated[

@@ -34,7 +34,7 @@ from toolbus.core.values.errors import (
     ToolbusError,
 )
 from toolbus.core.values.login import LoginHandler, LoginRequest
-from toolbus.state.tokens.login import Login
+from toolbus.state.tokens.tokens import Login
 
 logger = logging.getLogger("toolbus")
 

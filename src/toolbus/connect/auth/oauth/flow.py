@@ -43,8 +43,7 @@ from toolbus.connect.auth.text import shown
 from toolbus.connect.http.url import parse_url
 from toolbus.core.values.errors import TokenStoreError
 from toolbus.core.values.login import LoginHandler, LoginRequest
-from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import TokenSource
+from toolbus.state.tokens.tokens import Login, TokenSource
 
 NO_CHALLENGE = Challenge()
 _TEMPORARY = ("temporarily_unavailable", "server_error", "slow_down")

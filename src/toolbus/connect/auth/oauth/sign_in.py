@@ -8,8 +8,7 @@ from toolbus.connect.auth.failure import AuthFailure
 from toolbus.connect.auth.oauth.flow import OAuthFlow
 from toolbus.core.values.errors import SignInFailed
 from toolbus.core.values.login import LoginHandler
-from toolbus.state.tokens.login import Login
-from toolbus.state.tokens.tokens import TokenSource
+from toolbus.state.tokens.tokens import Login, TokenSource
 
 Result = TypeVar("Result")
 

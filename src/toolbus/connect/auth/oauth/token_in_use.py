@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Mapping
 
 from toolbus.connect.auth.oauth.dpop import DpopKey
-from toolbus.state.tokens.login import Login
+from toolbus.state.tokens.tokens import Login
 
 RENEW_AT = 0.8
 """The part of a token's life after which it is renewed, if it is in use."""
