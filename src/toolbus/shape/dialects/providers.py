@@ -11,8 +11,7 @@ from toolbus.schema.work import TooMuchWork
 from toolbus.shape.dialects.conversion import SchemaConversion
 from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss, Report
 from toolbus.shape.dialects.draft2020 import converted_to_draft2020, is_accepted
-from toolbus.shape.dialects.names import legal_name
-from toolbus.shape.dialects.rules import ANTHROPIC, GOOGLE, OPENAI, OPENAI_STRICT, Rules
+from toolbus.shape.dialects.rules import ANTHROPIC, GOOGLE, OPENAI, OPENAI_STRICT, Rules, legal_name
 from toolbus.shape.dialects.subset import converted_to_subset
 from toolbus.shape.trim import trimmed_schema, trimmed_text
 
