@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from toolbus.cli.commands.agents.runs import VARIABLE, chosen_store
 from toolbus.cli.output.serve_log import ServeLog
 from toolbus.cli.terminal import variables
-from toolbus.console.state.console import Console
+from toolbus.console.console import Console
 from toolbus.core.values.errors import ToolbusError
 
 if TYPE_CHECKING:

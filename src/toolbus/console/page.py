@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qs
 
-from toolbus.console.html.elements import Element
-from toolbus.console.state.console import Console, Topic
+from toolbus.console.console import Console, Topic
+from toolbus.console.elements import Element
 
 MOST_FIELDS = 1000
 """The fields of a query or a form."""
@@ -35,17 +35,12 @@ class Fields:
         return self._values.get(name, [default])[0]
 
     def all(self, name: str) -> list[str]:
-        """All values of that name."""
         return self._values.get(name, [])
 
     @property
     def lists(self) -> Mapping[str, list[str]]:
         """Every name with all its values."""
         return self._values
-
-    def items(self) -> list[tuple[str, str]]:
-        """Every name with its first value."""
-        return [(name, values[0]) for name, values in self._values.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 from toolbus.audit.describe import decision_of, target_of, what_happened
 from toolbus.audit.read import Query, Recorded, newest_events
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.widgets import Tone, badge, button, choice, moment, moment_of, table
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Fields, Page, PageRequest
-from toolbus.console.state.console import Console
+from toolbus.console.widgets import Tone, badge, button, choice, form, moment, moment_of, table, text_field
 from toolbus.core.values.errors import AuditFailed
 from toolbus.shape.render import human_size
 
@@ -63,7 +63,6 @@ class _Found:
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     audit = console.bus.config.audit
     if audit is None:
         return element("div", _how_to_turn_it_on(console))
@@ -147,25 +146,13 @@ async def _check(console: Console, path: Path) -> Child:
 
 
 def _filter(wanted: _AuditFilter) -> Element:
-    return element(
-        "form",
-        _text("tool", "Tool", wanted.tool, "files/read*"),
-        _text("caller", "Caller", wanted.caller, "ann"),
-        choice("decision", "Decision", _DECISIONS, wanted.decision),
-        element("button", "Show", type="submit"),
-        method="get",
-        action="audit",
-        class_="filter",
-    )
-
-
-def _text(name: str, label: str, value: str, example: str) -> Element:
-    field = f"field-{name}"
-    return element(
-        "div",
-        element("label", label, for_=field),
-        element("input", type="text", name=name, id=field, value=value, placeholder=example),
-    )
+    fields = [
+        text_field("field-tool", "Tool", "tool", value=wanted.tool, placeholder="files/read*"),
+        text_field("field-caller", "Caller", "caller", value=wanted.caller, placeholder="ann"),
+        choice("field-decision", "Decision", "decision", _DECISIONS, wanted.decision),
+    ]
+    shown = [element("div", field) for field in fields]
+    return form("audit", shown, element("button", "Show", type="submit"), method="get", class_="filter")
 
 
 def _page(found: _Found, wanted: _AuditFilter) -> Child:

@@ -3,11 +3,11 @@
 import json
 from typing import cast
 
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.widgets import Tone, anchor, badge, button
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
+from toolbus.console.held import HeldPart, HeldServer
 from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.state.console import Console
-from toolbus.console.state.held import HeldPart, HeldServer
+from toolbus.console.widgets import Tone, anchor, badge, button
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON
 from toolbus.lock.changes import EFFECTS, DefinitionChange, LockDifference, word_changes
@@ -22,7 +22,6 @@ _TAGS = {"same": "span", "removed": "del", "added": "ins"}
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     servers = console.held.servers()
     number = sum(len(server.parts) for server in servers.values())
     summary = f"{counted(number, 'difference')} from the lock" if number else "Nothing is held."

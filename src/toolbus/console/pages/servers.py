@@ -1,16 +1,27 @@
 """Every server: its state and why, what it wrote to stderr, and the buttons to restart it and to sign in."""
 
 from toolbus.config import ServerConfig
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.widgets import Tone, anchor, badge, button, facts, moment
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.state.console import Console
-from toolbus.console.state.sign_ins import SignIn
+from toolbus.console.trials import SignIn
+from toolbus.console.widgets import (
+    Tone,
+    anchor,
+    badge,
+    button,
+    facts,
+    form,
+    hidden_fields,
+    moment,
+    text_field,
+)
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import LoginRequired, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.values.records import ServerStatus, State
 
 STDERR_SHOWN = 20
+_PASTE = "The URL of the page that it could not open at the end"
 _TONES: dict[State, Tone] = {
     "idle": "quiet",
     "connecting": "busy",
@@ -24,7 +35,6 @@ _NAMES: dict[State, str] = {"auth_required": "sign-in needed"}
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     statuses, configs = console.bus.servers, console.bus.config.servers
     servers = [
         _server(console, configs[alias], status) for alias, status in statuses.items() if alias in configs
@@ -61,7 +71,6 @@ async def finish(console: Console, request: PageRequest) -> str:
 
 
 async def cancel(console: Console, request: PageRequest) -> str:
-    """End a sign-in."""
     alias = _named(console, request)
     console.sign_ins.cancel(alias)
     return _place(alias)
@@ -163,21 +172,16 @@ def _steps(alias: str, known: SignIn) -> Child:
     )
     if request.code is not None:
         return [element("p", link), element("p", "Enter this code there: ", element("code", request.code))]
-    field = anchor("url", alias)
     return [
         element("p", link),
         element(
             "details",
             element("summary", "My browser runs on another machine"),
-            element(
-                "form",
-                element("input", type="hidden", name="server", value=alias),
-                element("label", "The URL of the page that it could not open at the end", for_=field),
-                element("input", type="text", name="url", id=field, required=True, autocomplete="off"),
+            form(
+                "servers/finish",
+                hidden_fields({"server": alias}),
+                text_field(anchor("url", alias), _PASTE, "url", required=True),
                 element("button", "Finish", type="submit"),
-                method="post",
-                action="servers/finish",
-                class_="stacked",
             ),
             id=anchor("paste", alias),
         ),

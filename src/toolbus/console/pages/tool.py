@@ -4,15 +4,23 @@ import asyncio
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.field_widgets import field_widget
-from toolbus.console.html.fields import InputField, arguments_of, fields_of_schema
-from toolbus.console.html.results import as_json, result_widget
-from toolbus.console.html.widgets import Tone, badge, button, facts, moment
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
+from toolbus.console.fields import InputField, arguments_of, field_widget, fields_of_schema
 from toolbus.console.page import Notice, Page, PageRequest
 from toolbus.console.pages.catalog import link_to
-from toolbus.console.state.console import Console
-from toolbus.console.state.trials import Outcome, Trial
+from toolbus.console.trials import Outcome, Trial
+from toolbus.console.widgets import (
+    Tone,
+    as_json,
+    badge,
+    button,
+    facts,
+    form,
+    hidden_fields,
+    moment,
+    result_widget,
+)
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import ToolSpec
@@ -27,7 +35,6 @@ _HINTS = {
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     name = request.query.get("name")
     back = element("p", element("a", "All tools", href="catalog"))
     spec = console.bus.catalog.get(name)
@@ -145,16 +152,13 @@ async def _fields(spec: ToolSpec) -> list[InputField]:
 
 def _form(spec: ToolSpec, fields: Sequence[InputField], selected: Trial | None) -> Element:
     typed = None if selected is None else selected.typed
-    return element(
-        "form",
+    return form(
+        "tool/call",
         element("h3", "Try it"),
-        element("input", type="hidden", name="name", value=spec.name),
+        hidden_fields({"name": spec.name}),
         [field_widget(one, typed, "call") for one in fields]
         or element("p", "It takes no arguments.", class_="faint"),
         element("button", "Call", type="submit", class_="main"),
-        method="post",
-        action="tool/call",
-        class_="stacked",
     )
 
 

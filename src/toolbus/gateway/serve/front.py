@@ -15,7 +15,7 @@ from toolbus.config.trust import located
 from toolbus.connect.http.certificate import certificate_of
 from toolbus.console.announcement import Announcement, announced
 from toolbus.console.app import ConsoleApp
-from toolbus.console.state.console import Console, ConsoleKeys
+from toolbus.console.console import Console, ConsoleKeys
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, ToolbusError

@@ -89,14 +89,12 @@ class CallRecord:
 
     @property
     def is_error(self) -> bool:
-        """Whether it failed."""
         return self.outcome not in (None, "ok", "pending")
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Not remembered."""
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
-        """It ended."""
         self._log.end(self, result, failure)
         self._operation = None  # with its arguments, which are not remembered
 
@@ -147,7 +145,6 @@ class CallLog:
         return record
 
     def end(self, record: CallRecord, result: ToolResult | None, failure: Failure | None) -> None:
-        """An operation ended."""
         now = self._clock()
         self._in_flight.pop(record.id, None)
         record.elapsed = elapsed = now - record.began - record.asked
