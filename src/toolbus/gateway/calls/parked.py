@@ -17,8 +17,7 @@ from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.errors import CallRefused
 from toolbus.core.values.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.http.request import encoded
-from toolbus.gateway.protocol.exchange import ClientExchange
-from toolbus.gateway.protocol.reports import Reports
+from toolbus.gateway.protocol.request import ClientExchange, Reports
 from toolbus.gateway.protocol.words import INTERNAL_ERROR, INVALID_REQUEST, can_ask, is_object
 from toolbus.gateway.settings import GatewayLimits
 
@@ -86,7 +85,6 @@ class ParkedCall:
 
     @property
     def done(self) -> bool:
-        """Whether the call is over."""
         return self._lost is not None or (self._running is not None and self._running.done())
 
     def result(self) -> ToolResult:
@@ -148,7 +146,6 @@ class ParkedCall:
 
     @property
     def capabilities(self) -> JSONObject:
-        """What the client declared."""
         return self._capabilities
 
     async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
@@ -188,11 +185,9 @@ class ParkedCall:
 
     @property
     def requests(self) -> JSONObject:
-        """The open questions, for the client."""
         return {key: question.request for key, question in self.questions.items()}
 
     def progressed(self, progress: float, total: float | None, message: str | None) -> None:
-        """Take the progress of the call."""
         self.message = message or self.message
         self.updated = datetime.now(UTC)
         self.reports.progressed(progress, total, message)
@@ -252,13 +247,11 @@ class ParkedCalls:
         return found
 
     async def wait_for_none(self) -> None:
-        """Wait until no call is running."""
         while any(not call.done for call in self._calls.values()):
             self._ended.clear()
             await self._ended.wait()
 
     def ended(self) -> None:
-        """A call is over."""
         self._ended.set()
 
     def of(self, owner: str) -> list[ParkedCall]:
@@ -279,7 +272,6 @@ class ParkedCalls:
         return True
 
     def drop(self, call: ParkedCall) -> None:
-        """Keep a call no longer."""
         if self._calls.pop(call.id, None) is not None:
             self._slots.release(call.owner)
             self._bytes.release(call.owner, call.size)
@@ -306,7 +298,6 @@ class ParkedCalls:
         asyncio.get_running_loop().call_later(seconds, end)
 
     def close(self) -> None:
-        """End all calls."""
         for call in tuple(self._calls.values()):
             call.cancel()
             self.drop(call)

@@ -12,10 +12,9 @@ from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.errors import CallRejected, StoreError, ToolbusError
 from toolbus.core.values.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.results import protocol_error
-from toolbus.gateway.protocol.words import INVALID_PARAMS
+from toolbus.gateway.protocol.words import INVALID_PARAMS, ProtocolError
 from toolbus.gateway.replicas.tasks import SharedTasks, StoredTask
 from toolbus.state.seal import Seal
 from toolbus.state.store.store import Allowance

@@ -7,13 +7,15 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from toolbus.connect.transports.wire.messages import MAX_ID, is_usable_id
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.access.admission import Admission, Refusal, RequestFacts
 from toolbus.gateway.protocol.principal import LOCAL, Principal
+from toolbus.gateway.protocol.words import PROTOCOL_VERSION, is_object, object_in
 
 logger = logging.getLogger("toolbus")
 
@@ -45,41 +47,21 @@ class ClientGone(Exception):
 
 
 class RequestConnection(Protocol):
-    """The connection that a request came over."""
+    """The connection that a request came over; see `HttpConnection`."""
 
     address: str
     """The IP address of the client; empty if it has none."""
     scheme: str
 
     @property
-    def date_line(self) -> bytes:
-        """The header with the date."""
-        ...
-
+    def date_line(self) -> bytes: ...
     @property
-    def is_full(self) -> bool:
-        """Whether the client does not read what was sent to it."""
-        ...
-
-    async def wait_writable(self) -> None:
-        """Wait until the client has read, or is gone."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Send data; dropped if the client is gone."""
-        ...
-
-    def resume_reading(self) -> None:
-        """Take what the client sends, if that was paused."""
-        ...
-
-    def response_ended(self, request: "HttpRequest") -> None:
-        """Go on with the next request."""
-        ...
-
-    def abort(self) -> None:
-        """Close the connection without sending what waits to be sent."""
-        ...
+    def is_full(self) -> bool: ...
+    async def wait_writable(self) -> None: ...
+    def write(self, data: bytes) -> None: ...
+    def resume_reading(self) -> None: ...
+    def response_ended(self, request: "HttpRequest") -> None: ...
+    def abort(self) -> None: ...
 
 
 async def answer(http: "HttpRequest", work: Awaitable[None]) -> None:
@@ -196,16 +178,13 @@ class HttpRequest:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all of its body has come."""
         return self._is_whole
 
     @property
     def is_read(self) -> bool:
-        """Whether somebody takes its body."""
         return self._waiter is not None
 
     def add_body(self, data: bytes) -> None:
-        """A part of its body has come."""
         if self._is_kept:
             self._chunks.append(data)
             self.size += len(data)
@@ -213,7 +192,6 @@ class HttpRequest:
                 self._wake()
 
     def end_body(self) -> None:
-        """All of its body has come."""
         self._is_whole = True
         self._wake()
 
@@ -275,15 +253,23 @@ class HttpRequest:
         await self._write(head if self.facts.method == "HEAD" else head + body, is_last=True)
 
     async def respond_json(self, status: int, value: JSON, headers: Headers = ()) -> None:
-        """Send a JSON value."""
         await self.respond(status, encoded(value), (JSON_TYPE, *headers))
+
+    async def respond_error(
+        self,
+        status: int,
+        error: Mapping[str, JSON],
+        request_id: str | int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        """Send a JSON-RPC error."""
+        await self.respond_json(status, failure(request_id, error), headers)
 
     async def refuse(self, refusal: Refusal) -> None:
         """Send what is said to somebody who is not admitted."""
         await self.respond(refusal.status, refusal.body, encoded_headers(refusal.headers))
 
     async def start_stream(self, headers: Headers = ()) -> None:
-        """Begin an event stream."""
         await self._write(self._head(200, (*_SSE_HEADERS, *headers, *self.cors)))
 
     async def write(self, data: bytes) -> None:
@@ -292,7 +278,6 @@ class HttpRequest:
             await self._write(b"%x\r\n%s\r\n" % (len(data), data) if self._is_chunked else data)
 
     async def end_stream(self) -> None:
-        """End the stream."""
         await self._write(b"0\r\n\r\n" if self._is_chunked else b"", is_last=True)
 
     async def _write(self, data: bytes, *, is_last: bool = False) -> None:
@@ -336,7 +321,6 @@ class HttpRequest:
 
 
 def encoded(value: JSON) -> bytes:
-    """The value as JSON."""
     try:
         return to_json(value)
     except PydanticSerializationError:  # a lone surrogate, which JSON can have, but UTF-8 cannot
@@ -344,12 +328,10 @@ def encoded(value: JSON) -> bytes:
 
 
 def response(request_id: str | int, result: JSONObject) -> JSONObject:
-    """The JSON-RPC response with a result."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def failure(request_id: str | int | None, error: Mapping[str, JSON]) -> JSONObject:
-    """The JSON-RPC response with an error."""
     return {"jsonrpc": "2.0", "id": request_id, "error": error}
 
 
@@ -360,7 +342,6 @@ def event(message: bytes, event_id: str = "") -> bytes:
 
 
 def encoded_headers(headers: Mapping[str, str]) -> Headers:
-    """Headers as they are sent."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
@@ -377,3 +358,30 @@ def accepted(accept: str) -> tuple[bool, bool]:
 def is_json(content_type: str) -> bool:
     """Whether a Content-Type header announces JSON."""
     return content_type.split(";")[0].strip().lower() == "application/json"
+
+
+ONE_MESSAGE = f"one JSON-RPC message, with an id of at most {MAX_ID:,} characters"
+
+
+def kind_of(message: object) -> str | None:
+    """What a JSON-RPC message is; None if it is not one."""
+    if not isinstance(message, dict):
+        return None
+    fields = cast("dict[str, Any]", message)
+    if fields.get("jsonrpc") != "2.0":
+        return None
+    has_id = "id" in fields
+    if has_id and not is_usable_id(fields["id"]):
+        return None
+    method = fields.get("method")
+    if isinstance(method, str):
+        params = fields.get("params")
+        if params is not None and not isinstance(params, dict):
+            return None
+        return "request" if has_id else "notification"
+    return "response" if has_id and ("result" in fields or "error" in fields) else None
+
+
+def has_envelope(message: JSON) -> bool:
+    """Whether a message says which modern version it is of."""
+    return is_object(message) and PROTOCOL_VERSION in object_in(object_in(message, "params"), "_meta")

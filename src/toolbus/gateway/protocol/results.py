@@ -12,7 +12,6 @@ from toolbus.core.values.errors import (
     ToolNotFound,
 )
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.words import (
     INTERNAL_ERROR,
     INVALID_PARAMS,
@@ -21,6 +20,7 @@ from toolbus.gateway.protocol.words import (
     RESERVED,
     RESOURCE_NOT_FOUND,
     SERVER_INFO,
+    ProtocolError,
     is_object,
 )
 
@@ -83,7 +83,6 @@ def _lacks_capability(error: CallRejected) -> bool:
 
 
 def resource_not_found(uri: str, *, modern: bool) -> ProtocolError:
-    """The error for a URI that no server knows."""
     code = INVALID_PARAMS if modern else RESOURCE_NOT_FOUND
     return ProtocolError(code, "Resource not found", {"uri": uri})
 

@@ -15,10 +15,8 @@ from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.events import Event
 from toolbus.core.values.records import Budget
 from toolbus.gateway.access.views import caller_of
-from toolbus.gateway.protocol.clients import StandaloneClient
-from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.sessions import ClientSession
+from toolbus.gateway.protocol.sessions import ClientSession, StandaloneClient
 from toolbus.gateway.protocol.view_listing import ViewListing
 
 MAX_PRINCIPALS = 1000
@@ -82,11 +80,10 @@ class ClientViews:
         self._ending: set[asyncio.Task[None]] = set()
         """Sessions that close their connections."""
 
-    def of(self, exchange: ClientExchange) -> ClientView:
+    def of(self, principal: Principal, session: ClientSession | None) -> ClientView:
         """The view of the client that made a request."""
-        session = exchange.session
         known = None if session is None else self._by_session.get(session.id)
-        return known or self.of_principal(exchange.principal)
+        return known or self.of_principal(principal)
 
     def of_principal(self, principal: Principal) -> ClientView:
         """The view of a principal; another one if the config has changed meanwhile."""
@@ -129,7 +126,6 @@ class ClientViews:
         )
 
     async def close(self) -> None:
-        """Follow no view any longer."""
         for client in (*self._by_principal.values(), *self._by_session.values()):
             self._release(client)
         self._by_principal.clear()
@@ -175,7 +171,6 @@ class WholeBus:
     def __call__(
         self, principal: Principal, session: str = "", interactions: Interactions | None = None
     ) -> View:
-        """The view of a principal."""
         if interactions is not None:
             return self._bus.as_user(principal.user, session=session, interactions=interactions)
         if not principal.user:

@@ -5,7 +5,6 @@ from typing import Final, TypeGuard, cast
 from pydantic_core import to_json
 
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 
 INVALID_REQUEST: Final = -32600
 METHOD_NOT_FOUND: Final = -32601
@@ -48,7 +47,6 @@ def has_level(level: str, lowest: str) -> bool:
 
 
 def is_object(value: JSON) -> TypeGuard[dict[str, JSON]]:
-    """Whether a value is a JSON object."""
     return isinstance(value, dict)
 
 
@@ -103,5 +101,36 @@ def can_ask(capabilities: JSONObject, method: str, params: JSONObject) -> bool:
 
 
 def knows_tasks(capabilities: JSONObject) -> bool:
-    """Whether a modern client declared the extension for tasks."""
     return TASKS in object_in(capabilities, "extensions")
+
+
+BUSY: Final = -32029
+"""Of ours, in the range for servers: the call was not made, and may be tried again."""
+
+
+class ProtocolError(Exception):
+    """A JSON-RPC error."""
+
+    def __init__(self, code: int, message: str, data: JSON = None) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(f"{message} (code {code})")
+
+    @property
+    def json(self) -> dict[str, JSON]:
+        error: dict[str, JSON] = {"code": self.code, "message": self.message}
+        return error if self.data is None else error | {"data": self.data}
+
+
+def over_quota(limit: str, problem: str) -> ProtocolError:
+    """The error for a client that wants more than its share, or more than there is."""
+    return ProtocolError(BUSY, f"{problem} ({limit}); end some, or try again later", {"limit": limit})
+
+
+class WrongReplica(Exception):
+    """Another replica has the session or the call of a request; whoever took the request passes it on."""
+
+    def __init__(self, replica: str) -> None:
+        self.replica = replica
+        super().__init__(f"the replica {replica} has it")

@@ -14,9 +14,9 @@ from weakref import WeakValueDictionary
 
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject, LogLevel
-from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.sessions import ClientSession
+from toolbus.gateway.protocol.words import WrongReplica
 from toolbus.gateway.replicas.peers import Peers, ReplicaPeer
 from toolbus.state.store.store import Allowance, Store
 

@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from toolbus.core.values.records import JSONObject
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.words import INTERNAL_ERROR
+from toolbus.gateway.protocol.words import INTERNAL_ERROR, ProtocolError
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.state.store.store import Store
 
