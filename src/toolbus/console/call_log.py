@@ -41,20 +41,6 @@ Clock: TypeAlias = Callable[[], float]
 class CallRecord:
     """One call, or another request to a server; also its observation."""
 
-    __slots__ = (
-        "_log",
-        "_operation",
-        "at",
-        "began",
-        "caller",
-        "elapsed",
-        "error",
-        "id",
-        "name",
-        "outcome",
-        "route",
-        "server",
-    )
     ignores_progress = True
 
     def __init__(self, log: "CallLog", operation: Operation, began: float) -> None:

@@ -94,9 +94,7 @@ class ConsoleRuns(Protocol):
 
     async def get(self, run: str) -> RunFacts: ...
 
-    async def steps(self, run: str) -> Sequence[RunStep]:
-        """What is recorded of a run."""
-        ...
+    async def steps(self, run: str) -> Sequence[RunStep]: ...
 
     async def answer(self, run: str, answers: Mapping[str, Answer], *, question: str) -> None:
         """Answer what a run waits for; ValueError if an answer is invalid."""
@@ -186,7 +184,6 @@ class Console:
         self.changed("held", "servers", "catalog")
 
     async def close(self) -> None:
-        """End what it has begun."""
         for end in self._endings:
             end()
         self._endings.clear()

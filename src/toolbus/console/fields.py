@@ -155,7 +155,6 @@ def arguments_of(fields: Sequence[InputField], typed: Typed) -> dict[str, JSON]:
 
 
 def fields_of_form(form: Form) -> list[InputField]:
-    """The fields of a question."""
     return [
         InputField(
             name=one.name,

@@ -39,7 +39,6 @@ class Fields:
 
     @property
     def lists(self) -> Mapping[str, list[str]]:
-        """Every name with all its values."""
         return self._values
 
 
@@ -62,6 +61,16 @@ class PageRequest:
     """Of an action."""
     notice: Notice | None = None
     """Set by an action: what the next page says."""
+
+    def say(self, text: str, goes_to: str) -> str:
+        """End an action: the page to go to says that it is done."""
+        self.notice = Notice(text=text)
+        return goes_to
+
+    def fail(self, text: str, goes_to: str) -> str:
+        """End an action: the page to go to says why it was not done."""
+        self.notice = Notice(text=text, kind="failed")
+        return goes_to
 
 
 Render: TypeAlias = Callable[[Console, PageRequest], Awaitable[Element]]

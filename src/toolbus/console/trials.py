@@ -1,4 +1,4 @@
-"""Calls that people make from the console to try a tool: the last ones, with what came of them."""
+"""What people begin on a page: calls that try a tool, and sign-ins; with what came of them."""
 
 import asyncio
 import itertools
@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.connect.auth.browser import is_link
@@ -28,10 +28,8 @@ MOST_BYTES = 32_000_000
 Outcome: TypeAlias = Literal["running", "done", "failed", "canceled"]
 
 
-class Begin(Protocol):
-    """Begins a task, as `Console.begin` does."""
-
-    def __call__(self, work: Coroutine[Any, Any, Any], what: str, /) -> asyncio.Task[None]: ...
+Begin: TypeAlias = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[None]]
+"""Begins a task, as `Console.begin` does."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -193,29 +191,26 @@ class SignIns:
         started.task = asyncio.create_task(self._run(alias, started), name=f"toolbus sign-in {alias}")
         self._changed()
 
-    def paste(self, alias: str, url: str) -> bool:
-        """Take the URL that a browser on another machine ended on; False if nobody waits for it."""
-        return self._end(alias, url)
+    def paste(self, alias: str, url: str | None) -> bool:
+        """Take the URL that a browser on another machine ended on, None to give up; False if nobody waits."""
+        known = self._by_server.get(alias)
+        if known is None or not known.is_waiting or known.pasted.done():
+            return False
+        known.pasted.set_result(url)
+        return True
 
     def cancel(self, alias: str) -> bool:
         """End a sign-in; False if there is none."""
         known = self._by_server.get(alias)
         if known is not None and known.is_waiting and known.request is None and known.task is not None:
             return known.task.cancel()
-        return self._end(alias, None)
+        return self.paste(alias, None)
 
     async def close(self) -> None:
         tasks = [one.task for one in self._by_server.values() if one.task is not None]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-
-    def _end(self, alias: str, url: str | None) -> bool:
-        known = self._by_server.get(alias)
-        if known is None or not known.is_waiting or known.pasted.done():
-            return False
-        known.pasted.set_result(url)
-        return True
 
     async def _run(self, alias: str, started: SignIn) -> None:
         async def show(request: LoginRequest) -> str | None:

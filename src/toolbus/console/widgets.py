@@ -28,6 +28,11 @@ def badge(text: str, tone: Tone) -> Element:
     return element("span", text, class_=f"badge {tone}")
 
 
+def titled(tag: str, text: str, *beside: Child, key: str | None = None) -> Element:
+    """A heading with what stands beside it."""
+    return element("div", element(tag, text, id=key), *beside, class_="title")
+
+
 def facts(pairs: Mapping[str, Child]) -> Element:
     """Names with their values; those without one are left out."""
     shown = [(name, value) for name, value in pairs.items() if value is not None]

@@ -23,7 +23,6 @@ from toolbus.gateway.listening import Notifications
 from toolbus.gateway.methods import LEGACY, MODERN, GatewayParts, initialize_result, server_info
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.request import ClientExchange, ClientRequest, HeaderArguments
-from toolbus.gateway.protocol.results import for_legacy, for_modern, protocol_error
 from toolbus.gateway.protocol.sessions import ClientSession, ClientSessions
 from toolbus.gateway.protocol.view_listing import ViewListing
 from toolbus.gateway.protocol.views import BudgetOf, ClientViews, ViewOf
@@ -33,6 +32,9 @@ from toolbus.gateway.protocol.words import (
     METHOD_NOT_FOUND,
     ProtocolError,
     declared_capabilities,
+    for_legacy,
+    for_modern,
+    protocol_error,
 )
 from toolbus.gateway.settings import GatewayLimits
 from toolbus.state.one_time_use import LocalOneTimeUse, OneTimeUse

@@ -24,10 +24,17 @@ from toolbus.core.values.uri_templates import within
 from toolbus.gateway.calls.queue import CallQueue, Slot
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.request import ClientExchange, ClientRequest
-from toolbus.gateway.protocol.results import is_not_found, resource_not_found
 from toolbus.gateway.protocol.sessions import ClientSession
 from toolbus.gateway.protocol.view_listing import ResourceOrigin, ViewListing
-from toolbus.gateway.protocol.words import INVALID_PARAMS, SUBSCRIPTION_ID, ProtocolError, list_in, over_quota
+from toolbus.gateway.protocol.words import (
+    INVALID_PARAMS,
+    SUBSCRIPTION_ID,
+    ProtocolError,
+    is_not_found,
+    list_in,
+    over_quota,
+    resource_not_found,
+)
 from toolbus.gateway.settings import GatewayLimits
 
 logger = logging.getLogger("toolbus")
@@ -183,7 +190,6 @@ class Notifications:
             session.notify("notifications/resources/updated", {"uri": uri}, uri)
 
     async def subscribe(self, request: ClientRequest) -> JSONObject:
-        """Subscribe a session to a resource."""
         session, uri = request.session, request.text("uri")
         listener = self._sessions[session.id]
         if uri not in listener.subscribed:
@@ -194,7 +200,6 @@ class Notifications:
         return {}
 
     async def unsubscribe(self, request: ClientRequest) -> JSONObject:
-        """End a subscription of a session."""
         session, uri = request.session, request.text("uri")
         listener = self._sessions[session.id]
         session.subscriptions.discard(uri)

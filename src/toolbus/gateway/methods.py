@@ -22,7 +22,6 @@ from toolbus.gateway.calls.parked import ParkedCall
 from toolbus.gateway.calls.tasks import ClientTasks, ServerTask, outcome
 from toolbus.gateway.listening import Notifications
 from toolbus.gateway.protocol.request import ClientRequest, HeaderArguments, PlainClient, RequestTarget
-from toolbus.gateway.protocol.results import is_not_found, resource_not_found, tool_failure
 from toolbus.gateway.protocol.sessions import SessionClient
 from toolbus.gateway.protocol.view_listing import KINDS, ListingSnapshot, ResourceOrigin, ViewListing
 from toolbus.gateway.protocol.words import (
@@ -35,9 +34,12 @@ from toolbus.gateway.protocol.words import (
     RESOURCE_NOT_FOUND,
     TASKS,
     ProtocolError,
+    is_not_found,
     is_object,
     knows_tasks,
     object_in,
+    resource_not_found,
+    tool_failure,
 )
 from toolbus.gateway.settings import GatewayLimits
 
@@ -87,7 +89,6 @@ def server_info(name: str) -> JSONObject:
 
 
 async def discover(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `server/discover`."""
     return {
         "supportedVersions": list(MODERN_VERSIONS),
         "capabilities": {**_CAPABILITIES, "extensions": {TASKS: {}, SKILLS: {}}},
@@ -98,7 +99,6 @@ async def discover(parts: GatewayParts, request: ClientRequest) -> JSONObject:
 
 
 async def initialize_result(parts: GatewayParts, offering: ViewListing, negotiated: str) -> JSONObject:
-    """The result of `initialize`."""
     tasks: JSONObject = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
     has_tasks = negotiated >= _FIRST_WITH_TASKS
     return {
@@ -119,7 +119,6 @@ async def _instructions(parts: GatewayParts, offering: ViewListing) -> JSONObjec
 
 
 async def ping(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `ping`."""
     return {}
 
 
@@ -146,7 +145,6 @@ def _list_of(key: str, kind: ListKind, entries: Callable[[ListingSnapshot], Sequ
 
 
 async def list_tools(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `tools/list`."""
     now = await _current_lists(parts, request, "tools")
     tools = now.tools_for(modern=request.is_modern, apps=knows_apps(request.exchange.capabilities))
     if request.client.budget is not None:  # what is shortened has no structured content
@@ -299,13 +297,11 @@ def _read_hints(request: ClientRequest, result: JSONObject) -> JSONObject:
 
 
 async def subscribe(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `resources/subscribe`."""
     await parts.started()
     return await parts.listening.subscribe(request)
 
 
 async def get_skill(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `skills/get`."""
     uri = request.text("uri")
     await parts.started()
     entry = request.client.offering.now.skills.get(uri)
@@ -318,7 +314,6 @@ async def get_skill(parts: GatewayParts, request: ClientRequest) -> JSONObject:
 
 
 async def get_prompt(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `prompts/get`."""
     name, arguments = request.text("name"), request.object("arguments")
     await parts.started()
     prompt = _prompt(request, name)
@@ -379,7 +374,6 @@ def _prompt(request: ClientRequest, name: str) -> ResourceOrigin:
 
 
 async def get_task(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `tasks/get`."""
     _check_declared(request)
     task = await parts.tasks.find(request)
     if isinstance(task, ServerTask):
@@ -404,7 +398,6 @@ async def update_task(parts: GatewayParts, request: ClientRequest) -> JSONObject
 
 
 async def cancel_task(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `tasks/cancel`."""
     _check_declared(request)
     task = await parts.tasks.find(request)
     if isinstance(task, ServerTask):
@@ -439,7 +432,6 @@ async def task_result(parts: GatewayParts, request: ClientRequest) -> JSONObject
 
 
 async def list_tasks(parts: GatewayParts, request: ClientRequest) -> JSONObject:
-    """Answer `tasks/list` of a legacy client."""
     return {"tasks": [parts.tasks.state(task, modern=False) for task in await parts.tasks.all_of(request)]}
 
 

@@ -11,28 +11,13 @@ from toolbus.gateway.calls.queue import ServerCalls
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 METHODS = frozenset(
-    (
-        "completion/complete",
-        "initialize",
-        "logging/setLevel",
-        "ping",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/subscribe",
-        "resources/templates/list",
-        "resources/unsubscribe",
-        "server/discover",
-        "subscriptions/listen",
-        "tasks/cancel",
-        "tasks/get",
-        "tasks/list",
-        "tasks/result",
-        "tasks/update",
-        "tools/call",
-        "tools/list",
-    )
+    {
+        *("initialize", "server/discover", "ping", "logging/setLevel", "completion/complete"),
+        *("tools/list", "tools/call", "prompts/list", "prompts/get"),
+        *("resources/list", "resources/templates/list", "resources/read"),
+        *("resources/subscribe", "resources/unsubscribe", "subscriptions/listen"),
+        *("tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list"),
+    }
 )
 """The methods that are counted by their names; a client could make up any number of others."""
 OTHER = "other"

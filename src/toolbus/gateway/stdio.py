@@ -333,7 +333,6 @@ class _Connection:
         return await self._gateway.answer(exchange, method, params)
 
     async def finish(self, drain: float) -> None:
-        """Give the calls in flight a moment to end."""
         for task in self._listening:
             task.cancel()
         if self._tasks:

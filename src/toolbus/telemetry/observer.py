@@ -62,7 +62,6 @@ class LinkTracing:
         return self._within("connect")
 
     def connected(self, connection: ConnectionFacts) -> None:
-        """The attempt has succeeded."""
         self._connection = connection
         if self._outer is not None:
             self._outer.sent(None, connection)

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from toolbus.audit.describe import decision_of, target_of, what_happened
@@ -52,8 +53,7 @@ class _AuditFilter:
         return f"audit?{urlencode({name: value for name, value in fields.items() if value})}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(NamedTuple):
     """A page of the trail."""
 
     events: list[Recorded]
@@ -114,16 +114,16 @@ def _read(path: Path, wanted: _AuditFilter) -> _Found:
     to_skip, events = (wanted.page - 1) * EVENTS_SHOWN, list[Recorded]()
     for number, event in enumerate(newest_events(path)):
         if number == MOST_READ:
-            return _Found(events=events, has_older=False, was_cut=True)
+            return _Found(events, has_older=False, was_cut=True)
         if not (query.matches(event) and _is_by(event, wanted.caller)):
             continue
         if to_skip:
             to_skip -= 1
         elif len(events) == EVENTS_SHOWN:
-            return _Found(events=events, has_older=True, was_cut=False)
+            return _Found(events, has_older=True, was_cut=False)
         else:
             events.append(event)
-    return _Found(events=events, has_older=False, was_cut=False)
+    return _Found(events, has_older=False, was_cut=False)
 
 
 def _is_by(event: Recorded, caller: str) -> bool:
@@ -139,9 +139,8 @@ async def _check(console: Console, path: Path) -> Child:
     if last.is_intact is None:
         return element("p", last.found)
     state = badge("intact", "good") if last.is_intact else badge("not intact", "bad")
-    since = (
-        "" if await asyncio.to_thread(last.is_current) else "; more was written since, which is not checked"
-    )
+    is_current = await asyncio.to_thread(last.is_current)
+    since = "" if is_current else "; more was written since, which is not checked"
     return element("p", state, " ", last.found, ", as of ", moment(last.at), since)
 
 
@@ -159,7 +158,13 @@ def _page(found: _Found, wanted: _AuditFilter) -> Child:
     is_filtered = wanted.tool or wanted.caller or wanted.decision or wanted.page > 1
     none = "No such event is recorded." if is_filtered else "Nothing is recorded yet."
     rows = [
-        [_when(event), _what(event), target_of(event), _caller(event), ", ".join(_details(event))]
+        [
+            moment_of(str(event["time"])),
+            _what(event),
+            target_of(event),
+            _caller(event),
+            ", ".join(_details(event)),
+        ]
         for event in found.events
     ]
     cut = f"Only the last {MOST_READ:,} lines are searched here; 'toolbus audit' searches all of them."
@@ -177,10 +182,6 @@ def _page(found: _Found, wanted: _AuditFilter) -> Child:
             aria_label="Pages of the trail",
         ),
     ]
-
-
-def _when(event: Recorded) -> Child:
-    return moment_of(str(event["time"]))
 
 
 def _what(event: Recorded) -> Element:

@@ -45,7 +45,6 @@ def matching(tools: Sequence[ToolSpec], words: str) -> list[ToolSpec]:
 
 
 def link_to(spec: ToolSpec) -> str:
-    """The page of one tool."""
     return f"tool?{urlencode({'name': spec.name})}"
 
 

@@ -5,7 +5,7 @@ import time
 
 from toolbus.console.console import Console, ConsoleKeys
 from toolbus.console.elements import Child, Element, element, live
-from toolbus.console.page import Notice, Page, PageRequest
+from toolbus.console.page import Page, PageRequest
 from toolbus.console.widgets import anchor, badge, button, choice, form, moment, table, text_field
 from toolbus.core.values.errors import ToolbusError
 from toolbus.gateway.access.stored_keys import NAME, NAME_RULE, KeysUnusable, StoredKey, explained
@@ -55,8 +55,7 @@ async def add(console: Console, request: PageRequest) -> str:
     with explained():
         key, _ = await asyncio.to_thread(keys.stored.add, name, views=views, user=user, expires=expires)
     console.changed("keys")
-    request.notice = Notice(text=f"The key {name}, which is not shown again: {key}")
-    return "keys"
+    return request.say(f"The key {name}, which is not shown again: {key}", "keys")
 
 
 async def revoke(console: Console, request: PageRequest) -> str:
@@ -66,8 +65,7 @@ async def revoke(console: Console, request: PageRequest) -> str:
     if not was_there:
         raise WrongKey(f"no key is named {name!r}")
     console.changed("keys")
-    request.notice = Notice(text=f"Revoked {name}.")
-    return "keys"
+    return request.say(f"Revoked {name}.", "keys")
 
 
 def _keys(console: Console) -> ConsoleKeys:

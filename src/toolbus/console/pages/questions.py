@@ -6,7 +6,7 @@ from urllib.parse import quote
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.fields import Typed, arguments_of, field_widget, fields_of_form
-from toolbus.console.page import Notice, Page, PageRequest
+from toolbus.console.page import Page, PageRequest
 from toolbus.console.widgets import as_json, facts, form, hidden_fields, moment, short_session
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.ask.question_router import WaitingQuestion
@@ -24,7 +24,6 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 
 async def answer(console: Console, request: PageRequest) -> str:
-    """Answer a question of a server."""
     waiting = _waiting(console, request)
     if waiting is None or not isinstance(waiting.question, Elicitation):
         return _gone(request)
@@ -32,8 +31,7 @@ async def answer(console: Console, request: PageRequest) -> str:
         reply = reply_to(waiting.question, request)
     except ValueError as error:
         _keep_draft(console, waiting.number, request)
-        request.notice = Notice(text=str(error), kind="failed")
-        return f"questions#{_place(waiting)}"
+        return request.fail(str(error), f"questions#{_place(waiting)}")
     return _send(console, request, waiting, reply)
 
 
@@ -57,13 +55,11 @@ def _send(
     if not console.board.reply(waiting.number, reply):
         return _gone(request)
     console.drafts.pop(waiting.number, None)
-    request.notice = Notice(text="Answered.")
-    return "questions"
+    return request.say("Answered.", "questions")
 
 
 def _gone(request: PageRequest) -> str:
-    request.notice = Notice(text="That question does not wait any more.", kind="failed")
-    return "questions"
+    return request.fail("That question does not wait any more.", "questions")
 
 
 def _keep_draft(console: Console, number: int, request: PageRequest) -> None:

@@ -5,7 +5,7 @@ from urllib.parse import quote
 
 from toolbus.console.console import Console, ConsoleRuns, RunFacts, RunQuestion, RunStep
 from toolbus.console.elements import Child, Element, element, live
-from toolbus.console.page import Notice, Page, PageRequest
+from toolbus.console.page import Page, PageRequest
 from toolbus.console.pages.questions import answer_form, card, question_fields, reply_to
 from toolbus.console.widgets import Tone, anchor, as_json, badge, button, facts, moment, table
 from toolbus.core.values.errors import ToolbusError
@@ -45,40 +45,33 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 
 async def answer(console: Console, request: PageRequest) -> str:
-    """Answer what a run waits for."""
     runs, run, asked = _runs(console), request.form.get("run"), request.form.get("question")
     question = (await runs.get(run)).question
     if question is None or question.id != asked:
-        request.notice = Notice(text="That question does not wait any more.", kind="failed")
-        return _place(run)
+        return request.fail("That question does not wait any more.", _place(run))
     try:
         replies = {key: reply_to(one, request) for key, one in question.pending.questions.items()}
         await runs.answer(run, replies, question=asked)
     except ValueError as error:
-        request.notice = Notice(text=str(error), kind="failed")
-        return _place(run)
-    request.notice = Notice(text="Answered.")
-    return "runs"
+        return request.fail(str(error), _place(run))
+    return request.say("Answered.", "runs")
 
 
 async def cancel(console: Console, request: PageRequest) -> str:
     await _runs(console).cancel(run := request.form.get("run"))
-    request.notice = Notice(text=f"Cancelled {run}.")
-    return _place(run)
+    return request.say(f"Cancelled {run}.", _place(run))
 
 
 async def retry(console: Console, request: PageRequest) -> str:
     """Continue a run that failed or was cancelled."""
     await _runs(console).retry(run := request.form.get("run"))
-    request.notice = Notice(text=f"{run} continues where it ended.")
-    return _place(run)
+    return request.say(f"{run} continues where it ended.", _place(run))
 
 
 async def accept(console: Console, request: PageRequest) -> str:
     """Let a run use the tools that changed."""
     tools = await _runs(console).accept_changes(run := request.form.get("run"))
-    request.notice = Notice(text=f"Accepted {', '.join(tools)}." if tools else "Nothing is held any more.")
-    return _place(run)
+    return request.say(f"Accepted {', '.join(tools)}." if tools else "Nothing is held any more.", _place(run))
 
 
 def _runs(console: Console) -> ConsoleRuns:

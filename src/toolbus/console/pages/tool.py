@@ -20,6 +20,7 @@ from toolbus.console.widgets import (
     hidden_fields,
     moment,
     result_widget,
+    titled,
 )
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
@@ -65,20 +66,17 @@ async def call(console: Console, request: PageRequest) -> str:
     name, typed = request.form.get("name"), request.form.lists
     spec = console.bus.catalog.get(name)
     if spec is None:
-        request.notice = Notice(text=f"There is no tool {name!r} in the catalog now.", kind="failed")
-        return "catalog"
+        return request.fail(f"There is no tool {name!r} in the catalog now.", "catalog")
     try:
         arguments = arguments_of(await _fields(spec), typed)
         return _place(console.trials.call(spec.name, arguments, typed, f"console-{request.session}"))
     except ValueError as error:
         return _place(console.trials.refuse(spec.name, typed, str(error)))
     except ToolbusError as error:  # too much at once
-        request.notice = Notice(text=str(error), kind="failed")
-        return link_to(spec)
+        return request.fail(str(error), link_to(spec))
 
 
 async def cancel(console: Console, request: PageRequest) -> str:
-    """Cancel a call that runs."""
     number = request.form.get("trial")
     trial = console.trials.get(int(number)) if number.isdecimal() else None
     if trial is None or not console.trials.cancel(trial.number):
@@ -169,7 +167,7 @@ def _trial(trial: Trial) -> Child:
     is_running = trial.outcome == "running"
     return element(
         "article",
-        element("div", element("h2", f"Call {trial.number}"), _outcome(trial), class_="title"),
+        titled("h2", f"Call {trial.number}", _outcome(trial)),
         facts({"began": moment(trial.began), "took": None if is_running else f"{trial.seconds:.3g} s"}),
         trial.arguments is not None and _source("Arguments", f"arguments-{trial.number}", trial.arguments),
         is_running and _progress(trial),

@@ -35,7 +35,6 @@ from toolbus.gateway.calls.request_state import (
 )
 from toolbus.gateway.calls.tasks import ClientTasks
 from toolbus.gateway.protocol.request import ClientRequest, PlainClient, Reports, RequestTarget
-from toolbus.gateway.protocol.results import with_uris
 from toolbus.gateway.protocol.sessions import SessionClient
 from toolbus.gateway.protocol.words import (
     ELICITATION,
@@ -47,6 +46,7 @@ from toolbus.gateway.protocol.words import (
     knows_tasks,
     object_in,
     over_quota,
+    with_uris,
 )
 from toolbus.shape.budget import character_limit, fitted_blocks
 from toolbus.shape.render import rendered

@@ -65,15 +65,10 @@ _TRIES = 4
 
 
 class ConsolePages(Protocol):
-    """The console that is served beside the gateway."""
+    """The console that is served beside the gateway, at `CONSOLE` and below."""
 
-    async def serve(self, http: HttpRequest) -> None:
-        """Serve a request to `CONSOLE` or below."""
-        ...
-
-    def drain(self) -> None:
-        """End the streams."""
-        ...
+    async def serve(self, http: HttpRequest) -> None: ...
+    def drain(self) -> None: ...
 
 
 class App:
@@ -158,7 +153,6 @@ class App:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are being answered."""
         return self.metrics.in_flight
 
     def drain(self) -> None:

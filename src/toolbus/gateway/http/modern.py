@@ -172,7 +172,6 @@ class ModernFront:
             stream.begin()
 
     def end_streams(self) -> None:
-        """End the streams that would never end."""
         for task in self._listening:
             task.cancel()
 
@@ -204,17 +203,6 @@ class ResponseStream:
 
     The response becomes an event stream when a message is sent before it, or if it takes long.
     """
-
-    __slots__ = (
-        "_bytes",
-        "_has_ended",
-        "_http",
-        "_limits",
-        "_refusals",
-        "_waiting",
-        "_wake",
-        "_writer",
-    )
 
     def __init__(self, http: HttpRequest, limits: HttpLimits, refusals: Refusals) -> None:
         self._http = http

@@ -66,7 +66,6 @@ class ConnectionLimits:
     """Whether no connection may begin any more."""
 
     def tick(self, now: float) -> None:
-        """The clock of the server ticks."""
         if now - self.ticked > _LATE:
             self.woken = now
         self.ticked = now

@@ -83,35 +83,6 @@ async def answer(http: "HttpRequest", work: Awaitable[None]) -> None:
 class HttpRequest:
     """A request; each is answered by `respond`, or by `start_stream`, `write` and `end_stream`."""
 
-    __slots__ = (
-        "_chunks",
-        "_is_chunked",
-        "_is_kept",
-        "_is_whole",
-        "_version",
-        "_waiter",
-        "_whole_from",
-        "access",
-        "avoid",
-        "connection",
-        "cors",
-        "expects_continue",
-        "facts",
-        "has_ended",
-        "has_started",
-        "headers",
-        "is_abandoned",
-        "is_endless",
-        "keeps_alive",
-        "patience",
-        "principal",
-        "query",
-        "relayed",
-        "repeated",
-        "reserved",
-        "size",
-    )
-
     def __init__(
         self, connection: RequestConnection, method: str, path: str, raw: RawHeaders, version: str
     ) -> None:
@@ -154,7 +125,8 @@ class HttpRequest:
         self._whole_from = LARGE
         """The size from which on somebody decides whether there is room for the rest."""
         self._is_kept = True
-        self._is_whole = False
+        self.is_whole = False
+        """Whether all of its body has come."""
         self._waiter: asyncio.Future[None] | None = None
         self.has_started = False
         """Whether the response has begun."""
@@ -177,10 +149,6 @@ class HttpRequest:
     # For the connection
 
     @property
-    def is_whole(self) -> bool:
-        return self._is_whole
-
-    @property
     def is_read(self) -> bool:
         return self._waiter is not None
 
@@ -192,7 +160,7 @@ class HttpRequest:
                 self._wake()
 
     def end_body(self) -> None:
-        self._is_whole = True
+        self.is_whole = True
         self._wake()
 
     def abandon(self) -> None:
@@ -237,7 +205,7 @@ class HttpRequest:
                     self._is_kept = False
                     self._chunks.clear()
                     raise NoRoom
-            if self._is_whole:
+            if self.is_whole:
                 break
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -247,7 +215,6 @@ class HttpRequest:
         return b"".join(chunks)
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
-        """Send the whole response."""
         length = (b"content-length", b"%d" % len(body))
         head = self._head(status, (*headers, *self.cors, length))
         await self._write(head if self.facts.method == "HEAD" else head + body, is_last=True)
@@ -262,7 +229,6 @@ class HttpRequest:
         request_id: str | int | None = None,
         headers: Headers = (),
     ) -> None:
-        """Send a JSON-RPC error."""
         await self.respond_json(status, failure(request_id, error), headers)
 
     async def refuse(self, refusal: Refusal) -> None:
@@ -296,7 +262,7 @@ class HttpRequest:
             connection.response_ended(self)
 
     def _head(self, status: int, headers: Headers) -> bytes:
-        if self.expects_continue and not self._is_whole:
+        if self.expects_continue and not self.is_whole:
             # A client that is refused before it was told to go on may send its body, or may leave it out:
             # what comes next could be either.
             self.keeps_alive = False
@@ -356,7 +322,6 @@ def accepted(accept: str) -> tuple[bool, bool]:
 
 @lru_cache(maxsize=64)
 def is_json(content_type: str) -> bool:
-    """Whether a Content-Type header announces JSON."""
     return content_type.split(";")[0].strip().lower() == "application/json"
 
 

@@ -242,7 +242,7 @@ def listening_socket(host: str, port: int) -> socket.socket:
 
 
 class Application(Protocol):
-    """What a server runs: the front of a gateway, or a console alone."""
+    """What a server runs: the front of a gateway (`App` says more), or a console alone."""
 
     limits: HttpLimits
     refusals: Refusals
@@ -252,23 +252,11 @@ class Application(Protocol):
     """How many connections are open; set by the server."""
 
     @property
-    def in_flight(self) -> int:
-        """How many requests are being answered."""
-        ...
-
-    async def serve(self, http: HttpRequest) -> None:
-        """Answer one request."""
-        ...
-
+    def in_flight(self) -> int: ...
+    async def serve(self, http: HttpRequest) -> None: ...
     async def idle(self) -> None: ...
-
-    def tick(self) -> None:
-        """Called every second."""
-        ...
-
-    def drain(self) -> None:
-        """Take no more requests, and end streams without end."""
-        ...
+    def tick(self) -> None: ...
+    def drain(self) -> None: ...
 
 
 class HttpServer:

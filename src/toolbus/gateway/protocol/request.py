@@ -61,7 +61,6 @@ class ClientExchange:
         size: int = 0,
         headers: Mapping[str, str] | None = None,
     ) -> "ClientExchange":
-        """A request of a legacy client."""
         return cls(
             principal=principal,
             era="legacy",
@@ -143,7 +142,6 @@ class ClientRequest:
 
     @property
     def session(self) -> ClientSession:
-        """The session of a legacy client."""
         session = self.exchange.session
         assert session is not None, "a legacy client has a session"
         return session
@@ -161,7 +159,6 @@ class ClientRequest:
         }
 
     def text(self, key: str) -> str:
-        """A parameter that must be a string."""
         value: JSON = self.params.get(key)
         if not isinstance(value, str):
             raise ProtocolError(INVALID_PARAMS, f"{self.method}: {key} must be a string")

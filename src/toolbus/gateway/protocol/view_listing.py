@@ -26,8 +26,7 @@ from toolbus.core.values.records import (
     ToolSpec,
 )
 from toolbus.core.values.skills import Skill, entry_of
-from toolbus.gateway.protocol.results import with_ui_uri
-from toolbus.gateway.protocol.words import is_object
+from toolbus.gateway.protocol.words import is_object, with_ui_uri
 from toolbus.shape import named
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")

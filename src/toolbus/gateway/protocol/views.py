@@ -14,7 +14,7 @@ from toolbus.core.ask.forwarding import McpClient
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.events import Event
 from toolbus.core.values.records import Budget
-from toolbus.gateway.access.views import caller_of
+from toolbus.gateway.access.views import Views, caller_of
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.sessions import ClientSession, StandaloneClient
 from toolbus.gateway.protocol.view_listing import ViewListing
@@ -71,7 +71,7 @@ class ClientViews:
     ) -> None:
         """`changed` is called with the events of each view."""
         self._bus = bus
-        self._view_of = view_of or WholeBus(bus)
+        self._view_of = view_of or Views(bus).view_of
         self._budget_of = budget_of
         self._changed = changed
         self._followed: dict[View, _FollowedView] = {}
@@ -81,7 +81,6 @@ class ClientViews:
         """Sessions that close their connections."""
 
     def of(self, principal: Principal, session: ClientSession | None) -> ClientView:
-        """The view of the client that made a request."""
         known = None if session is None else self._by_session.get(session.id)
         return known or self.of_principal(principal)
 
@@ -159,22 +158,3 @@ class ClientViews:
             task = asyncio.get_running_loop().create_task(client.base.end_session())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
-
-
-class WholeBus:
-    """All of a bus for everybody, as their users see it."""
-
-    def __init__(self, bus: Toolbus) -> None:
-        self._bus = bus
-        self._users: dict[str, View] = {}
-
-    def __call__(
-        self, principal: Principal, session: str = "", interactions: Interactions | None = None
-    ) -> View:
-        if interactions is not None:
-            return self._bus.as_user(principal.user, session=session, interactions=interactions)
-        if not principal.user:
-            return self._bus
-        if principal.user not in self._users:
-            self._users[principal.user] = self._bus.as_user(principal.user)
-        return self._users[principal.user]

@@ -48,12 +48,8 @@ def converted_once(spec: ToolSpec, dialect: Dialect) -> Definition:
     return _BUILDERS[dialect](spec)
 
 
-def _openai(spec: ToolSpec) -> Definition:
-    return _chat(spec, strict=_options(spec, "openai").get("strict") is True)
-
-
-def _openai_strict(spec: ToolSpec) -> Definition:
-    return _chat(spec, strict=True)
+def _is_strict(spec: ToolSpec) -> bool:
+    return _options(spec, "openai").get("strict") is True
 
 
 def _chat(spec: ToolSpec, *, strict: bool) -> Definition:
@@ -64,8 +60,7 @@ def _chat(spec: ToolSpec, *, strict: bool) -> Definition:
 
 
 def _openai_responses(spec: ToolSpec) -> Definition:
-    strict = _options(spec, "openai").get("strict") is True
-    function, report, is_strict = _openai_function(spec, strict=strict)
+    function, report, is_strict = _openai_function(spec, strict=_is_strict(spec))
     # Always present: this API treats a tool without it as strict.
     return _definition({"type": "function", **function, "strict": is_strict}, report)
 
@@ -220,8 +215,8 @@ def _definition(value: Node, report: Report) -> Definition:
 
 
 _BUILDERS: Mapping[str, Callable[[ToolSpec], Definition]] = {
-    "openai": _openai,
-    "openai-strict": _openai_strict,
+    "openai": lambda spec: _chat(spec, strict=_is_strict(spec)),
+    "openai-strict": lambda spec: _chat(spec, strict=True),
     "openai-responses": _openai_responses,
     "anthropic": _anthropic,
     "google": _google,

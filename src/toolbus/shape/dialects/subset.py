@@ -2,8 +2,7 @@
 
 import json
 import math
-from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from collections.abc import Sequence
 
 from toolbus.schema.keywords import ANNOTATIONS, CONSTRAINED_TYPE, quoted
 from toolbus.schema.merge import is_impossible, merged
@@ -14,17 +13,15 @@ from toolbus.shape.dialects.conversion import SchemaConversion, as_object, descr
 from toolbus.shape.dialects.definition import escaped
 from toolbus.shape.dialects.rules import ANY_TYPED, Rules
 
-Inner: TypeAlias = Callable[[SchemaConversion, JSON, Place], Node]
-"""The conversion of subschemas."""
 STRICT_LEVELS = 10
 
 
-def scalar_form(conversion: SchemaConversion, form: Node, at: Place, _: Inner) -> Node:
+def _scalar_form(conversion: SchemaConversion, form: Node, at: Place) -> Node:
     """A string, a number, a boolean or null."""
     return _finished(conversion, {"type": form["type"]}, _inclusive(conversion, form, at), at)
 
 
-def array_form(conversion: SchemaConversion, form: Node, at: Place, inner: Inner) -> Node:
+def _array_form(conversion: SchemaConversion, form: Node, at: Place) -> Node:
     """An array, with one schema for all items."""
     form = dict(form)
     items = form.pop("items", True)
@@ -32,19 +29,15 @@ def array_form(conversion: SchemaConversion, form: Node, at: Place, inner: Inner
     if positions is not None:
         if form.get("maxItems", len(positions) + 1) > len(positions):
             positions = [*positions, items]
-        known: dict[str, JSON] = {}
-        for position in positions:
-            known.setdefault(conversion.work.written(position), position)
-        unique = list(known.values())
+        unique = _distinct(conversion, positions)
         items = unique[0] if len(unique) == 1 else {"anyOf": unique}
         kind = "lossless" if len(unique) == 1 else "widened"
         conversion.note(kind, at, "one schema for all items replaces one per position", "prefixItems")
-    result: Node = {"type": "array", "items": inner(conversion, items, at.into("items", "*"))}
+    result: Node = {"type": "array", "items": converted_to_subset(conversion, items, at.into("items", "*"))}
     return _finished(conversion, result, form, at)
 
 
-def object_form(conversion: SchemaConversion, form: Node, at: Place, inner: Inner) -> Node:
-    """An object with its declared properties."""
+def _object_form(conversion: SchemaConversion, form: Node, at: Place) -> Node:
     form = dict(form)
     declared: Node = form.pop("properties", {})
     listed: list[str] = form.pop("required", [])
@@ -63,7 +56,7 @@ def object_form(conversion: SchemaConversion, form: Node, at: Place, inner: Inne
         if name != original:
             conversion.report.renamed.setdefault(at.data, {})[name] = original
             conversion.note("lossless", below, f"{original!r} is renamed to {name!r}")
-        properties[name] = inner(conversion, schema, below)
+        properties[name] = converted_to_subset(conversion, schema, below)
         if conversion.rules.exact:
             properties[name] = _optional(
                 conversion, properties[name], below, is_required=original in required
@@ -81,7 +74,7 @@ def object_form(conversion: SchemaConversion, form: Node, at: Place, inner: Inne
 
 def _optional(conversion: SchemaConversion, schema: Node, at: Place, *, is_required: bool) -> Node:
     """Strict mode has no optional properties: null stands for one that is not given."""
-    if accepts_null(schema):
+    if _accepts_null(schema):
         conversion.report.nulls.add(at.data)
         if not is_required:
             conversion.note("lossless", at, "optional; strict mode requires a value, which may be null")
@@ -90,7 +83,7 @@ def _optional(conversion: SchemaConversion, schema: Node, at: Place, *, is_requi
         return schema
     conversion.report.absent.add(at.data)
     conversion.note("lossless", at, "optional; null from the model means not given")
-    return with_null(conversion.rules, schema)
+    return _with_null(conversion.rules, schema)
 
 
 def _close(conversion: SchemaConversion, result: Node, form: Node, at: Place) -> None:
@@ -113,16 +106,17 @@ def _close(conversion: SchemaConversion, result: Node, form: Node, at: Place) ->
         conversion.note("widened", at, f"strict mode accepts at most {STRICT_LEVELS} levels")
 
 
-def accepts_null(schema: Node) -> bool:
-    return "null" in schema.get("type", ()) or any(accepts_null(option) for option in schema.get("anyOf", ()))
+def _accepts_null(schema: Node) -> bool:
+    return "null" in schema.get("type", ()) or any(
+        _accepts_null(option) for option in schema.get("anyOf", ())
+    )
 
 
-def with_null(rules: Rules, schema: Node) -> Node:
-    """The converted schema, or null."""
+def _with_null(rules: Rules, schema: Node) -> Node:
     options = schema.get("anyOf")
     if rules.nullable_keyword:
         if options:
-            return {**schema, "anyOf": [with_null(rules, options[0]), *options[1:]]}
+            return {**schema, "anyOf": [_with_null(rules, options[0]), *options[1:]]}
         return {**schema, "nullable": True}
     if options:
         return {**schema, "anyOf": [*options, {"type": "null"}]}
@@ -192,7 +186,7 @@ def _is_supported(rules: Rules, key: str, value: JSON, form: Node) -> bool:
 Alternative = tuple[Node, Place]
 _LEAF_KEYS = {"type", "description"}
 _SCALARS = ("string", "integer", "number", "boolean")
-_BY_TYPE = {"object": object_form, "array": array_form}
+_BY_TYPE = {"object": _object_form, "array": _array_form}
 
 
 def converted_to_subset(conversion: SchemaConversion, schema: JSON, at: Place) -> Node:
@@ -211,16 +205,16 @@ def converted_to_subset(conversion: SchemaConversion, schema: JSON, at: Place) -
     shaped = _distinct(conversion, every)
     result = shaped[0] if len(shaped) == 1 else _as_enum(shaped) or {"anyOf": shaped}
     if others and len(others) < len(forms):
-        result = with_null(conversion.rules, result)
+        result = _with_null(conversion.rules, result)
     if not ANNOTATIONS.isdisjoint(node):
         _annotate(conversion, result, node, at)
     return result
 
 
-def _distinct(conversion: SchemaConversion, options: list[Node]) -> list[Node]:
+def _distinct(conversion: SchemaConversion, options: list[JSON]) -> list[JSON]:
     if len(options) == 1:
         return options
-    known: dict[str, Node] = {}
+    known: dict[str, JSON] = {}
     for option in options:
         known.setdefault(conversion.work.written(option), option)
     return list(known.values())
@@ -241,7 +235,7 @@ def _shaped(conversion: SchemaConversion, form: Node, at: Place) -> Node:
     if kind is None:
         result = _anything(conversion, form, at)
     else:
-        result = _BY_TYPE.get(kind, scalar_form)(conversion, form, at, converted_to_subset)
+        result = _BY_TYPE.get(kind, _scalar_form)(conversion, form, at)
     if not ANNOTATIONS.isdisjoint(form):
         _annotate(conversion, result, form, at)
     return result
