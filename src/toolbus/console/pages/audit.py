@@ -146,8 +146,12 @@ async def _check(console: Console, path: Path) -> Child:
 
 def _filter(wanted: _AuditFilter) -> Element:
     fields = [
-        text_field("field-tool", "Tool", "tool", value=wanted.tool, placeholder="files/read*"),
-        text_field("field-caller", "Caller", "caller", value=wanted.caller, placeholder="ann"),
+        text_field(
+            "field-tool", "Tool", "tool", value=wanted.tool, placeholder="files/read*", autocomplete=None
+        ),
+        text_field(
+            "field-caller", "Caller", "caller", value=wanted.caller, placeholder="ann", autocomplete=None
+        ),
         choice("field-decision", "Decision", "decision", _DECISIONS, wanted.decision),
     ]
     shown = [element("div", field) for field in fields]
