@@ -96,7 +96,7 @@ _TOO_LARGE = _Refused(413, "body", "its body is too long (serve.max_body)")
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection that is refused or closed if its client exceeds a limit; see `RequestConnection`."""
+    """A connection that is refused or closed if its client exceeds a limit."""
 
     _transport: asyncio.Transport
 
