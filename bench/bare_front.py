@@ -12,7 +12,7 @@ from toolbus.core.values.records import JSONObject
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.run import HttpServer, listening_socket
-from toolbus.gateway.protocol.exchange import ClientExchange
+from toolbus.gateway.protocol.request import ClientExchange
 
 
 class ConstantGateway(Gateway):

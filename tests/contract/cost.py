@@ -123,8 +123,21 @@ def through_gateway() -> Cost:
 
     It is served in this thread, and the client is another thread that allocates nothing.
     """
-    meter = Meter()
-    signal.signal(signal.SIGUSR1, lambda number, frame: meter.start())
+    meter, found = Meter(), list[Cost]()
+
+    def measure(call: Callable[[], None]) -> None:
+        before = meter.cost
+        call()
+        found.append(meter.cost.since(before))
+
+    run_gateway(meter.start, measure)
+    meter.stop()
+    return typical(found[WARM:])
+
+
+def run_gateway(start: Callable[[], None], measure: Callable[[Callable[[], None]], None]) -> None:
+    """Serve calls in this thread: one, then `start`, and then each one within `measure`."""
+    signal.signal(signal.SIGUSR1, lambda number, frame: start())
     with TemporaryDirectory(prefix="cost-") as folder:
         os.environ |= {"XDG_STATE_HOME": folder, "TOOLBUS_TRUST": "1"}
         config, log = Path(folder) / "toolbus.json", Path(folder) / "log"
@@ -133,13 +146,10 @@ def through_gateway() -> Cost:
         words = ["--config", str(config)]
         command = [sys.executable, "-m", "toolbus", "key", "add", "me", "--json", *words]
         key = json.loads(subprocess.run(command, check=True, capture_output=True).stdout)["key"]
-        found = list[Cost]()
-        client = Thread(target=load, args=(log, key, meter, found))
+        client = Thread(target=load, args=(log, key, measure))
         client.start()
         serve(["toolbus", "serve", "--http", "127.0.0.1:0", *words], log)
         client.join(PATIENCE)
-        meter.stop()
-    return typical(found[WARM:])
 
 
 def serve(words: list[str], log: Path) -> None:
@@ -149,20 +159,25 @@ def serve(words: list[str], log: Path) -> None:
         runpy.run_module("toolbus", run_name="__main__")
 
 
-def load(log: Path, key: str, meter: Meter, found: list[Cost]) -> None:
-    """Call the gateway in batches, find what each costs, and end it."""
+def load(log: Path, key: str, measure: Callable[[Callable[[], None]], None]) -> None:
+    """Call the gateway in batches, measure each call, and end the gateway."""
     try:
         url = listening(log)
-        call = request(url[0], "bench_echo", {"text": "hello"}, key)
+        request_bytes = request(url[0], "bench_echo", {"text": "hello"}, key)
         with socket.create_connection((url[1], int(url[2])), PATIENCE) as connection:
-            connection.sendall(call)
+            connection.sendall(request_bytes)
             response = connection.recv(MIB)
             assert b'"text":"hello"' in response, response
+
+            def call() -> None:
+                exchange(connection, request_bytes, buffer)
+                settle()
+
             os.kill(os.getpid(), signal.SIGUSR1)
+            settle()
+            buffer = bytearray(len(response))
             for _ in range(MANY):
-                before = settled(meter)
-                exchange(connection, call, bytearray(len(response)))
-                found.append(settled(meter).since(before))
+                measure(call)
     finally:
         os.kill(os.getpid(), signal.SIGTERM)
 
@@ -176,11 +191,10 @@ def exchange(connection: socket.socket, call: bytes, response: bytearray) -> Non
     assert response.endswith(b"}"), response
 
 
-def settled(meter: Meter) -> Cost:
-    """The cost so far, once the loop of the gateway has nothing to do but wait."""
+def settle() -> None:
+    """Wait until the loop of the gateway has nothing to do but wait."""
     while not is_waiting(sys._current_frames()[main_thread().ident or 0]):  # pyright: ignore[reportPrivateUsage]  # documented
         time.sleep(0.001)
-    return meter.cost
 
 
 def is_waiting(frame: FrameType) -> bool:

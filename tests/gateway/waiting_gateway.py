@@ -1,6 +1,7 @@
 """A gateway over HTTP as a process: prints its port, and has a tool that takes as long as it is told to."""
 
 import asyncio
+import signal
 import sys
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from toolbus import Toolbus
 from toolbus.core.ask.interactions import Interactions
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
-from toolbus.gateway.http.run import serve_http
+from toolbus.gateway.http.run import HttpServer, listening_socket
 
 
 def waiting() -> MCPServer:
@@ -28,16 +29,22 @@ def waiting() -> MCPServer:
     return server
 
 
-def _tell(port: int) -> None:
-    print(port, flush=True)
-
-
 async def main(port: int, drain: float) -> None:
-    """Serve until a signal."""
+    """Serve until a signal; a second one does not wait for calls."""
     config = {"servers": {"waiting": {"server": waiting(), "prefix": ""}}}
     bus = Toolbus(config, interactions=Interactions(forwards=True))
+    arrived = asyncio.Semaphore(0)
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, arrived.release)
     async with bus, Gateway(bus) as gateway:
-        await serve_http(gateway, App(gateway), "127.0.0.1", port, drain=drain, on_bound=_tell)
+        server, sock = HttpServer(App(gateway)), listening_socket("127.0.0.1", port)
+        await server.start(sock)
+        print(sock.getsockname()[1], flush=True)
+        await arrived.acquire()
+        ends = (asyncio.create_task(server.drain(drain)), asyncio.create_task(arrived.acquire()))
+        await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+        for end in ends:
+            end.cancel()
+        await server.close()
     print("ended", flush=True)
 
 

@@ -13,7 +13,7 @@ from toolbus.core.text.frontmatter import frontmatter_problem
 from toolbus.core.values.errors import SkillRejected
 from toolbus.core.values.records import Embedded, Inventory, ToolResult
 from toolbus.core.values.skills import MANIFEST, MOST_BYTES, Skill, file_uri, path_within
-from toolbus.shape.skill_tools import skill_blocks
+from toolbus.shape.as_tools import skill_blocks
 
 MOST_LOADED = 10_000
 """The number of loaded skills to remember."""

@@ -30,7 +30,6 @@ class Announcement:
 
     @property
     def name(self) -> str:
-        """The name of its file."""
         return f"{_PREFIX}{self.pid}{_SUFFIX}"
 
 

@@ -7,23 +7,121 @@ session as well. Links are relative, so that the secret is in no markup; no log 
 
 import asyncio
 import logging
-from collections.abc import Callable
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from hashlib import sha256
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from toolbus.config.settings.serve import Serve
-from toolbus.console.entry import ConsoleEntry, ConsoleSession
-from toolbus.console.html.elements import Child, Element, element
-from toolbus.console.html.layout import document, navigation, refusal
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element
+from toolbus.console.layout import document, navigation, refusal
 from toolbus.console.page import Fields, Notice, Page, PageRequest
 from toolbus.console.pages import BY_PATH, PAGES
-from toolbus.console.state.console import Console
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
 from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.request import CONSOLE, Headers, HttpRequest, encoded
 from toolbus.gateway.http.streams import KEEPALIVE, woken
+
+TOKEN_SECONDS = 600.0
+SESSION_SECONDS = 12 * 3600.0
+MOST_TOKENS = 16
+MOST_SESSIONS = 64
+"""The oldest gives way to one more."""
+MOST_NOTICES = 8
+
+
+class SessionSecrets(NamedTuple):
+    """The two secrets of a session."""
+
+    path: str
+    """The part of its URLs that follows `/console/`."""
+    cookie: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ConsoleSession:
+    """A browser that was let in."""
+
+    name: str
+    """Says nothing about its secrets."""
+    cookie: bytes = field(repr=False)
+    """The digest of its cookie."""
+    ends: float
+    notices: list[Notice] = field(default_factory=list[Notice])
+    """What its next page says."""
+
+    def say(self, notice: Notice | None) -> None:
+        """Have the next page say something."""
+        if notice is not None:
+            self.notices = [*self.notices, notice][-MOST_NOTICES:]
+
+    def take_notices(self) -> list[Notice]:
+        taken, self.notices = self.notices, []
+        return taken
+
+
+class ConsoleEntry:
+    """The tokens and sessions of one process. Of each secret, only the digest is kept."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.secret = secrets.token_urlsafe(32)
+        """Who has it may ask for tokens: the user who can read the private file."""
+        self._clock = clock
+        self._tokens: OrderedDict[bytes, float] = OrderedDict()
+        """When each ends."""
+        self._sessions: OrderedDict[bytes, ConsoleSession] = OrderedDict()
+        """By the digests of their paths, so that the time of a look-up tells nothing about a path."""
+
+    def new_token(self, secret: str) -> str | None:
+        """A token for one browser; None if the secret is wrong."""
+        if not secrets.compare_digest(secret.encode(errors="replace"), self.secret.encode()):
+            return None
+        token = secrets.token_urlsafe(32)
+        self._tokens[_digest(token)] = self._clock() + TOKEN_SECONDS
+        while len(self._tokens) > MOST_TOKENS:
+            self._tokens.popitem(last=False)
+        return token
+
+    def enter(self, token: str) -> SessionSecrets | None:
+        """The secrets of a new session; None if the token is wrong, used or too old."""
+        ends = self._tokens.pop(_digest(token), 0.0)
+        now = self._clock()
+        if now >= ends:
+            return None
+        given = SessionSecrets(secrets.token_urlsafe(32), secrets.token_urlsafe(32))
+        self._sessions[_digest(given.path)] = ConsoleSession(
+            name=secrets.token_hex(8), cookie=_digest(given.cookie), ends=now + SESSION_SECONDS
+        )
+        while len(self._sessions) > MOST_SESSIONS:
+            self._sessions.popitem(last=False)
+        return given
+
+    def session(self, path: str, cookies: Iterable[str]) -> ConsoleSession | None:
+        """The session of a path, if one of the cookies is its own; None if it is not, or the session ended.
+
+        Other programs on the host can add cookies of the same name to a request; they are ignored.
+        """
+        key = _digest(path)
+        found = self._sessions.get(key)
+        if found is None or not any(secrets.compare_digest(found.cookie, _digest(one)) for one in cookies):
+            return None
+        if self._clock() >= found.ends:
+            del self._sessions[key]
+            return None
+        return found
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode(errors="replace")).digest()
+
 
 logger = logging.getLogger("toolbus")
 
@@ -266,7 +364,6 @@ class Streams:
         return self._is_draining or len(self._open) >= MOST_STREAMS
 
     def drain(self) -> None:
-        """End all streams."""
         self._is_draining = True
         for wake in self._open:
             wake.set()

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 from urllib.parse import parse_qs
 
-from toolbus.console.html.elements import Element
-from toolbus.console.state.console import Console, Topic
+from toolbus.console.console import Console, Topic
+from toolbus.console.elements import Element
 
 MOST_FIELDS = 1000
 """The fields of a query or a form."""
@@ -35,17 +35,11 @@ class Fields:
         return self._values.get(name, [default])[0]
 
     def all(self, name: str) -> list[str]:
-        """All values of that name."""
         return self._values.get(name, [])
 
     @property
     def lists(self) -> Mapping[str, list[str]]:
-        """Every name with all its values."""
         return self._values
-
-    def items(self) -> list[tuple[str, str]]:
-        """Every name with its first value."""
-        return [(name, values[0]) for name, values in self._values.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,6 +61,16 @@ class PageRequest:
     """Of an action."""
     notice: Notice | None = None
     """Set by an action: what the next page says."""
+
+    def say(self, text: str, goes_to: str) -> str:
+        """End an action: the page to go to says that it is done."""
+        self.notice = Notice(text=text)
+        return goes_to
+
+    def fail(self, text: str, goes_to: str) -> str:
+        """End an action: the page to go to says why it was not done."""
+        self.notice = Notice(text=text, kind="failed")
+        return goes_to
 
 
 Render: TypeAlias = Callable[[Console, PageRequest], Awaitable[Element]]

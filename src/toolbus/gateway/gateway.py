@@ -20,15 +20,9 @@ from toolbus.gateway.calls.queue import CallQueue
 from toolbus.gateway.calls.request_state import RequestState
 from toolbus.gateway.calls.tasks import ClientTasks
 from toolbus.gateway.listening import Notifications
-from toolbus.gateway.methods import LEGACY, MODERN
-from toolbus.gateway.methods.discovery import initialize_result, server_info
-from toolbus.gateway.parts import GatewayParts
-from toolbus.gateway.protocol.exchange import ClientExchange
-from toolbus.gateway.protocol.header_arguments import HeaderArguments
+from toolbus.gateway.methods import LEGACY, MODERN, GatewayParts, initialize_result, server_info
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
-from toolbus.gateway.protocol.request import ClientRequest
-from toolbus.gateway.protocol.results import for_legacy, for_modern, protocol_error
+from toolbus.gateway.protocol.request import ClientExchange, ClientRequest, HeaderArguments
 from toolbus.gateway.protocol.sessions import ClientSession, ClientSessions
 from toolbus.gateway.protocol.view_listing import ViewListing
 from toolbus.gateway.protocol.views import BudgetOf, ClientViews, ViewOf
@@ -36,7 +30,11 @@ from toolbus.gateway.protocol.words import (
     HANDSHAKE_VERSIONS,
     INVALID_PARAMS,
     METHOD_NOT_FOUND,
+    ProtocolError,
     declared_capabilities,
+    for_legacy,
+    for_modern,
+    protocol_error,
 )
 from toolbus.gateway.settings import GatewayLimits
 from toolbus.state.seal import KEY_BYTES, OneTimeUse, Seal
@@ -205,7 +203,8 @@ class Gateway:
         if not is_usable_id(exchange.meta.get("progressToken", 0)):
             what = f"the progressToken must be an integer or a text of at most {MAX_ID:,} characters"
             raise ProtocolError(INVALID_PARAMS, what)
-        request = ClientRequest(exchange, method, {} if params is None else params, self._views.of(exchange))
+        client = self._views.of(exchange.principal, session)
+        request = ClientRequest(exchange, method, {} if params is None else params, client)
         try:
             if session is None:
                 return for_modern(await answers(self._kernel, request), self._info)
@@ -252,11 +251,9 @@ class Gateway:
         self._tasks.doubt()
 
     async def check_tasks(self) -> None:
-        """End the tasks that others have ended."""
         await self._tasks.check()
 
     async def wait_for_parked(self) -> None:
-        """Wait until no call goes on without a request of its client."""
         await self._parked.wait_for_none()
 
     def notified(self, session: ClientSession, method: str, params: JSONObject | None) -> bool:
@@ -282,7 +279,6 @@ class Gateway:
         self._views.forget(principal)
 
     def view(self, principal: Principal) -> View:
-        """What a principal sees of the bus."""
         return self._views.of_principal(principal).view
 
 

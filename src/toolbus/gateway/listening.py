@@ -22,15 +22,19 @@ from toolbus.core.values.errors import CallRefused, CallRejected, ToolbusError
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.core.values.uri_templates import within
 from toolbus.gateway.calls.queue import CallQueue, Slot
-from toolbus.gateway.protocol.exchange import ClientExchange
-from toolbus.gateway.protocol.naming import ResourceOrigin
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError, over_quota
-from toolbus.gateway.protocol.request import ClientRequest
-from toolbus.gateway.protocol.results import is_not_found, resource_not_found
+from toolbus.gateway.protocol.request import ClientExchange, ClientRequest
 from toolbus.gateway.protocol.sessions import ClientSession
-from toolbus.gateway.protocol.view_listing import ViewListing
-from toolbus.gateway.protocol.words import INVALID_PARAMS, SUBSCRIPTION_ID, list_in
+from toolbus.gateway.protocol.view_listing import ResourceOrigin, ViewListing
+from toolbus.gateway.protocol.words import (
+    INVALID_PARAMS,
+    SUBSCRIPTION_ID,
+    ProtocolError,
+    is_not_found,
+    list_in,
+    over_quota,
+    resource_not_found,
+)
 from toolbus.gateway.settings import GatewayLimits
 
 logger = logging.getLogger("toolbus")
@@ -50,7 +54,8 @@ class Listener:
     principal: Principal
     offering: ViewListing
     view: View
-    send: "_Send"
+    to: ClientSession | ClientExchange
+    """Its session, or the request that listens."""
     kinds: frozenset[str]
     """The lists whose changes it wants."""
     subscribed: dict[str, ResourceOrigin] = field(default_factory=dict[str, ResourceOrigin])
@@ -58,19 +63,12 @@ class Listener:
     ended: asyncio.Event = field(default_factory=asyncio.Event)
     has_left: bool = False
 
-
-class _Send:
-    """How notifications go to a listener."""
-
-    def __init__(self, to: ClientSession | ClientExchange) -> None:
-        self._to = to
-
-    def __call__(self, method: str, params: JSONObject, about: str = "") -> None:
-        if isinstance(self._to, ClientSession):
-            self._to.notify(method, params or None, about)
+    def send(self, method: str, params: JSONObject, about: str = "") -> None:
+        if isinstance(self.to, ClientSession):
+            self.to.notify(method, params or None, about)
         else:
-            stamped = {**params, "_meta": {SUBSCRIPTION_ID: self._to.id}}
-            self._to.channel.send({"jsonrpc": "2.0", "method": method, "params": stamped})
+            stamped = {**params, "_meta": {SUBSCRIPTION_ID: self.to.id}}
+            self.to.channel.send({"jsonrpc": "2.0", "method": method, "params": stamped})
 
 
 class Notifications:
@@ -167,7 +165,7 @@ class Notifications:
     def open(self, session: ClientSession, offering: ViewListing, view: View) -> None:
         """Report to a session until it ends."""
         kinds = frozenset(_KINDS.values())
-        listener = Listener(session.principal, offering, view, _Send(session), kinds)
+        listener = Listener(session.principal, offering, view, session, kinds)
         self._sessions[session.id] = listener
         session.on_close(lambda: self._close_session(session))
 
@@ -192,9 +190,7 @@ class Notifications:
             session.notify("notifications/resources/updated", {"uri": uri}, uri)
 
     async def subscribe(self, request: ClientRequest) -> JSONObject:
-        """Subscribe a session to a resource."""
-        session, uri = request.exchange.session, request.text("uri")
-        assert session is not None, "only legacy clients subscribe by a request"
+        session, uri = request.session, request.text("uri")
         listener = self._sessions[session.id]
         if uri not in listener.subscribed:
             _check([*listener.subscribed, uri])
@@ -204,9 +200,7 @@ class Notifications:
         return {}
 
     async def unsubscribe(self, request: ClientRequest) -> JSONObject:
-        """End a subscription of a session."""
-        session, uri = request.exchange.session, request.text("uri")
-        assert session is not None, "only legacy clients unsubscribe by a request"
+        session, uri = request.session, request.text("uri")
         listener = self._sessions[session.id]
         session.subscriptions.discard(uri)
         if uri in listener.subscribed:
@@ -266,7 +260,6 @@ class Notifications:
             await view.unsubscribe(one.server, one.uri)
 
     def _forget(self, listener: Listener, uri: str) -> ResourceOrigin:
-        """Report a resource no longer."""
         one = listener.subscribed.pop(uri)
         known = self._subscribers[listener.offering, one.server]
         del known[one.uri][listener]
@@ -286,7 +279,7 @@ class Notifications:
         owner = exchange.principal.owner
         if not self._slots.take(owner):
             raise over_quota("max_streams", "you have too many streams")
-        listener = Listener(exchange.principal, client.offering, client.view, _Send(exchange), kinds)
+        listener = Listener(exchange.principal, client.offering, client.view, exchange, kinds)
         try:
             await self._subscribe_all(listener, uris)
             self._streams.add(listener)
@@ -362,7 +355,6 @@ class Notifications:
         task.add_done_callback(self._background.discard)
 
     async def close(self) -> None:
-        """End all streams in good order."""
         for listener in tuple(self._streams):
             listener.ended.set()
         await asyncio.sleep(0)

@@ -2,7 +2,8 @@
 
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import get_args
 
 from toolbus.core.values.records import ServerStatus, State
@@ -10,28 +11,13 @@ from toolbus.gateway.calls.queue import ServerCalls
 
 BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
 METHODS = frozenset(
-    (
-        "completion/complete",
-        "initialize",
-        "logging/setLevel",
-        "ping",
-        "prompts/get",
-        "prompts/list",
-        "resources/list",
-        "resources/read",
-        "resources/subscribe",
-        "resources/templates/list",
-        "resources/unsubscribe",
-        "server/discover",
-        "subscriptions/listen",
-        "tasks/cancel",
-        "tasks/get",
-        "tasks/list",
-        "tasks/result",
-        "tasks/update",
-        "tools/call",
-        "tools/list",
-    )
+    {
+        *("initialize", "server/discover", "ping", "logging/setLevel", "completion/complete"),
+        *("tools/list", "tools/call", "prompts/list", "prompts/get"),
+        *("resources/list", "resources/templates/list", "resources/read"),
+        *("resources/subscribe", "resources/unsubscribe", "subscriptions/listen"),
+        *("tasks/get", "tasks/update", "tasks/cancel", "tasks/result", "tasks/list"),
+    }
 )
 """The methods that are counted by their names; a client could make up any number of others."""
 OTHER = "other"
@@ -84,32 +70,20 @@ class Metrics:
         calls: Iterable[tuple[str, ServerCalls]] = (),
     ) -> str:
         """All of it, with the states of the servers, what is open now, and the calls to each server."""
+        requests = (({"method": method}, count) for method, count in sorted(self.requests.items()))
+        errors = (({"method": method, "kind": kind}, n) for (method, kind), n in sorted(self.errors.items()))
+        refused = (({"kind": kind}, n) for kind, n in sorted(self.refused.items()))
         lines = [
-            *_series("requests_total", "counter", "Requests that were answered.", self._by_method()),
-            *_series(
-                "errors_total",
-                "counter",
-                "Requests that were answered with an error.",
-                (({"method": method, "kind": kind}, n) for (method, kind), n in sorted(self.errors.items())),
-            ),
+            *_series("requests_total", "counter", "Requests that were answered.", requests),
+            *_series("errors_total", "counter", "Requests that were answered with an error.", errors),
             *self._histogram(),
-            *_series(
-                "refused_total",
-                "counter",
-                "HTTP requests and connections that were refused.",
-                (({"kind": kind}, n) for kind, n in sorted(self.refused.items())),
-            ),
+            *_series("refused_total", "counter", "HTTP requests and connections that were refused.", refused),
         ]
-        gauges = {"requests_in_flight": self.in_flight, **gauges}
-        for name, value in gauges.items():
+        for name, value in {"requests_in_flight": self.in_flight, **gauges}.items():
             lines.extend(_series(name, "gauge", name.replace("_", " ").capitalize() + ".", (({}, value),)))
         lines.extend(_server_lines(servers))
         lines.extend(_call_lines([(alias, made) for alias, made in calls if alias in servers]))
         return "\n".join(lines) + "\n"
-
-    def _by_method(self) -> Iterator[tuple[dict[str, str], int]]:
-        for method, count in sorted(self.requests.items()):
-            yield {"method": method}, count
 
     def _histogram(self) -> Iterator[str]:
         name = "toolbus_gateway_request_duration_seconds"
@@ -130,39 +104,38 @@ def error_kind(code: int) -> str:
 
 
 def _server_lines(servers: Mapping[str, ServerStatus]) -> Iterator[str]:
-    yield from _series(
-        "server_state",
-        "gauge",
-        "1 for the state that a server is in.",
-        (
-            ({"server": alias, "state": state}, int(status.state == state))
-            for alias, status in servers.items()
-            for state in _STATES
-        ),
+    states = (
+        ({"server": alias, "state": state}, int(status.state == state))
+        for alias, status in servers.items()
+        for state in _STATES
     )
-    restarts = (({"server": alias}, status.restarts) for alias, status in servers.items())
-    yield from _series(
-        "server_restarts_total", "counter", "How often a server was connected again.", restarts
-    )
-    tools = (({"server": alias}, status.tools) for alias, status in servers.items())
-    yield from _series("server_tools", "gauge", "The tools of a server in the catalog.", tools)
+    yield from _series("server_state", "gauge", "1 for the state that a server is in.", states)
+    for name, kind, meaning, value in _OF_SERVER:
+        values = (({"server": alias}, value(status)) for alias, status in servers.items())
+        yield from _series(name, kind, meaning, values)
 
 
 def _call_lines(calls: Sequence[tuple[str, ServerCalls]]) -> Iterator[str]:
-    running = (({"server": alias}, made.running) for alias, made in calls)
-    yield from _series("calls_running", "gauge", "Calls that a server is working on.", running)
-    waiting = (({"server": alias}, made.waiting) for alias, made in calls)
-    yield from _series("calls_waiting", "gauge", "Calls that wait for their turn.", waiting)
-    queued = (({"server": alias}, made.queued) for alias, made in calls)
-    yield from _series("calls_queued_total", "counter", "Calls that had to wait.", queued)
-    seconds = (({"server": alias}, round(made.seconds, 6)) for alias, made in calls)
-    yield from _series("calls_queued_seconds_total", "counter", "How long calls waited.", seconds)
+    for name, kind, meaning, value in _OF_CALLS:
+        yield from _series(name, kind, meaning, (({"server": alias}, value(made)) for alias, made in calls))
     refused = (
         ({"server": alias, "reason": why}, count)
         for alias, made in calls
         for why, count in sorted(made.refused.items())
     )
     yield from _series("calls_refused_total", "counter", "Calls that were refused: busy.", refused)
+
+
+_OF_SERVER: Sequence[tuple[str, str, str, Callable[[ServerStatus], float]]] = (
+    ("server_restarts_total", "counter", "How often a server was connected again.", attrgetter("restarts")),
+    ("server_tools", "gauge", "The tools of a server in the catalog.", attrgetter("tools")),
+)
+_OF_CALLS: Sequence[tuple[str, str, str, Callable[[ServerCalls], float]]] = (
+    ("calls_running", "gauge", "Calls that a server is working on.", attrgetter("running")),
+    ("calls_waiting", "gauge", "Calls that wait for their turn.", attrgetter("waiting")),
+    ("calls_queued_total", "counter", "Calls that had to wait.", attrgetter("queued")),
+    ("calls_queued_seconds_total", "counter", "How long calls waited.", lambda made: round(made.seconds, 6)),
+)
 
 
 def _series(
@@ -183,3 +156,31 @@ def _labels(labels: Mapping[str, str]) -> str:
 
 def _escaped(value: str) -> str:
     return value.replace("\\", r"\\").replace('"', r"\"").replace("\n", r"\n")
+
+
+def merged(pages: Mapping[int, str], count: int) -> str:
+    """One page of those of the workers; which of `count` workers are missing shows in `worker_up`."""
+    meanings: dict[str, list[str]] = {}
+    samples: dict[str, list[str]] = {}
+    for number, page in sorted(pages.items()):
+        name = ""
+        for line in page.splitlines():
+            if line.startswith("# "):
+                _, kind, name, _ = line.split(" ", 3)
+                if kind == "HELP":
+                    samples.setdefault(name, [])
+                    meanings[name] = []
+                meanings[name].append(line)
+            else:
+                samples[name].append(_labelled(line, number))
+    lines = [line for name, found in samples.items() for line in (*meanings[name], *found)]
+    is_up = (({"worker": str(number)}, int(number in pages)) for number in range(count))
+    lines += _series("worker_up", "gauge", "1 for a worker that could be asked.", is_up)
+    return "\n".join(lines) + "\n"
+
+
+def _labelled(sample: str, number: int) -> str:
+    labelled, _, value = sample.rpartition(" ")
+    name, brace, rest = labelled.partition("{")
+    more = f",{rest}" if brace else "}"
+    return f'{name}{{worker="{number}"{more} {value}'

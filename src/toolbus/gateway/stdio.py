@@ -18,9 +18,8 @@ from toolbus.config.settings.limits import ServerLimits
 from toolbus.connect.transports.wire.messages import MAX_ID, UnreadableMessage, is_usable_id, parsed
 from toolbus.core.values.records import JSON, Era, JSONObject, LogLevel
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.protocol.exchange import ClientExchange
 from toolbus.gateway.protocol.principal import LOCAL
-from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.request import ClientExchange
 from toolbus.gateway.protocol.sessions import ClientSession, RequestCancelled
 from toolbus.gateway.protocol.words import (
     CLIENT_CAPABILITIES,
@@ -31,6 +30,7 @@ from toolbus.gateway.protocol.words import (
     LOG_LEVEL,
     MODERN_VERSIONS,
     PROTOCOL_VERSION,
+    ProtocolError,
     is_object,
     object_in,
 )
@@ -137,7 +137,6 @@ class _Lines:
         return None if stop.is_set() else await self._queue.get()
 
     def close(self) -> None:
-        """Wait no longer."""
         if self._stopping is not None:
             self._stopping.cancel()
 
@@ -277,7 +276,6 @@ class _Connection:
                 task.cancel()
 
     async def _respond(self, number: str | int, answer: Coroutine[Any, Any, JSONObject]) -> None:
-        """Send what a request comes to."""
         try:
             result = await answer
         except ProtocolError as error:
@@ -323,8 +321,7 @@ class _Connection:
             self._session, result = await self._gateway.initialize(LOCAL, params)
             self._session.standalone = self._output
             return result
-        meta = object_in(params or {}, "_meta")
-        if PROTOCOL_VERSION in meta:
+        if PROTOCOL_VERSION in object_in(params or {}, "_meta"):
             raise ProtocolError(INVALID_REQUEST, "this connection speaks the legacy protocol")
         if self._opening is not None and not self._opening.done():
             await asyncio.shield(self._opening)
@@ -332,28 +329,16 @@ class _Connection:
             if method == "ping":
                 return {}
             raise ProtocolError(INVALID_REQUEST, "the connection is not initialized")
-        exchange = ClientExchange(
-            principal=LOCAL,
-            era="legacy",
-            version=self._session.version,
-            capabilities=self._session.capabilities,
-            id=number,
-            channel=self._output,
-            meta=meta,
-            log_level=self._session.log_level,
-            session=self._session,
-        )
+        exchange = ClientExchange.of_session(self._session, LOCAL, number, params, self._output)
         return await self._gateway.answer(exchange, method, params)
 
     async def finish(self, drain: float) -> None:
-        """Give the calls in flight a moment to end."""
         for task in self._listening:
             task.cancel()
         if self._tasks:
             await asyncio.wait(tuple(self._tasks.values()), timeout=drain)
 
     def close(self) -> None:
-        """End what is left."""
         for task in tuple(self._tasks.values()):
             task.cancel()
         if self._session is not None:
@@ -361,7 +346,6 @@ class _Connection:
 
 
 async def _first_of(*events: asyncio.Event | None) -> None:
-    """Wait until one of the events is set."""
     waiting = [asyncio.ensure_future(event.wait()) for event in events if event is not None]
     try:
         await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)

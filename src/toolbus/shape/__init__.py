@@ -14,6 +14,7 @@ from toolbus.shape.as_tools import (
     prompt_tools,
     resource_list,
     resource_tools,
+    skill_tools,
 )
 from toolbus.shape.clean import cleaned_block, cleaned_texts
 from toolbus.shape.limit import TextLimits, limited
@@ -22,7 +23,6 @@ from toolbus.shape.override import marked, overridden, repeatable, trusted
 from toolbus.shape.pipeline import LeaveOut, Shaper, each, shaped
 from toolbus.shape.render import rendered, rendered_text
 from toolbus.shape.select import Pattern, excluding, including, selected, unmatched
-from toolbus.shape.skill_tools import skill_tools
 
 if TYPE_CHECKING:
     from toolbus.shape.dialects import (

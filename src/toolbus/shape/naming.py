@@ -149,7 +149,6 @@ def _names_server(name: str, word: str) -> bool:
 
 
 def _prefix_of(template: str, word: str) -> str:
-    """The prefix of all names of a server."""
     if template == "auto":
         return word
     return _legal(template.split("{tool}")[0].replace("{server}", word))

@@ -19,7 +19,6 @@ _OF_RESOURCES = frozenset({"resources/read", "resources/subscribe", "resources/u
 
 
 def of_target(method: str, tool: object = None, prompt: object = None, uri: object = None) -> Attributes:
-    """What a request is about."""
     attributes: Attributes = {names.METHOD: method[:LONGEST_NAME]}
     if method == "tools/call":
         attributes[names.GEN_AI_OPERATION] = names.EXECUTE_TOOL
@@ -45,14 +44,12 @@ def of_params(method: str, params: Mapping[str, JSON] | None) -> Attributes:
 
 
 def span_name(attributes: Mapping[str, str | int]) -> str:
-    """The method, and the tool or prompt."""
     method = attributes[names.METHOD]
     target = attributes.get(names.TOOL) or attributes.get(names.PROMPT)
     return str(method) if target is None else f"{method} {target}"
 
 
 def of_connection(connection: ConnectionFacts) -> Attributes:
-    """How the server is reached."""
     attributes: Attributes = {}
     if connection.transport:
         attributes[names.TRANSPORT] = connection.transport
@@ -94,7 +91,6 @@ def result_content(result: ToolResult) -> str | None:
 
 
 def variables(arguments: Mapping[str, JSON]) -> Attributes:
-    """The arguments of a prompt, each an attribute."""
     found: Attributes = {}
     for key, value in arguments.items():
         if isinstance(value, str):
@@ -104,7 +100,6 @@ def variables(arguments: Mapping[str, JSON]) -> Attributes:
 
 
 def text_content(text: str) -> str:
-    """A text without secrets."""
     return str(redacted_by_all(text))[:LONGEST_CONTENT]
 
 

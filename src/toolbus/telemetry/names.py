@@ -27,8 +27,6 @@ NETWORK_PROTOCOL = "network.protocol.name"
 NETWORK_VERSION = "network.protocol.version"
 SERVER_ADDRESS = "server.address"
 SERVER_PORT = "server.port"
-CLIENT_ADDRESS = "client.address"
-CLIENT_PORT = "client.port"
 
 SERVER = "toolbus.server"
 """The alias of the server; the conventions have no name for it."""

@@ -1,19 +1,183 @@
 """Follows the operations of a bus: each is a span of kind CLIENT, and a duration."""
 
+import time
+from collections.abc import Generator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING
 
 from toolbus.config import BusConfig
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import Redactor
+from toolbus.core.operation.events import Emit, Event, InputAnswered, InputAsked, StateChanged
 from toolbus.core.operation.operation import Failure, Operation
-from toolbus.core.values.records import ToolResult
+from toolbus.core.operation.tracing import ConnectionFacts, current_span
+from toolbus.core.values.records import JSON, ToolResult
 from toolbus.telemetry import names
-from toolbus.telemetry.attributes import Attributes, content, of_target, result_content, variables
-from toolbus.telemetry.links import LinkTracing
-from toolbus.telemetry.providers import Providers, is_installed, load_named_providers
+from toolbus.telemetry.attributes import (
+    Attributes,
+    content,
+    in_metrics,
+    of_connection,
+    of_params,
+    of_target,
+    result_content,
+    variables,
+)
+from toolbus.telemetry.providers import UNTRACED, Providers, is_installed, load_named_providers
 
 if TYPE_CHECKING:
+    from toolbus.config.settings.audit import Telemetry
     from toolbus.telemetry.spans import TracedRequest
+
+FINE = frozenset({"idle", "closed"})
+"""States after which a session has ended as it should."""
+STREAM = "subscriptions/listen"
+"""A request that lasts as long as the session."""
+SETUP = frozenset(
+    {
+        *("initialize", "server/discover", "logging/setLevel"),
+        *("tools/list", "resources/list", "resources/templates/list", "prompts/list"),
+    }
+)
+"""The requests of connecting and listing; others may go on meanwhile."""
+
+
+class LinkTracing:
+    """Traces what a link does besides operations: connecting, listing, and the requests of its server."""
+
+    def __init__(self, server: str, telemetry: "BusTelemetry") -> None:
+        self._server = server
+        self._telemetry = telemetry
+        self._providers = telemetry.providers
+        self._connection = ConnectionFacts()
+        self._outer: TracedRequest | None = None
+        """The span of the attempt to connect, or of listing."""
+        self._ready_since: float | None = None
+        self._connects = 0
+
+    # For the connection
+
+    def connecting(self) -> AbstractContextManager[None]:
+        """A span of an attempt to connect; the requests of it are below it."""
+        return self._within("connect")
+
+    def connected(self, connection: ConnectionFacts) -> None:
+        self._connection = connection
+        if self._outer is not None:
+            self._outer.sent(None, connection)
+
+    def listing(self) -> AbstractContextManager[None]:
+        """A span of listing what the server offers; the requests of it are below it."""
+        return self._within("list")
+
+    def request(
+        self, method: str, params: Mapping[str, JSON] | None, connection: ConnectionFacts
+    ) -> AbstractContextManager[object]:
+        """A span of a request, unless it is the one that the current span is about."""
+        settings = self._recorded()
+        if settings is None:
+            return UNTRACED
+        span = current_span()
+        if span is not None and span.method == method and span.server == self._server:
+            return UNTRACED
+        from toolbus.telemetry.spans import SpanKind, TracedRequest
+
+        attributes = of_params(method, params) | {names.SERVER: self._server}
+        version = (params or {}).get("protocolVersion") if method == "initialize" else None
+        if isinstance(version, str):
+            attributes[names.PROTOCOL] = version
+        durations = None if method == STREAM else self._providers.client_operations
+        context = self._outer.context if self._outer is not None and method in SETUP else None
+        tracer, shown = self._providers.tracer, settings.content
+        return TracedRequest(tracer, durations, SpanKind.CLIENT, attributes, context=context, shown=shown)
+
+    def asked(
+        self, method: str, params: Mapping[str, JSON] | None, request_id: object, connection: ConnectionFacts
+    ) -> AbstractContextManager[object]:
+        """A span of a request that the server makes; its parent is the server's own span, if it has one."""
+        settings = self._recorded()
+        if settings is None:
+            return UNTRACED
+        from toolbus.telemetry.spans import Context, SpanKind, TracedRequest, remote_context
+
+        attributes = of_params(method, params) | {names.SERVER: self._server}
+        durations, context = self._providers.server_operations, remote_context((params or {}).get("_meta"))
+        traced = TracedRequest(
+            self._providers.tracer,
+            durations,
+            SpanKind.SERVER,
+            attributes,
+            context=context or Context(),
+            shown=settings.content,
+        )
+        traced.sent(request_id if isinstance(request_id, int | str) else None, connection)
+        return traced
+
+    def _recorded(self) -> "Telemetry | None":
+        """The settings, if anything is recorded."""
+        settings = self._telemetry.settings
+        return settings if settings is not None and is_installed() else None
+
+    @contextmanager
+    def _within(self, name: str) -> Generator[None]:
+        settings = self._recorded()
+        if settings is None:
+            yield
+            return
+        from toolbus.telemetry.spans import SpanKind, TracedRequest
+
+        outer = TracedRequest(
+            self._providers.tracer,
+            None,
+            SpanKind.INTERNAL,
+            {names.SERVER: self._server},
+            name=f"{name} {self._server}",
+            shown=settings.content,
+        )
+        before, self._outer = self._outer, outer
+        try:
+            with outer:
+                yield
+        finally:
+            self._outer = before
+
+    # For the events of the link
+
+    def following(self, emit: Emit) -> Emit:
+        """Passes events on, and learns from them."""
+
+        def follow(event: Event) -> None:
+            if isinstance(event, StateChanged):
+                self._changed(event)
+            elif self._telemetry.calls and isinstance(event, InputAsked | InputAnswered):
+                self._add_input(event)
+            emit(event)
+
+        return follow
+
+    def _add_input(self, event: InputAsked | InputAnswered) -> None:
+        span = None if event.id is None else self._telemetry.calls.get(event.id)
+        if span is not None:
+            is_question = isinstance(event, InputAsked)
+            facts = {"kind": event.kind} if is_question else {"kind": event.kind, "action": event.action}
+            span.event("toolbus.input_asked" if is_question else "toolbus.input_answered", facts)
+
+    def _changed(self, event: StateChanged) -> None:
+        """Record how long a session lasted, and that the server is back."""
+        is_on = self._recorded() is not None
+        if event.state == "ready":
+            self._ready_since = time.monotonic()
+            self._connects += 1
+            if self._connects > 1 and is_on:
+                self._providers.restarts.add(1, {names.SERVER: self._server})
+        elif event.previous == "ready" and self._ready_since is not None:
+            seconds, self._ready_since = time.monotonic() - self._ready_since, None
+            if is_on:
+                facts = in_metrics(of_connection(self._connection)) | {names.SERVER: self._server}
+                if event.state not in FINE:
+                    facts[names.ERROR_TYPE] = event.state if event.state == "auth_required" else "lost"
+                self._providers.client_sessions.record(seconds, facts)
+
 
 SERVER_REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
 """Requests of a server; each has a span of its own if it came over the wire."""
@@ -25,15 +189,14 @@ class BusTelemetry:
     """The telemetry of a bus, which its users share: observes operations, and traces links."""
 
     def __init__(self, config: BusConfig) -> None:
-        self._providers = Providers()
-        self._calls: dict[int, TracedRequest] = {}
+        self.providers = Providers()
+        self.calls: dict[int, TracedRequest] = {}
         """The spans of the operations in flight, by id."""
         self.use(config)
         self._is_loaded = False
 
     def use(self, config: BusConfig) -> None:
-        """Use the settings of a config."""
-        self._settings = config.telemetry
+        self.settings = config.telemetry
         literals = (secret.value for server in config.servers.values() for secret in literal_secrets(server))
         is_needed = config.telemetry is not None and config.telemetry.content
         # Held: all redactors that exist are asked, and no connection knows these yet.
@@ -43,7 +206,7 @@ class BusTelemetry:
 
     def start(self, operation: Operation, /) -> "_OperationSpan | None":
         """None if nobody listens, or if the operation reaches no server."""
-        settings = self._settings
+        settings = self.settings
         if settings is None or not is_installed():
             if not self._is_loaded:
                 self._is_loaded = True
@@ -53,11 +216,19 @@ class BusTelemetry:
         route, server = spec.route, operation.server
         if not server or route in SERVER_REQUESTS or route.startswith("toolbus/"):
             return None
-        return _OperationSpan(
-            self._span(operation, server, settings.content), self._calls, operation, settings.content
-        )
+        return _OperationSpan(self, operation, server, settings.content)
 
-    def _span(self, operation: Operation, server: str, shown: bool) -> "TracedRequest":
+    # For links
+
+    def tracing(self, server: str) -> LinkTracing:
+        return LinkTracing(server, self)
+
+
+class _OperationSpan:
+    __slots__ = ("_calls", "_operation", "_shown", "_span")
+    ignores_progress = True
+
+    def __init__(self, telemetry: BusTelemetry, operation: Operation, server: str, shown: bool) -> None:
         from toolbus.telemetry.spans import SpanKind, TracedRequest
 
         attributes = _attributes(operation)
@@ -66,42 +237,16 @@ class BusTelemetry:
             attributes[names.CALLER] = operation.caller.face
         if shown:
             attributes |= _content(operation)
-        providers = self._providers
-        return TracedRequest(
+        providers, self._calls = telemetry.providers, telemetry.calls
+        self._operation, self._shown = operation, shown
+        self._span = self._calls[operation.id] = TracedRequest(
             providers.tracer, providers.client_operations, SpanKind.CLIENT, attributes, shown=shown
         )
-
-    # For links
-
-    def tracing(self, server: str) -> LinkTracing:
-        """Traces one link."""
-        return LinkTracing(server, self._providers, lambda: self._settings, self._calls)
-
-
-class _OperationSpan:
-    """The observation of one operation."""
-
-    __slots__ = ("_calls", "_operation", "_shown", "_span")
-    ignores_progress = True
-
-    def __init__(
-        self,
-        span: "TracedRequest",
-        calls: "dict[int, TracedRequest]",
-        operation: Operation,
-        shown: bool,
-    ) -> None:
-        self._span = span
-        self._calls = calls
-        self._operation = operation
-        self._shown = shown
-        calls[operation.id] = span
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Not recorded."""
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
-        """It ended."""
         from toolbus.telemetry.spans import error_message, error_type, rpc_code
 
         self._calls.pop(self._operation.id, None)

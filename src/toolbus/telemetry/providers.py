@@ -3,7 +3,7 @@
 import os
 import sys
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 from toolbus.core.version import version
 from toolbus.telemetry import names
@@ -44,11 +44,14 @@ def is_installed() -> bool:
 class NoSpan:
     """Stands for a request that nobody traces, or that another span covers."""
 
-    def __enter__(self) -> None:
-        return None
+    def __enter__(self) -> Self:
+        return self
 
     def __exit__(self, *raised: object) -> None:
         return None
+
+    def answered(self, result: object) -> None:
+        """Record nothing."""
 
 
 UNTRACED = NoSpan()
@@ -72,27 +75,22 @@ class Providers:
 
     @cached_property
     def client_operations(self) -> "Histogram":
-        """How long operations take."""
         return self._histogram(names.CLIENT_OPERATION, "The duration of an operation, until its response.")
 
     @cached_property
     def client_sessions(self) -> "Histogram":
-        """How long connections last."""
         return self._histogram(names.CLIENT_SESSION, "The duration of a connection to a server.")
 
     @cached_property
     def server_operations(self) -> "Histogram":
-        """How long it takes to answer requests."""
         return self._histogram(names.SERVER_OPERATION, "The duration of a request, until its response.")
 
     @cached_property
     def server_sessions(self) -> "Histogram":
-        """How long the sessions of clients last."""
         return self._histogram(names.SERVER_SESSION, "The duration of a client's session.")
 
     @cached_property
     def restarts(self) -> "Counter":
-        """How often a server was connected again."""
         description = "How often the connection to a server was brought back."
         return self._meter.create_counter(names.RESTARTS, "{restart}", description)
 

@@ -46,8 +46,7 @@ def traced_run(run: str, agent: str, trace: object, *, is_shown: bool) -> Genera
     from opentelemetry.context import Context, attach, detach
     from opentelemetry.trace import Link, SpanKind, StatusCode, get_current_span, set_span_in_context
 
-    from toolbus.telemetry.context import remote_context, span_context
-    from toolbus.telemetry.spans import error_type
+    from toolbus.telemetry.spans import error_type, remote_context, span_context
 
     caller = remote_context(trace)
     context = caller if caller is not None and is_here else Context()

@@ -21,7 +21,7 @@ from toolbus.core.fast_init import with_fast_init
 from toolbus.core.values.records import JSON
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import Attributes, content, in_metrics, of_params, variables
-from toolbus.telemetry.providers import Providers, is_installed
+from toolbus.telemetry.providers import UNTRACED, Providers, is_installed
 
 INVALID_PARAMS, METHOD_NOT_FOUND = -32602, -32601
 UNTOLD = frozenset({str(INVALID_PARAMS), str(METHOD_NOT_FOUND)})
@@ -41,8 +41,6 @@ class RequestArrival:
     """The headers of the HTTP request, with names in lower case."""
     protocol: str | None = None
     session: str | None = None
-    client: tuple[str, int] | None = None
-    """The host and port of the client."""
     principal: str = ""
 
 
@@ -50,11 +48,7 @@ class ServerSpan(Protocol):
     """The span of a request that is being answered."""
 
     def answered(self, result: Mapping[str, JSON]) -> None:
-        """There is a result."""
-        ...
-
-    def failed(self, code: int, message: str) -> None:
-        """The answer is a JSON-RPC error, which is not raised."""
+        """There is a result; one of a tool may be an error."""
         ...
 
 
@@ -80,7 +74,7 @@ class ServerTelemetry:
         """
         settings = self._settings
         if settings is None or not is_installed():
-            return _UNTRACED
+            return UNTRACED
         return _Request(self._providers, method, params or {}, inbound, settings.content)
 
     def session_ended(self, seconds: float, inbound: RequestArrival, error_type: str | None = None) -> None:
@@ -91,23 +85,6 @@ class ServerTelemetry:
         if error_type is not None:
             attributes[names.ERROR_TYPE] = error_type
         self._providers.server_sessions.record(seconds, attributes)
-
-
-class _Untraced:
-    def __enter__(self) -> "_Untraced":
-        return self
-
-    def __exit__(self, *raised: object) -> None:
-        return None
-
-    def answered(self, result: Mapping[str, JSON]) -> None:
-        """Nobody is interested."""
-
-    def failed(self, code: int, message: str) -> None:
-        """Nobody is interested."""
-
-
-_UNTRACED = _Untraced()
 
 
 class _Request:
@@ -128,8 +105,7 @@ class _Request:
         self._result: Mapping[str, JSON] | None = None
 
     def __enter__(self) -> "_Request":
-        from toolbus.telemetry.context import parent_and_links
-        from toolbus.telemetry.spans import SpanKind, TracedRequest
+        from toolbus.telemetry.spans import SpanKind, TracedRequest, parent_and_links
 
         parent, links = parent_and_links(self._params.get("_meta"), self._inbound.headers)
         attributes = of_params(self._method, self._params) | _of_inbound(self._inbound)
@@ -150,14 +126,9 @@ class _Request:
         return self
 
     def answered(self, result: Mapping[str, JSON]) -> None:
-        """There is a result; one of a tool may be an error."""
         self._result = result
         if result.get("isError") is True:
             self._failure = names.TOOL_ERROR, None, ""
-
-    def failed(self, code: int, message: str) -> None:
-        """The answer is a JSON-RPC error."""
-        self._failure = str(code), code, message
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         from toolbus.telemetry.spans import error_message, error_type, rpc_code
@@ -195,8 +166,6 @@ def _of_inbound(inbound: RequestArrival) -> Attributes:
         found[names.PROTOCOL] = inbound.protocol
     if inbound.session is not None:
         found[names.SESSION] = inbound.session
-    if inbound.client is not None:
-        found[names.CLIENT_ADDRESS], found[names.CLIENT_PORT] = inbound.client
     if inbound.principal:
         found[names.PRINCIPAL] = inbound.principal
     return found

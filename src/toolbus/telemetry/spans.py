@@ -3,20 +3,64 @@
 import asyncio
 import time
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Self, cast
 
-from opentelemetry.context import attach, detach, get_current, set_value
+from opentelemetry.context import Context, attach, detach, get_current, set_value
 from opentelemetry.trace import Link, Span, SpanKind, StatusCode, get_current_span, set_span_in_context
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from toolbus.config.location import is_mapping
 from toolbus.core.operation.tracing import SPAN, ConnectionFacts
 from toolbus.core.values.errors import INTERNAL_ERROR
 from toolbus.telemetry import names
 from toolbus.telemetry.attributes import Attributes, in_metrics, of_connection, span_name, text_content
 
 if TYPE_CHECKING:
-    from opentelemetry.context import Context
     from opentelemetry.metrics import Histogram
-    from opentelemetry.trace import Tracer
+    from opentelemetry.trace import SpanContext, Tracer
+
+_propagator = TraceContextTextMapPropagator()
+_KEYS = ("traceparent", "tracestate")
+LONGEST = 1_000
+"""Characters of a value that is read; the standard allows 512."""
+
+
+def remote_context(carrier: object) -> Context | None:
+    """The context in a request's `_meta`, or in its headers with lower-case names; None without a valid one.
+
+    Baggage is not taken: it comes from others, and would go with every request that follows.
+    """
+    if not is_mapping(carrier):
+        return None
+    given = cast("Mapping[object, object]", carrier)
+    texts = {
+        key: value for key in _KEYS if isinstance(value := given.get(key), str) and len(value) <= LONGEST
+    }
+    if "traceparent" not in texts:
+        return None
+    found = _propagator.extract(texts, context=Context())
+    return found if span_context(found).is_valid else None
+
+
+def span_context(context: Context | None = None) -> "SpanContext":
+    """The trace and the span of a context, by default of the current one."""
+    return get_current_span(context).get_span_context()
+
+
+def parent_and_links(meta: object, headers: object) -> tuple[Context | None, tuple[Link, ...]]:
+    """The context that the span of a request begins in, and the links to the transport's.
+
+    None is the current context.
+    """
+    ambient = span_context()
+    transport = None if ambient.is_valid else remote_context(headers)
+    carried = remote_context(meta)
+    if carried is None:
+        return transport, ()
+    other = ambient if transport is None else span_context(transport)
+    sender = span_context(carried)
+    is_other = other.is_valid and (other.trace_id, other.span_id) != (sender.trace_id, sender.span_id)
+    return carried, (Link(other),) if is_other else ()
 
 
 class TracedRequest:
@@ -30,7 +74,7 @@ class TracedRequest:
         attributes: Attributes,
         *,
         name: str | None = None,
-        context: "Context | None" = None,
+        context: Context | None = None,
         links: tuple[Link, ...] = (),
         shown: bool = False,
     ) -> None:
@@ -76,14 +120,12 @@ class TracedRequest:
             self.span.set_attribute(names.REQUEST_ID, str(request_id))
 
     def event(self, name: str, attributes: Mapping[str, str]) -> None:
-        """Something happened meanwhile."""
         if self.span.is_recording():
             self.span.add_event(name, attributes)
 
     # The end
 
     def add(self, attributes: Mapping[str, str | int]) -> None:
-        """Add attributes."""
         self.attributes.update(attributes)
         self.span.set_attributes(attributes)
 

@@ -26,7 +26,7 @@ from toolbus.gateway.serve.program import ServeProgram
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import Runs
-    from toolbus.console.state.console import Console
+    from toolbus.console.console import Console
 
 _RECENT = 100
 

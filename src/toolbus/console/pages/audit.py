@@ -4,13 +4,14 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import urlencode
 
 from toolbus.audit.read import Query, Recorded, decision_of, newest_events, target_of, what_happened
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.widgets import Tone, badge, button, choice, moment, moment_of, table
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Fields, Page, PageRequest
-from toolbus.console.state.console import Console
+from toolbus.console.widgets import Tone, badge, button, choice, form, moment, moment_of, table, text_field
 from toolbus.core.values.errors import AuditFailed
 from toolbus.shape.render import human_size
 
@@ -51,8 +52,7 @@ class _AuditFilter:
         return f"audit?{urlencode({name: value for name, value in fields.items() if value})}"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Found:
+class _Found(NamedTuple):
     """A page of the trail."""
 
     events: list[Recorded]
@@ -62,7 +62,6 @@ class _Found:
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     audit = console.bus.config.audit
     if audit is None:
         return element("div", _how_to_turn_it_on(console))
@@ -114,16 +113,16 @@ def _read(path: Path, wanted: _AuditFilter) -> _Found:
     to_skip, events = (wanted.page - 1) * EVENTS_SHOWN, list[Recorded]()
     for number, event in enumerate(newest_events(path)):
         if number == MOST_READ:
-            return _Found(events=events, has_older=False, was_cut=True)
+            return _Found(events, has_older=False, was_cut=True)
         if not (query.matches(event) and _is_by(event, wanted.caller)):
             continue
         if to_skip:
             to_skip -= 1
         elif len(events) == EVENTS_SHOWN:
-            return _Found(events=events, has_older=True, was_cut=False)
+            return _Found(events, has_older=True, was_cut=False)
         else:
             events.append(event)
-    return _Found(events=events, has_older=False, was_cut=False)
+    return _Found(events, has_older=False, was_cut=False)
 
 
 def _is_by(event: Recorded, caller: str) -> bool:
@@ -139,39 +138,36 @@ async def _check(console: Console, path: Path) -> Child:
     if last.is_intact is None:
         return element("p", last.found)
     state = badge("intact", "good") if last.is_intact else badge("not intact", "bad")
-    since = (
-        "" if await asyncio.to_thread(last.is_current) else "; more was written since, which is not checked"
-    )
+    is_current = await asyncio.to_thread(last.is_current)
+    since = "" if is_current else "; more was written since, which is not checked"
     return element("p", state, " ", last.found, ", as of ", moment(last.at), since)
 
 
 def _filter(wanted: _AuditFilter) -> Element:
-    return element(
-        "form",
-        _text("tool", "Tool", wanted.tool, "files/read*"),
-        _text("caller", "Caller", wanted.caller, "ann"),
-        choice("decision", "Decision", _DECISIONS, wanted.decision),
-        element("button", "Show", type="submit"),
-        method="get",
-        action="audit",
-        class_="filter",
-    )
-
-
-def _text(name: str, label: str, value: str, example: str) -> Element:
-    field = f"field-{name}"
-    return element(
-        "div",
-        element("label", label, for_=field),
-        element("input", type="text", name=name, id=field, value=value, placeholder=example),
-    )
+    fields = [
+        text_field(
+            "field-tool", "Tool", "tool", value=wanted.tool, placeholder="files/read*", autocomplete=None
+        ),
+        text_field(
+            "field-caller", "Caller", "caller", value=wanted.caller, placeholder="ann", autocomplete=None
+        ),
+        choice("field-decision", "Decision", "decision", _DECISIONS, wanted.decision),
+    ]
+    shown = [element("div", field) for field in fields]
+    return form("audit", shown, element("button", "Show", type="submit"), method="get", class_="filter")
 
 
 def _page(found: _Found, wanted: _AuditFilter) -> Child:
     is_filtered = wanted.tool or wanted.caller or wanted.decision or wanted.page > 1
     none = "No such event is recorded." if is_filtered else "Nothing is recorded yet."
     rows = [
-        [_when(event), _what(event), target_of(event), _caller(event), ", ".join(_details(event))]
+        [
+            moment_of(str(event["time"])),
+            _what(event),
+            target_of(event),
+            _caller(event),
+            ", ".join(_details(event)),
+        ]
         for event in found.events
     ]
     cut = f"Only the last {MOST_READ:,} lines are searched here; 'toolbus audit' searches all of them."
@@ -189,10 +185,6 @@ def _page(found: _Found, wanted: _AuditFilter) -> Child:
             aria_label="Pages of the trail",
         ),
     ]
-
-
-def _when(event: Recorded) -> Child:
-    return moment_of(str(event["time"]))
 
 
 def _what(event: Recorded) -> Element:

@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.widgets import Tone, badge, choice, moment, short_session, table
+from toolbus.console.call_log import MINUTES, MOST_CALLS, STEP, CallLog, CallRecord
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Page, PageRequest
-from toolbus.console.state.calls import MINUTES, MOST_CALLS, STEP, CallLog, CallRecord
-from toolbus.console.state.console import Console
+from toolbus.console.widgets import Tone, badge, choice, form, moment, short_session, table
 from toolbus.core.operation.operation import Caller
 from toolbus.core.text.display import counted
 
@@ -17,7 +17,6 @@ _TONES: dict[str, Tone] = {"ok": "good", "pending": "busy", "cancelled": "quiet"
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     log, server = console.calls, request.query.get("server")
     only_errors = bool(request.query.get("errors"))
     running = [] if only_errors else _of(server, log.in_flight)
@@ -40,18 +39,13 @@ def _filter(console: Console, server: str, *, only_errors: bool) -> Element:
     if server:
         known.add(server)
     options = {"": "all servers"} | {name: name for name in sorted(known)}
-    return element(
-        "form",
-        choice("server", "Server", options, server),
-        element(
-            "label",
-            element("input", type="checkbox", name="errors", value="yes", checked=only_errors),
-            " errors only",
-            class_="checkbox",
-        ),
+    only = element("input", type="checkbox", name="errors", value="yes", checked=only_errors)
+    return form(
+        "calls",
+        element("div", choice("field-server", "Server", "server", options, server)),
+        element("label", only, " errors only", class_="checkbox"),
         element("button", "Show", type="submit"),
         method="get",
-        action="calls",
         class_="filter",
     )
 

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import TypeAlias
 from urllib.parse import urlencode
 
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.widgets import anchor
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Page, PageRequest
-from toolbus.console.state.console import Console
+from toolbus.console.widgets import anchor, form, table, text_field
 from toolbus.core.text.display import counted, shortened
 from toolbus.core.values.records import ToolSpec
 
@@ -20,7 +20,6 @@ Tokens: TypeAlias = Mapping[str, int]
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     words = request.query.get("search")
     catalog = list(console.bus.catalog)
     found = await asyncio.to_thread(matching, catalog, words)
@@ -46,25 +45,13 @@ def matching(tools: Sequence[ToolSpec], words: str) -> list[ToolSpec]:
 
 
 def link_to(spec: ToolSpec) -> str:
-    """The page of one tool."""
     return f"tool?{urlencode({'name': spec.name})}"
 
 
 def _search(words: str) -> Element:
-    return element(
-        "form",
-        element("label", "Search", for_="search"),
-        element(
-            "div",
-            element("input", type="search", name="search", id="search", value=words, autocomplete="off"),
-            element("button", "Search", type="submit"),
-            class_="search",
-        ),
-        method="get",
-        action="catalog",
-        role="search",
-        class_="stacked",
-    )
+    label, field = text_field("search", "Search", "search", type="search", value=words)
+    line = element("div", field, element("button", "Search", type="submit"), class_="search")
+    return form("catalog", label, line, method="get", role="search")
 
 
 def _summary(catalog: Sequence[ToolSpec], found: Sequence[ToolSpec], tokens: Tokens) -> str:
@@ -94,32 +81,21 @@ def _server(alias: str, specs: Sequence[ToolSpec], tokens: Tokens) -> Element:
         anchor("catalog-server", alias),
         element("h2", alias, id=heading),
         element("p", f"{counted(len(specs), 'tool')}, about {total:,} tokens", class_="faint"),
-        element(
-            "div",
-            element(
-                "table",
-                element(
-                    "thead",
-                    element(
-                        "tr", element("th", "Tool", scope="col"), element("th", "Tokens", class_="number")
-                    ),
-                ),
-                element("tbody", [_row(spec, tokens.get(spec.name)) for spec in specs]),
-            ),
-            class_="table",
+        table(
+            f"Tools of {alias}",
+            ("Tool", "Tokens"),
+            [_row(one, tokens.get(one.name)) for one in specs],
+            number=1,
         ),
         tag="section",
         aria_labelledby=heading,
     )
 
 
-def _row(spec: ToolSpec, tokens: int | None) -> Element:
-    about: Child = element("div", shortened(spec.description, _ABOUT), class_="faint")
-    return element(
-        "tr",
-        element("td", element("a", spec.name, href=link_to(spec)), spec.description != "" and about),
-        element("td", "unknown" if tokens is None else f"{tokens:,}", class_="number"),
-    )
+def _row(spec: ToolSpec, tokens: int | None) -> tuple[Child, Child]:
+    about = element("div", shortened(spec.description, _ABOUT), class_="faint")
+    link = element("a", spec.name, href=link_to(spec))
+    return [link, spec.description != "" and about], "unknown" if tokens is None else f"{tokens:,}"
 
 
 PAGE = Page(path="catalog", title="Catalog", render=render, topics={"catalog"})

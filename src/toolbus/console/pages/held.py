@@ -3,11 +3,11 @@
 import json
 from typing import cast
 
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.widgets import Tone, anchor, badge, button
-from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.state.console import Console
-from toolbus.console.state.held import HeldPart, HeldServer
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
+from toolbus.console.held import HeldPart, HeldServer
+from toolbus.console.page import Page, PageRequest
+from toolbus.console.widgets import Tone, anchor, badge, button, titled
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON
 from toolbus.lock.changes import EFFECTS, DefinitionChange, LockDifference, word_changes
@@ -22,7 +22,6 @@ _TAGS = {"same": "span", "removed": "del", "added": "ins"}
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     servers = console.held.servers()
     number = sum(len(server.parts) for server in servers.values())
     summary = f"{counted(number, 'difference')} from the lock" if number else "Nothing is held."
@@ -34,13 +33,11 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 
 async def approve(console: Console, request: PageRequest) -> str:
-    """Approve what was shown of one part."""
     alias, name = request.form.get("server"), request.form.get("name")
     kind = cast(HeldKind, request.form.get("kind"))  # one that is not held is refused
     console.held.approve(alias, (kind, name), request.form.get("digest"))
     await console.use_approved()
-    request.notice = Notice(text=f"Approved {label_of(alias, kind, name)}.")
-    return "held"
+    return request.say(f"Approved {label_of(alias, kind, name)}.", "held")
 
 
 async def approve_all(console: Console, request: PageRequest) -> str:
@@ -48,22 +45,16 @@ async def approve_all(console: Console, request: PageRequest) -> str:
     alias = request.form.get("server")
     console.held.approve_all(alias, request.form.get("digest"))
     await console.use_approved()
-    request.notice = Notice(text=f"Approved all that was held of {alias}.")
-    return "held"
+    return request.say(f"Approved all that was held of {alias}.", "held")
 
 
 def _server(alias: str, server: HeldServer) -> Element:
     heading = anchor("name", alias)
     fields, hint = {"server": alias, "digest": server.digest}, f"Approve all of {alias} as shown"
+    approve_them = button(f"Approve all {len(server.shown)}", "held/approve-all", fields, hint=hint)
     return element(
         "section",
-        element(
-            "div",
-            element("h2", alias, id=heading),
-            len(server.shown) > 1
-            and button(f"Approve all {len(server.shown)}", "held/approve-all", fields, hint=hint),
-            class_="title",
-        ),
+        titled("h2", alias, len(server.shown) > 1 and approve_them, key=heading),
         element("div", [_part(one) for one in server.parts], class_="wide cards"),
         aria_labelledby=heading,
     )
@@ -75,12 +66,7 @@ def _part(one: HeldPart) -> Element:
     fields = {"server": held.server, "kind": held.kind, "name": held.name, "digest": one.digest or ""}
     return element(
         "article",
-        element(
-            "div",
-            element("h3", label, id=heading),
-            one.difference and badge(*_STATUS[one.difference.status]),
-            class_="title",
-        ),
+        titled("h3", label, one.difference and badge(*_STATUS[one.difference.status]), key=heading),
         element("p", held.change, class_="faint"),
         [element("p", f"Warning: {warning}", class_="problem") for warning in one.warnings],
         one.difference and _difference(one.difference),
@@ -128,15 +114,11 @@ def _value(tag: str, value: JSON, missing: str = "nothing") -> Element:
     return element(tag, text, class_="words")
 
 
-def _count(console: Console) -> int:
-    return len(console.bus.held)
-
-
 PAGE = Page(
     path="held",
     title="Held",
     render=render,
     topics={"held"},
     actions={"approve": approve, "approve-all": approve_all},
-    count=_count,
+    count=lambda console: len(console.bus.held),
 )

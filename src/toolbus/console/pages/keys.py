@@ -3,10 +3,10 @@
 import asyncio
 import time
 
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.widgets import anchor, badge, button, moment
-from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.state.console import Console, ConsoleKeys
+from toolbus.console.console import Console, ConsoleKeys
+from toolbus.console.elements import Child, Element, element, live
+from toolbus.console.page import Page, PageRequest
+from toolbus.console.widgets import anchor, badge, button, choice, form, moment, table, text_field
 from toolbus.core.values.errors import ToolbusError
 from toolbus.gateway.access.keys import NAME, NAME_RULE, KeysUnusable, StoredKey, explained
 
@@ -20,7 +20,6 @@ class WrongKey(ToolbusError):
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     try:
         keys = _keys(console)
         with explained():
@@ -28,11 +27,14 @@ async def render(console: Console, request: PageRequest) -> Element:
     except (WrongKey, KeysUnusable) as error:
         return element("div", live("keys", element("p", str(error), class_="problem")))
     rows = [_row(keys, key, used.get(key.digest)) for key in known]
-    head = element("thead", element("tr", [element("th", name, scope="col") for name in _COLUMNS]))
-    table = element("div", element("table", head, element("tbody", rows)), class_="table")
     return element(
         "div",
-        live("keys", table if rows else element("p", "There are no keys.", class_="empty")),
+        live(
+            "keys",
+            table("Keys", _COLUMNS, rows, is_named=True)
+            if rows
+            else element("p", "There are no keys.", class_="empty"),
+        ),
         element("h2", "Add a key"),
         _form(keys),
     )
@@ -53,20 +55,17 @@ async def add(console: Console, request: PageRequest) -> str:
     with explained():
         key, _ = await asyncio.to_thread(keys.stored.add, name, views=views, user=user, expires=expires)
     console.changed("keys")
-    request.notice = Notice(text=f"The key {name}, which is not shown again: {key}")
-    return "keys"
+    return request.say(f"The key {name}, which is not shown again: {key}", "keys")
 
 
 async def revoke(console: Console, request: PageRequest) -> str:
-    """Delete a key."""
     keys, name = _keys(console), request.form.get("name")
     with explained():
         was_there = await asyncio.to_thread(keys.stored.revoke, name)
     if not was_there:
         raise WrongKey(f"no key is named {name!r}")
     console.changed("keys")
-    request.notice = Notice(text=f"Revoked {name}.")
-    return "keys"
+    return request.say(f"Revoked {name}.", "keys")
 
 
 def _keys(console: Console) -> ConsoleKeys:
@@ -75,7 +74,7 @@ def _keys(console: Console) -> ConsoleKeys:
     return console.keys
 
 
-def _row(keys: ConsoleKeys, key: StoredKey, used: float | None) -> Element:
+def _row(keys: ConsoleKeys, key: StoredKey, used: float | None) -> list[Child]:
     is_over = key.expires is not None and key.expires <= time.time()
     expires: Child = "never" if key.expires is None else moment(key.expires)
     question = element(
@@ -85,7 +84,8 @@ def _row(keys: ConsoleKeys, key: StoredKey, used: float | None) -> Element:
         button("Revoke it for good", "keys/revoke", {"name": key.name}, hint=f"Revoke {key.name} for good"),
         id=anchor("revoke", key.name),
     )
-    cells: list[Child] = [
+    return [
+        key.name,
         ", ".join(key.views or (keys.serve.default_view,)),
         key.user or "-",
         moment(key.created),
@@ -93,32 +93,21 @@ def _row(keys: ConsoleKeys, key: StoredKey, used: float | None) -> Element:
         "never" if used is None else moment(used),
         question,
     ]
-    return element("tr", element("th", key.name, scope="row"), [element("td", cell) for cell in cells])
 
 
 def _form(keys: ConsoleKeys) -> Element:
     serve = keys.serve
     views = list(serve.views) or [serve.default_view]
-    options = [element("option", one, value=one, selected=one == serve.default_view) for one in views]
-    return element(
-        "form",
-        element("label", "Name, such as who holds it", for_="key-name"),
-        element("input", type="text", id="key-name", name="name", required=True, autocomplete="off"),
-        element("label", "View", for_="key-view"),
-        element("select", options, id="key-view", name="view"),
-        element("label", "User whose logins and secrets its calls use (optional)", for_="key-user"),
-        element("input", type="text", id="key-user", name="user", autocomplete="off"),
-        element("label", "Days until it expires (optional)", for_="key-days"),
-        element("input", type="number", id="key-days", name="days", min=1, max=MOST_DAYS),
+    user = "User whose logins and secrets its calls use (optional)"
+    days = {"type": "number", "autocomplete": None, "min": 1, "max": MOST_DAYS}
+    return form(
+        "keys/add",
+        text_field("key-name", "Name, such as who holds it", "name", required=True),
+        choice("key-view", "View", "view", {one: one for one in views}, serve.default_view),
+        text_field("key-user", user, "user"),
+        text_field("key-days", "Days until it expires (optional)", "days", **days),
         element("button", "Add", type="submit", class_="main"),
-        method="post",
-        action="keys/add",
-        class_="stacked",
     )
-
-
-def _is_there(console: Console) -> bool:
-    return console.keys is not None
 
 
 PAGE = Page(
@@ -128,5 +117,5 @@ PAGE = Page(
     topics={"keys"},
     every=10.0,
     actions={"add": add, "revoke": revoke},
-    is_there=_is_there,
+    is_there=lambda console: console.keys is not None,
 )

@@ -1,14 +1,13 @@
 """What waits for a person: forms and URLs that servers ask about, and calls that a policy asks about."""
 
+from collections.abc import Iterable, Mapping
 from urllib.parse import quote
 
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.field_widgets import field_widget
-from toolbus.console.html.fields import arguments_of, fields_of_form
-from toolbus.console.html.results import as_json
-from toolbus.console.html.widgets import facts, moment, short_session
-from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.state.console import Console
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
+from toolbus.console.fields import Typed, arguments_of, field_widget, fields_of_form
+from toolbus.console.page import Page, PageRequest
+from toolbus.console.widgets import as_json, facts, form, hidden_fields, moment, short_session
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.values.elicitation import Answer, Elicitation
@@ -18,7 +17,6 @@ _URL_CHARACTERS = "".join(map(chr, range(0x21, 0x7F)))
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     waiting = console.board.waiting
     cards = [_card(console, question) for question in waiting.values()]
     empty = element("p", "Nothing waits for an answer.", class_="empty")
@@ -26,17 +24,14 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 
 async def answer(console: Console, request: PageRequest) -> str:
-    """Answer a question of a server."""
     waiting = _waiting(console, request)
     if waiting is None or not isinstance(waiting.question, Elicitation):
         return _gone(request)
-    action = request.form.get("answer")
     try:
-        reply = _reply(waiting.question, action, request)
+        reply = reply_to(waiting.question, request)
     except ValueError as error:
         _keep_draft(console, waiting.number, request)
-        request.notice = Notice(text=str(error), kind="failed")
-        return f"questions#{_place(waiting)}"
+        return request.fail(str(error), f"questions#{_place(waiting)}")
     return _send(console, request, waiting, reply)
 
 
@@ -54,31 +49,17 @@ def _waiting(console: Console, request: PageRequest) -> WaitingQuestion | None:
     return console.board.waiting.get(int(number)) if is_number else None
 
 
-def _reply(question: Elicitation, action: str, request: PageRequest) -> Answer:
-    match action:
-        case "accept" if question.url is not None:
-            return question.accept()
-        case "accept":
-            return question.accept(arguments_of(fields_of_form(question.form), request.form.lists))
-        case "decline":
-            return question.decline()
-        case _:
-            return question.cancel()
-
-
 def _send(
     console: Console, request: PageRequest, waiting: WaitingQuestion, reply: Answer | ApprovalAnswer
 ) -> str:
     if not console.board.reply(waiting.number, reply):
         return _gone(request)
     console.drafts.pop(waiting.number, None)
-    request.notice = Notice(text="Answered.")
-    return "questions"
+    return request.say("Answered.", "questions")
 
 
 def _gone(request: PageRequest) -> str:
-    request.notice = Notice(text="That question does not wait any more.", kind="failed")
-    return "questions"
+    return request.fail("That question does not wait any more.", "questions")
 
 
 def _keep_draft(console: Console, number: int, request: PageRequest) -> None:
@@ -93,20 +74,10 @@ def _place(waiting: WaitingQuestion) -> str:
 
 
 def _card(console: Console, waiting: WaitingQuestion) -> Element:
-    question, heading = waiting.question, f"{_place(waiting)}-title"
+    question = waiting.question
     if isinstance(question, ApprovalRequest):
-        title, content = f"Allow a call of {question.name}?", _approval(waiting, question)
-    else:
-        title, content = f"{question.server} asks", _elicitation(console, waiting, question)
-    # Live by itself, so that its form stays as it is while others come and go.
-    return live(
-        _place(waiting),
-        element("h2", title, id=heading),
-        content,
-        tag="article",
-        class_="card",
-        aria_labelledby=heading,
-    )
+        return card(_place(waiting), f"Allow a call of {question.name}?", _approval(waiting, question))
+    return card(_place(waiting), f"{question.server} asks", _elicitation(console, waiting, question))
 
 
 def _facts(waiting: WaitingQuestion, tool: str | None, server: str | None, **more: str | None) -> Element:
@@ -125,25 +96,17 @@ def _facts(waiting: WaitingQuestion, tool: str | None, server: str | None, **mor
 
 def _elicitation(console: Console, waiting: WaitingQuestion, question: Elicitation) -> Child:
     buttons = [("accept", "Send" if question.url is None else "Accept"), ("decline", "Decline")]
-    fields: Child = None
-    if question.fault is not None:
-        fields, buttons = element("p", question.fault, class_="problem"), buttons[1:]
-    elif question.url is not None:
-        fields = _url(question.url)
-    else:
-        typed = console.drafts.get(waiting.number)
-        fields = [field_widget(one, typed, _place(waiting)) for one in fields_of_form(question.form)]
+    typed = console.drafts.get(waiting.number)
     return [
         element("p", question.message, class_="description"),
         _facts(waiting, question.tool, question.server),
-        _form(waiting, "questions/answer", fields, buttons),
+        answer_form(
+            "questions/answer",
+            {"number": str(waiting.number)},
+            question_fields(question, typed, _place(waiting)),
+            buttons if question.fault is None else buttons[1:],
+        ),
     ]
-
-
-def _url(url: str) -> Child:
-    href = quote(url, safe=_URL_CHARACTERS, errors="replace")
-    link = element("a", url, href=href, target="_blank", rel="noopener noreferrer")
-    return element("p", "The server wants you to visit ", link)
 
 
 def _approval(waiting: WaitingQuestion, request: ApprovalRequest) -> Child:
@@ -154,34 +117,62 @@ def _approval(waiting: WaitingQuestion, request: ApprovalRequest) -> Child:
         element("p", "Its arguments, exactly as they will be sent:"),
         element("pre", as_json(dict(request.arguments)), tabindex=0, aria_label="arguments"),
         element("p", "Always: until the definition of the tool or the rule changes.", class_="faint"),
-        _form(waiting, "questions/decide", None, buttons),
+        answer_form("questions/decide", {"number": str(waiting.number)}, None, buttons),
     ]
 
 
-def _form(waiting: WaitingQuestion, action: str, fields: Child, buttons: list[tuple[str, str]]) -> Element:
-    return element(
-        "form",
-        element("input", type="hidden", name="number", value=waiting.number),
-        fields,
-        element("div", [_button(*one) for one in buttons], class_="actions"),
-        method="post",
-        action=action,
-        class_="stacked",
-    )
+# For pages of runs, too
 
 
-def _button(value: str, label: str) -> Element:
-    is_main = value in ("accept", "once")
-    return element(
-        "button",
-        label,
-        type="submit",
-        name="answer",
-        value=value,
-        class_="main" if is_main else None,
-        # Whoever declines need not fill in the form.
-        formnovalidate=value == "decline",
-    )
+def reply_to(question: Elicitation, request: PageRequest) -> Answer:
+    """The answer in a form; ValueError if it is invalid."""
+    match request.form.get("answer"):
+        case "accept" if question.url is not None:
+            return question.accept()
+        case "accept":
+            return question.accept(arguments_of(fields_of_form(question.form), request.form.lists))
+        case "decline":
+            return question.decline()
+        case _:
+            return question.cancel()
+
+
+def card(place: str, title: str, *content: Child) -> Element:
+    """A question; live by itself, so that its form stays as it is while others come and go."""
+    heading = f"{place}-title"
+    head = element("h2", title, id=heading)
+    return live(place, head, *content, tag="article", class_="card", aria_labelledby=heading)
+
+
+def question_fields(question: Elicitation, typed: Typed | None, place: str) -> Child:
+    """The fields of a question, or the URL to visit, or why it cannot be answered."""
+    if question.fault is not None:
+        return element("p", question.fault, class_="problem")
+    if question.url is None:
+        return [field_widget(one, typed, place) for one in fields_of_form(question.form)]
+    href = quote(question.url, safe=_URL_CHARACTERS, errors="replace")
+    link = element("a", question.url, href=href, target="_blank", rel="noopener noreferrer")
+    return element("p", "The server wants you to visit ", link)
+
+
+def answer_form(
+    action: str, hidden: Mapping[str, str], fields: Child, buttons: Iterable[tuple[str, str]]
+) -> Element:
+    """A form with a button for each answer."""
+    choices = [
+        element(
+            "button",
+            label,
+            type="submit",
+            name="answer",
+            value=value,
+            class_="main" if value in ("accept", "once") else None,
+            # Whoever declines need not fill in the form.
+            formnovalidate=value == "decline",
+        )
+        for value, label in buttons
+    ]
+    return form(action, hidden_fields(hidden), fields, element("div", choices, class_="actions"))
 
 
 PAGE = Page(

@@ -3,27 +3,21 @@
 from collections.abc import Sequence
 from urllib.parse import quote
 
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.field_widgets import field_widget
-from toolbus.console.html.fields import arguments_of, fields_of_form
-from toolbus.console.html.results import as_json
-from toolbus.console.html.widgets import Tone, anchor, badge, button, facts, moment, table
-from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.state.console import Console
-from toolbus.console.state.runs import ConsoleRuns, RunFacts, RunQuestion, RunStep
-from toolbus.core.values.elicitation import Answer, Elicitation
+from toolbus.console.console import Console, ConsoleRuns, RunFacts, RunQuestion, RunStep
+from toolbus.console.elements import Child, Element, element, live
+from toolbus.console.page import Page, PageRequest
+from toolbus.console.pages.questions import answer_form, card, question_fields, reply_to
+from toolbus.console.widgets import Tone, anchor, as_json, badge, button, facts, moment, table
 from toolbus.core.values.errors import ToolbusError
 
 _MOST = 100
 """The newest runs that are shown."""
-_TONES: dict[str, Tone] = {"running": "busy", "waiting": "busy", "done": "good", "failed": "bad"}
-_OUTCOMES: dict[str, Tone] = {
-    "failed": "bad",
-    "refused": "bad",
-    "unknown": "bad",
-    "waits": "busy",
-    "begun": "busy",
+_TONES: dict[str, Tone] = {
+    **dict.fromkeys(("running", "waiting", "waits", "begun"), "busy"),
+    **dict.fromkeys(("failed", "refused", "unknown"), "bad"),
+    "done": "good",
 }
+"""The colors of the states of runs and of the outcomes of steps."""
 
 
 class NoRuns(ToolbusError):
@@ -51,53 +45,33 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 
 async def answer(console: Console, request: PageRequest) -> str:
-    """Answer what a run waits for."""
     runs, run, asked = _runs(console), request.form.get("run"), request.form.get("question")
     question = (await runs.get(run)).question
     if question is None or question.id != asked:
-        request.notice = Notice(text="That question does not wait any more.", kind="failed")
-        return _place(run)
+        return request.fail("That question does not wait any more.", _place(run))
     try:
-        replies = {key: _reply(one, request) for key, one in question.pending.questions.items()}
+        replies = {key: reply_to(one, request) for key, one in question.pending.questions.items()}
         await runs.answer(run, replies, question=asked)
     except ValueError as error:
-        request.notice = Notice(text=str(error), kind="failed")
-        return _place(run)
-    request.notice = Notice(text="Answered.")
-    return "runs"
+        return request.fail(str(error), _place(run))
+    return request.say("Answered.", "runs")
 
 
 async def cancel(console: Console, request: PageRequest) -> str:
-    """Cancel a run."""
     await _runs(console).cancel(run := request.form.get("run"))
-    request.notice = Notice(text=f"Cancelled {run}.")
-    return _place(run)
+    return request.say(f"Cancelled {run}.", _place(run))
 
 
 async def retry(console: Console, request: PageRequest) -> str:
     """Continue a run that failed or was cancelled."""
     await _runs(console).retry(run := request.form.get("run"))
-    request.notice = Notice(text=f"{run} continues where it ended.")
-    return _place(run)
+    return request.say(f"{run} continues where it ended.", _place(run))
 
 
 async def accept(console: Console, request: PageRequest) -> str:
     """Let a run use the tools that changed."""
     tools = await _runs(console).accept_changes(run := request.form.get("run"))
-    request.notice = Notice(text=f"Accepted {', '.join(tools)}." if tools else "Nothing is held any more.")
-    return _place(run)
-
-
-def _reply(question: Elicitation, request: PageRequest) -> Answer:
-    match request.form.get("answer"):
-        case "accept" if question.url is not None:
-            return question.accept()
-        case "accept":
-            return question.accept(arguments_of(fields_of_form(question.form), request.form.lists))
-        case "decline":
-            return question.decline()
-        case _:
-            return question.cancel()
+    return request.say(f"Accepted {', '.join(tools)}." if tools else "Nothing is held any more.", _place(run))
 
 
 def _runs(console: Console) -> ConsoleRuns:
@@ -117,7 +91,7 @@ def _table(found: Sequence[RunFacts]) -> Element:
     rows: list[list[Child]] = [
         [
             element("a", info.id, href=_place(info.id)),
-            badge(info.status, _TONES.get(info.status, "quiet")),
+            _badge(info.status),
             info.agent,
             (info.error or info.output or info.prompt)[:200],
             moment(info.updated),
@@ -131,7 +105,7 @@ def _details(info: RunFacts, steps: Sequence[RunStep]) -> list[Child]:
     rows: list[list[Child]] = [
         [
             f"{step.name} {step.about}".strip(),
-            badge(step.outcome, _OUTCOMES.get(step.outcome, "quiet")),
+            _badge(step.outcome),
             "" if step.at is None else moment(step.at),
         ]
         for step in steps
@@ -141,7 +115,7 @@ def _details(info: RunFacts, steps: Sequence[RunStep]) -> list[Child]:
         element("h2", info.id),
         facts(
             {
-                "status": badge(info.status, _TONES.get(info.status, "quiet")),
+                "status": _badge(info.status),
                 "agent": info.agent,
                 "prompt": info.prompt,
                 "started": moment(info.created),
@@ -154,19 +128,24 @@ def _details(info: RunFacts, steps: Sequence[RunStep]) -> list[Child]:
         info.output is not None and element("pre", info.output, tabindex=0, aria_label="output"),
         info.error is not None and element("p", info.error, class_="problem"),
         table("Steps", ("Step", "Outcome", "At"), rows),
-        button("Cancel", "runs/cancel", {"run": info.id}, hint=f"Cancel {info.id}") if info.is_open else None,
-        info.status in ("failed", "cancelled")
-        and button("Continue", "runs/retry", {"run": info.id}, hint=f"Continue {info.id}"),
+        info.is_open and _button("Cancel", "cancel", info),
+        info.status in ("failed", "cancelled") and _button("Continue", "retry", info),
     ]
+
+
+def _badge(word: str) -> Element:
+    return badge(word, _TONES.get(word, "quiet"))
+
+
+def _button(label: str, action: str, info: RunFacts, hint: str = "") -> Element:
+    return button(label, f"runs/{action}", {"run": info.id}, hint=hint or f"{label} {info.id}")
 
 
 def _held(info: RunFacts) -> Element:
     return element(
         "div",
         element("p", f"Changed since the run began, and held: {', '.join(sorted(info.held))}"),
-        button(
-            "Accept the changes", "runs/accept", {"run": info.id}, hint=f"Accept the changes for {info.id}"
-        ),
+        _button("Accept the changes", "accept", info, f"Accept the changes for {info.id}"),
         class_="problem",
     )
 
@@ -174,54 +153,24 @@ def _held(info: RunFacts) -> Element:
 def _card(info: RunFacts, question: RunQuestion) -> Element:
     pending, place = question.pending, anchor("question", f"{info.id} {question.id}")
     title = f"{info.id}: allow a call?" if question.is_approval else f"{info.id}: {pending.server} asks"
-    fields: list[Child] = []
+    questions = pending.questions.values()
+    fields: list[Child] = [
+        [element("p", one.message, class_="description"), question_fields(one, None, place)]
+        for one in questions
+    ]
     buttons = [("accept", "Send"), ("decline", "Decline")]
-    for one in pending.questions.values():
-        fields.append(element("p", one.message, class_="description"))
-        if one.fault is not None:
-            fields.append(element("p", one.fault, class_="problem"))
-            buttons = buttons[1:]
-        elif one.url is not None:
-            fields.append(element("p", "The server wants you to visit ", element("code", one.url)))
-        else:
-            fields += [field_widget(field, None, place) for field in fields_of_form(one.form)]
-    return live(
+    known = {"server": pending.server, "tool": pending.tool, "agent": info.agent}
+    return card(
         place,
-        element("h2", title, id=f"{place}-title"),
-        facts(
-            {
-                "server": pending.server,
-                "tool": pending.tool,
-                "agent": info.agent,
-                "since": moment(info.updated),
-            }
-        ),
+        title,
+        facts({**known, "since": moment(info.updated)}),
         element("pre", as_json(dict(pending.arguments)), tabindex=0, aria_label="arguments"),
-        element(
-            "form",
-            element("input", type="hidden", name="run", value=info.id),
-            element("input", type="hidden", name="question", value=question.id),
+        answer_form(
+            "runs/answer",
+            {"run": info.id, "question": question.id},
             fields,
-            element("div", [_button(*one) for one in buttons], class_="actions"),
-            method="post",
-            action="runs/answer",
-            class_="stacked",
+            buttons[1:] if any(one.fault is not None for one in questions) else buttons,
         ),
-        tag="article",
-        class_="card",
-        aria_labelledby=f"{place}-title",
-    )
-
-
-def _button(value: str, label: str) -> Element:
-    return element(
-        "button",
-        label,
-        type="submit",
-        name="answer",
-        value=value,
-        class_="main" if value == "accept" else None,
-        formnovalidate=value == "decline",
     )
 
 

@@ -1,16 +1,28 @@
 """Every server: its state and why, what it wrote to stderr, and the buttons to restart it and to sign in."""
 
 from toolbus.config import ServerConfig
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.widgets import Tone, anchor, badge, button, facts, moment
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.state.console import Console
-from toolbus.console.state.sign_ins import SignIn
+from toolbus.console.trials import SignIn
+from toolbus.console.widgets import (
+    Tone,
+    anchor,
+    badge,
+    button,
+    facts,
+    form,
+    hidden_fields,
+    moment,
+    text_field,
+    titled,
+)
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import LoginRequired, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.values.records import ServerStatus, State
 
 STDERR_SHOWN = 20
+_PASTE = "The URL of the page that it could not open at the end"
 _TONES: dict[State, Tone] = {
     "idle": "quiet",
     "connecting": "busy",
@@ -24,7 +36,6 @@ _NAMES: dict[State, str] = {"auth_required": "sign-in needed"}
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     statuses, configs = console.bus.servers, console.bus.config.servers
     servers = [
         _server(console, configs[alias], status) for alias, status in statuses.items() if alias in configs
@@ -41,8 +52,7 @@ async def restart(console: Console, request: PageRequest) -> str:
     """End a server's process and connection, and start it again."""
     alias = _named(console, request)
     console.begin(console.bus.restart(alias), f"restart {alias!r}")
-    request.notice = Notice(text=f"Restarting {alias}.")
-    return _place(alias)
+    return request.say(f"Restarting {alias}.", _place(alias))
 
 
 async def sign_in(console: Console, request: PageRequest) -> str:
@@ -61,7 +71,6 @@ async def finish(console: Console, request: PageRequest) -> str:
 
 
 async def cancel(console: Console, request: PageRequest) -> str:
-    """End a sign-in."""
     alias = _named(console, request)
     console.sign_ins.cancel(alias)
     return _place(alias)
@@ -91,11 +100,7 @@ def _server(console: Console, config: ServerConfig, status: ServerStatus) -> Ele
         live(anchor("status", alias), _status(console, config, status, heading)),
         live(anchor("sign-in", alias), _sign_in(alias, console.sign_ins.now.get(alias))),
         live(anchor("stderr", alias), _stderr(alias, console.bus.stderr(alias))),
-        element(
-            "div",
-            button("Restart", "servers/restart", {"server": alias}, hint=f"Restart {alias}"),
-            class_="actions",
-        ),
+        element("div", _button("Restart", "restart", alias, f"Restart {alias}"), class_="actions"),
         id=anchor("server", alias),
         class_="card",
         aria_labelledby=heading,
@@ -111,17 +116,9 @@ def _status(console: Console, config: ServerConfig, status: ServerStatus, headin
     offers_sign_in = needs_sign_in and (known is None or not known.is_waiting)
     era = status.era and (f"{status.era} ({status.protocol})" if status.protocol else status.era)
     return [
-        element(
-            "div",
-            element("h2", alias, id=heading),
-            badge(_NAMES.get(status.state, status.state), _TONES[status.state]),
-            class_="title",
-        ),
+        titled("h2", alias, badge(_NAMES.get(status.state, status.state), _TONES[status.state]), key=heading),
         error and element("p", _reason(error), class_="problem"),
-        offers_sign_in
-        and button(
-            "Sign in", "servers/sign-in", {"server": alias}, class_="main", hint=f"Sign in to {alias}"
-        ),
+        offers_sign_in and _button("Sign in", "sign-in", alias, f"Sign in to {alias}", class_="main"),
         facts(
             {
                 "since": moment(status.since),
@@ -134,6 +131,10 @@ def _status(console: Console, config: ServerConfig, status: ServerStatus, headin
     ]
 
 
+def _button(label: str, action: str, alias: str, hint: str, *, class_: str = "") -> Element:
+    return button(label, f"servers/{action}", {"server": alias}, class_=class_, hint=hint)
+
+
 def _reason(error: ToolbusError) -> str:
     """Why a server cannot be used; a button says more than the command to sign in."""
     return error.reason if isinstance(error, LoginRequired) else problem_of(error)
@@ -144,7 +145,7 @@ def _sign_in(alias: str, known: SignIn | None) -> Child:
         return None
     if not known.is_waiting:
         return element("p", f"The sign-in failed: {known.problem}", class_="problem")
-    quit_button = button("Cancel", "servers/cancel", {"server": alias}, hint=f"Cancel the sign-in to {alias}")
+    quit_button = _button("Cancel", "cancel", alias, f"Cancel the sign-in to {alias}")
     if known.request is None:
         return element("div", element("p", f"Asking {alias} where to sign in."), quit_button, class_="panel")
     return element("div", _steps(alias, known), quit_button, class_="panel")
@@ -163,21 +164,16 @@ def _steps(alias: str, known: SignIn) -> Child:
     )
     if request.code is not None:
         return [element("p", link), element("p", "Enter this code there: ", element("code", request.code))]
-    field = anchor("url", alias)
     return [
         element("p", link),
         element(
             "details",
             element("summary", "My browser runs on another machine"),
-            element(
-                "form",
-                element("input", type="hidden", name="server", value=alias),
-                element("label", "The URL of the page that it could not open at the end", for_=field),
-                element("input", type="text", name="url", id=field, required=True, autocomplete="off"),
+            form(
+                "servers/finish",
+                hidden_fields({"server": alias}),
+                text_field(anchor("url", alias), _PASTE, "url", required=True),
                 element("button", "Finish", type="submit"),
-                method="post",
-                action="servers/finish",
-                class_="stacked",
             ),
             id=anchor("paste", alias),
         ),

@@ -4,15 +4,24 @@ import asyncio
 from collections.abc import Sequence
 from urllib.parse import urlencode
 
-from toolbus.console.html.elements import Child, Element, element, live
-from toolbus.console.html.field_widgets import field_widget
-from toolbus.console.html.fields import InputField, arguments_of, fields_of_schema
-from toolbus.console.html.results import as_json, result_widget
-from toolbus.console.html.widgets import Tone, badge, button, facts, moment
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
+from toolbus.console.fields import InputField, arguments_of, field_widget, fields_of_schema
 from toolbus.console.page import Notice, Page, PageRequest
 from toolbus.console.pages.catalog import link_to
-from toolbus.console.state.console import Console
-from toolbus.console.state.trials import Outcome, Trial
+from toolbus.console.trials import Outcome, Trial
+from toolbus.console.widgets import (
+    Tone,
+    as_json,
+    badge,
+    button,
+    facts,
+    form,
+    hidden_fields,
+    moment,
+    result_widget,
+    titled,
+)
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import ToolSpec
@@ -27,7 +36,6 @@ _HINTS = {
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    """The page."""
     name = request.query.get("name")
     back = element("p", element("a", "All tools", href="catalog"))
     spec = console.bus.catalog.get(name)
@@ -58,20 +66,17 @@ async def call(console: Console, request: PageRequest) -> str:
     name, typed = request.form.get("name"), request.form.lists
     spec = console.bus.catalog.get(name)
     if spec is None:
-        request.notice = Notice(text=f"There is no tool {name!r} in the catalog now.", kind="failed")
-        return "catalog"
+        return request.fail(f"There is no tool {name!r} in the catalog now.", "catalog")
     try:
         arguments = arguments_of(await _fields(spec), typed)
         return _place(console.trials.call(spec.name, arguments, typed, f"console-{request.session}"))
     except ValueError as error:
         return _place(console.trials.refuse(spec.name, typed, str(error)))
     except ToolbusError as error:  # too much at once
-        request.notice = Notice(text=str(error), kind="failed")
-        return link_to(spec)
+        return request.fail(str(error), link_to(spec))
 
 
 async def cancel(console: Console, request: PageRequest) -> str:
-    """Cancel a call that runs."""
     number = request.form.get("trial")
     trial = console.trials.get(int(number)) if number.isdecimal() else None
     if trial is None or not console.trials.cancel(trial.number):
@@ -145,16 +150,13 @@ async def _fields(spec: ToolSpec) -> list[InputField]:
 
 def _form(spec: ToolSpec, fields: Sequence[InputField], selected: Trial | None) -> Element:
     typed = None if selected is None else selected.typed
-    return element(
-        "form",
+    return form(
+        "tool/call",
         element("h3", "Try it"),
-        element("input", type="hidden", name="name", value=spec.name),
+        hidden_fields({"name": spec.name}),
         [field_widget(one, typed, "call") for one in fields]
         or element("p", "It takes no arguments.", class_="faint"),
         element("button", "Call", type="submit", class_="main"),
-        method="post",
-        action="tool/call",
-        class_="stacked",
     )
 
 
@@ -165,7 +167,7 @@ def _trial(trial: Trial) -> Child:
     is_running = trial.outcome == "running"
     return element(
         "article",
-        element("div", element("h2", f"Call {trial.number}"), _outcome(trial), class_="title"),
+        titled("h2", f"Call {trial.number}", _outcome(trial)),
         facts({"began": moment(trial.began), "took": None if is_running else f"{trial.seconds:.3g} s"}),
         trial.arguments is not None and _source("Arguments", f"arguments-{trial.number}", trial.arguments),
         is_running and _progress(trial),

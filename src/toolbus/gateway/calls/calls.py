@@ -20,9 +20,9 @@ from toolbus.core.ask.people import PEOPLE, asking
 from toolbus.core.ask.question_router import WATCHER, QuestionRouter
 from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.text.encoding import as_sent, contents_json
-from toolbus.core.values.elicitation import QUESTION, Pending, question
+from toolbus.core.values.elicitation import QUESTION, Answer, Pending, question
 from toolbus.core.values.errors import CallRefused, CallRejected, too_many_questions
-from toolbus.core.values.records import JSON, Budget, JSONObject, LogLevel, ToolResult
+from toolbus.core.values.records import JSON, Budget, JSONObject, LogLevel, Text, ToolResult
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.calls.queue import CallQueue, Slot
 from toolbus.gateway.calls.request_state import (
@@ -33,26 +33,45 @@ from toolbus.gateway.calls.request_state import (
     approval,
     approved_before,
 )
-from toolbus.gateway.calls.scripts import ScriptCalls
 from toolbus.gateway.calls.tasks import ClientTasks
-from toolbus.gateway.protocol.clients import LendingClient, PlainClient, SessionClient
-from toolbus.gateway.protocol.protocol_error import ProtocolError, over_quota
-from toolbus.gateway.protocol.reports import Reports
-from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
-from toolbus.gateway.protocol.results import with_uris
+from toolbus.gateway.protocol.request import ClientRequest, PlainClient, Reports, RequestTarget
+from toolbus.gateway.protocol.sessions import SessionClient
 from toolbus.gateway.protocol.words import (
     ELICITATION,
     INVALID_PARAMS,
     URL_REQUIRED,
+    ProtocolError,
     can_ask,
+    is_object,
     knows_tasks,
     object_in,
+    over_quota,
+    with_uris,
 )
 from toolbus.shape.budget import character_limit, fitted_blocks
 from toolbus.shape.render import rendered
 
 _FORM: JSONObject = {"mode": "form"}
 _URL: JSONObject = {"mode": "url"}
+_ACTIONS = ("accept", "decline", "cancel")
+
+
+class LendingClient:
+    """A client whose call lends its room to others while the client is asked."""
+
+    __slots__ = ("_client", "_most", "_slot", "capabilities")
+
+    def __init__(self, client: McpClient, slot: Slot, most: int) -> None:
+        """`most` is for the questions that the server may ask at a time."""
+        self.capabilities = client.capabilities
+        self._client = client
+        self._slot = slot
+        self._most = most
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to the client."""
+        with self._slot.asking(self._most):
+            return await self._client.ask(server, method, params)
 
 
 class ConsoleClient:
@@ -93,7 +112,6 @@ class ClientCalls:
         self._rounds = rounds
         self._parked = parked
         self._tasks = tasks
-        self._scripts = ScriptCalls(rounds)
         self._queue = queue
         self._board = board
 
@@ -124,10 +142,31 @@ class ClientCalls:
         slot = self._slot(request, target) or await self._turn(request, target)
         try:
             if target.spec.route == RUN_CODE:
-                return await self._scripts.run(request, target)
+                return await self._run_script(request, target)
             return as_sent(await request.client.view.run(target.spec, target.arguments, keep=False))
         finally:
             slot.release()
+
+    async def _run_script(self, request: ClientRequest, target: RequestTarget) -> JSONObject:
+        """What a script returns, once the client has answered what a call in it asks.
+
+        A modern client carries the suspended script to its next request, which any gateway with the same
+        state can answer. A legacy client is asked on the stream of its request.
+        """
+        if request.is_modern:
+            given = await self._rounds.opened(request, target)
+            if given.script is not None:
+                result = await _resumed_script(request, given.script, given.responses or {})
+            else:
+                result = await _started_script(request, target, request.exchange.capabilities)
+            if result.pending is not None:
+                return self._rounds.needs_input(request, target, result.pending)
+            return as_sent(result)
+        client = SessionClient(request.session, request.exchange.channel)
+        result = await _started_script(request, target, client.capabilities)
+        while (pending := result.pending) is not None:  # a script makes only so many calls
+            result = await _resumed_script(request, pending, await _answers(client, pending, "in a script"))
+        return as_sent(result)
 
     # Modern clients
 
@@ -225,11 +264,9 @@ class ClientCalls:
     # Legacy clients
 
     async def _run_legacy(self, request: ClientRequest, target: RequestTarget) -> ToolResult:
-        exchange = request.exchange
-        assert exchange.session is not None, "a legacy client has a session"
-        client = SessionClient(exchange.session, exchange.channel)
+        client = SessionClient(request.session, request.exchange.channel)
         watched = self._watched(request, target, client)
-        return await self._driven(request, target, watched or client, Reports(exchange))
+        return await self._driven(request, target, watched or client, Reports(request.exchange))
 
     def _watched(
         self, request: ClientRequest, target: RequestTarget, client: McpClient
@@ -314,15 +351,8 @@ class ClientCalls:
 
     async def _asked(self, client: McpClient, target: RequestTarget, pending: Pending) -> Round:
         """The next round, with the client's answers."""
-        responses: dict[str, JSON] = dict(pending.answered)
-        for key, asked in pending.requests.items():
-            try:
-                params: JSONObject = asked.get("params") or {}
-                with asking(PEOPLE.get()):
-                    responses[key] = await client.ask(pending.server, asked["method"], params)
-            except ClientError as error:
-                what = f"{asked['method']} of server {pending.server!r}"
-                raise CallRefused(what, f"the client answered: {error.message}") from error
+        answers = await _answers(client, pending, f"of server {pending.server!r}")
+        responses: dict[str, JSON] = {**pending.answered, **answers}
         if pending.call is not None:
             by = WATCHER if isinstance(client, ConsoleClient) else APPROVER
             return Round(approval=approval(pending.call, object_in(responses, QUESTION), by))
@@ -384,3 +414,45 @@ def _on_input(client: McpClient) -> OnInput:
 
 def _can_be_asked(capabilities: JSONObject) -> bool:
     return "elicitation" in capabilities or "sampling" in capabilities or "roots" in capabilities
+
+
+async def _answers(client: McpClient, pending: Pending, where: str) -> dict[str, JSON]:
+    """The client's answers to what is asked; `where` says in messages who asks."""
+    answers: dict[str, JSON] = {}
+    for key, asked in pending.requests.items():
+        try:
+            with asking(PEOPLE.get()):
+                answers[key] = await client.ask(pending.server, asked["method"], object_in(asked, "params"))
+        except ClientError as error:
+            problem = f"the client answered: {error.message}"
+            raise CallRefused(f"{asked['method']} {where}", problem) from error
+    return answers
+
+
+async def _started_script(
+    request: ClientRequest, target: RequestTarget, capabilities: JSONObject
+) -> ToolResult:
+    scripts, reports = request.client.view.scripts, Reports(request.exchange)
+    on_input = _asks(capabilities)
+    result = await scripts.run_for_model(target.arguments, on_input, reports.on_progress)
+    if result.pending is None or on_input == "suspend":
+        return result
+    problem = f"the script was stopped: {result.pending}; this client cannot show the question"
+    return replace(result, content=(Text(text=problem),), is_error=True, pending=None)
+
+
+async def _resumed_script(request: ClientRequest, pending: Pending, responses: JSONObject) -> ToolResult:
+    answers = {key: _answer(object_in(responses, key)) for key in pending.questions if key in responses}
+    on_progress = Reports(request.exchange).on_progress
+    try:
+        return await request.client.view.resume(pending, answers, on_progress=on_progress)
+    except ValueError as error:  # an answer is missing, or does not fit its form
+        raise ProtocolError(INVALID_PARAMS, str(error)) from error
+
+
+def _answer(response: JSONObject) -> Answer:
+    action: JSON = response.get("action")
+    content: JSON = response.get("content")
+    if action not in _ACTIONS or not (content is None or is_object(content)):
+        raise ProtocolError(INVALID_PARAMS, "an answer needs an action, and its content as an object")
+    return Answer(action=action, content=content)

@@ -17,8 +17,7 @@ from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.errors import CallRefused
 from toolbus.core.values.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.http.request import encoded
-from toolbus.gateway.protocol.exchange import ClientExchange
-from toolbus.gateway.protocol.reports import Reports
+from toolbus.gateway.protocol.request import ClientExchange, Reports
 from toolbus.gateway.protocol.words import INTERNAL_ERROR, INVALID_REQUEST, can_ask, is_object
 from toolbus.gateway.settings import GatewayLimits
 
@@ -65,7 +64,7 @@ class ParkedCall:
         self.was_cancelled = False
         self.is_doubtful = False
         """Whether others may have ended it, believing that this replica had ended."""
-        self._capabilities = capabilities
+        self.capabilities = capabilities
         self._store = store
         self._asked = 0
         self._gave_up = False
@@ -86,7 +85,6 @@ class ParkedCall:
 
     @property
     def done(self) -> bool:
-        """Whether the call is over."""
         return self._lost is not None or (self._running is not None and self._running.done())
 
     def result(self) -> ToolResult:
@@ -128,7 +126,7 @@ class ParkedCall:
     def _ended(self, running: asyncio.Task[ToolResult]) -> None:
         self.updated = datetime.now(UTC)
         self._stop_waiting()
-        self._store.ended()
+        self._store.some_ended.set()
         if not running.cancelled():
             running.exception()  # nobody may come for it
         if not self.is_task:
@@ -146,14 +144,9 @@ class ParkedCall:
 
     # As the client of the call
 
-    @property
-    def capabilities(self) -> JSONObject:
-        """What the client declared."""
-        return self._capabilities
-
     async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
         """Put a server's request to the client, with its next request; returns the answer."""
-        if not can_ask(self._capabilities, method, params):
+        if not can_ask(self.capabilities, method, params):
             raise ClientError(INVALID_REQUEST, f"the client does not support {method}")
         if self._gave_up or not self._store.keep(self):
             raise ClientError(INTERNAL_ERROR, "the client cannot be asked")
@@ -161,7 +154,8 @@ class ParkedCall:
         key = f"request-{self._asked}"
         answered: asyncio.Future[JSONObject] = asyncio.get_running_loop().create_future()
         self.questions[key] = ServerQuestion(_modern_request(method, params), answered)
-        self._wait_for_answer()
+        self._stop_waiting()
+        self._expiry = asyncio.get_running_loop().call_later(self._store.answer_within, self._give_up)
         self.updated = datetime.now(UTC)
         self._changed.set()
         try:
@@ -181,25 +175,18 @@ class ParkedCall:
         self.updated = datetime.now(UTC)
 
     def refuse(self, key: str, error: ClientError) -> None:
-        """Answer an open question with an error."""
         question = self.questions.pop(key, None)
         if question is not None and not question.answered.done():
             question.answered.set_exception(error)
 
     @property
     def requests(self) -> JSONObject:
-        """The open questions, for the client."""
         return {key: question.request for key, question in self.questions.items()}
 
     def progressed(self, progress: float, total: float | None, message: str | None) -> None:
-        """Take the progress of the call."""
         self.message = message or self.message
         self.updated = datetime.now(UTC)
         self.reports.progressed(progress, total, message)
-
-    def _wait_for_answer(self) -> None:
-        self._stop_waiting()
-        self._expiry = asyncio.get_running_loop().call_later(self._store.answer_within, self._give_up)
 
     def _stop_waiting(self) -> None:
         if self._expiry is not None:
@@ -209,13 +196,10 @@ class ParkedCall:
     def _give_up(self) -> None:
         """The client did not come back: the server is told, and asks nothing more."""
         self._gave_up = True
+        problem = f"the client did not answer within {self._store.answer_within:g} s"
         for question in self.questions.values():
             if not question.answered.done():
-                question.answered.set_exception(
-                    ClientError(
-                        INTERNAL_ERROR, f"the client did not answer within {self._store.answer_within:g} s"
-                    )
-                )
+                question.answered.set_exception(ClientError(INTERNAL_ERROR, problem))
 
 
 class ParkedCalls:
@@ -225,7 +209,8 @@ class ParkedCalls:
         self.prefix = "" if replicas is None else replicas.prefix
         """What the ids of its calls begin with."""
         self._replicas = replicas
-        self._ended = asyncio.Event()
+        self.some_ended = asyncio.Event()
+        """Set when a call has ended."""
         self.answer_within = settings.answer_within
         self._slots = Quota(settings.max_parked)
         self._bytes = Quota(settings.max_task_bytes)
@@ -243,7 +228,7 @@ class ParkedCalls:
         return found if found is not None and found.owner == owner else None
 
     async def find(self, name: str, owner: str) -> ParkedCall | None:
-        """The same; `Elsewhere` if another replica has it."""
+        """The same; `WrongReplica` if another replica has it."""
         if self._replicas is not None:
             await self._replicas.peers.make_sure()
         found = self.get(name, owner)
@@ -252,14 +237,9 @@ class ParkedCalls:
         return found
 
     async def wait_for_none(self) -> None:
-        """Wait until no call is running."""
         while any(not call.done for call in self._calls.values()):
-            self._ended.clear()
-            await self._ended.wait()
-
-    def ended(self) -> None:
-        """A call is over."""
-        self._ended.set()
+            self.some_ended.clear()
+            await self.some_ended.wait()
 
     def of(self, owner: str) -> list[ParkedCall]:
         """The calls of a principal, in the order of their start."""
@@ -279,7 +259,6 @@ class ParkedCalls:
         return True
 
     def drop(self, call: ParkedCall) -> None:
-        """Keep a call no longer."""
         if self._calls.pop(call.id, None) is not None:
             self._slots.release(call.owner)
             self._bytes.release(call.owner, call.size)
@@ -306,7 +285,6 @@ class ParkedCalls:
         asyncio.get_running_loop().call_later(seconds, end)
 
     def close(self) -> None:
-        """End all calls."""
         for call in tuple(self._calls.values()):
             call.cancel()
             self.drop(call)

@@ -21,7 +21,7 @@ from toolbus.core.ask.forwarding import ClientError
 from toolbus.core.operation.quota import Quota
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import INTERNAL_ERROR
-from toolbus.gateway.protocol.protocol_error import BUSY, ProtocolError
+from toolbus.gateway.protocol.words import BUSY, ProtocolError
 
 logger = logging.getLogger("toolbus")
 
@@ -111,11 +111,9 @@ class CallQueue:
         self._next_report = 0.0
 
     def __len__(self) -> int:
-        """How many calls wait."""
         return self._waiting.taken
 
     def __iter__(self) -> Iterator[tuple[str, ServerCalls]]:
-        """The servers that were called, by alias."""
         return iter(self._servers.items())
 
     def take(self, user: str, server: str, most: int | None = None) -> "Slot | None":
@@ -286,7 +284,6 @@ class Slot:
         self._has_ended = False
 
     def release(self) -> None:
-        """The call has ended."""
         self._has_ended = True
         if not self._lent:
             self._queue.leave(self._user, self._server)

@@ -11,9 +11,16 @@ from toolbus.core.operation.quota import Quota
 from toolbus.core.values.elicitation import QUESTION, Pending
 from toolbus.core.values.errors import CallRefused, CallRejected
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.gateway.protocol.protocol_error import ProtocolError, over_quota
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
-from toolbus.gateway.protocol.words import ELICITATION, INVALID_PARAMS, is_object, list_in, object_in
+from toolbus.gateway.protocol.words import (
+    ELICITATION,
+    INVALID_PARAMS,
+    ProtocolError,
+    is_object,
+    list_in,
+    object_in,
+    over_quota,
+)
 from toolbus.state.seal import OneTimeUse, Seal
 
 _PURPOSE = "requestState"

@@ -12,10 +12,8 @@ from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.errors import CallRejected, StoreError, ToolbusError
 from toolbus.core.values.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
-from toolbus.gateway.protocol.results import protocol_error
-from toolbus.gateway.protocol.words import INVALID_PARAMS
+from toolbus.gateway.protocol.words import INVALID_PARAMS, ProtocolError, protocol_error
 from toolbus.gateway.replicas.sessions import SharedTasks, StoredTask
 from toolbus.state.seal import Seal
 from toolbus.state.store.store import Allowance
@@ -123,7 +121,7 @@ class ClientTasks:
     async def find(self, request: ClientRequest) -> ServerTask | ParkedCall | StoredTask:
         """The task of a request; `ProtocolError` if the client has none with that id.
 
-        `Elsewhere` if another replica runs it.
+        `WrongReplica` if another replica runs it.
         """
         given, name = request.text("taskId"), request.exchange.principal.owner
         if (call := await self._parked.find(given, name)) is not None and call.is_task:
@@ -157,14 +155,14 @@ class ClientTasks:
 
     def state(self, call: ParkedCall | StoredTask, *, modern: bool) -> dict[str, JSON]:
         """The state of a task of ours, without its result."""
-        times = {"createdAt": call.created.isoformat(), "lastUpdatedAt": call.updated.isoformat()}
         message: JSONObject = {} if call.message is None else {"statusMessage": call.message}
         ttl, poll = ("ttlMs", "pollIntervalMs") if modern else ("ttl", "pollInterval")
         return {
             "taskId": call.id,
             "status": _status(call),
             **message,
-            **times,
+            "createdAt": call.created.isoformat(),
+            "lastUpdatedAt": call.updated.isoformat(),
             ttl: call.ttl_ms,
             poll: POLL_MS,
         }
@@ -197,11 +195,11 @@ def outcome(call: ParkedCall | StoredTask) -> JSONObject | ProtocolError | None:
 
 def _stored(call: ParkedCall) -> StoredTask:
     """What other replicas need to know of a task."""
-    ended: JSONObject | None = None
-    if isinstance(how := outcome(call), ProtocolError):
-        ended = {"error": how.json}
-    elif how is not None:
-        ended = {"result": how}
+    how = outcome(call)
+    if isinstance(how, ProtocolError):
+        ended: JSONObject | None = {"error": how.json}
+    else:
+        ended = None if how is None else {"result": how}
     return StoredTask(
         id=call.id,
         principal=call.owner,

@@ -20,31 +20,30 @@ from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import Admission, Refusal
 from toolbus.gateway.access.control import AccessControl
-from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.http.in_flight import LARGE_BODIES, InFlight
 from toolbus.gateway.http.legacy import LegacyFront
-from toolbus.gateway.http.limits import HttpLimits, Refusals
-from toolbus.gateway.http.message import ONE_MESSAGE, has_envelope, kind_of
+from toolbus.gateway.http.limits import LARGE_BODIES, HttpLimits, InFlight, Refusals
 from toolbus.gateway.http.modern import ModernFront
 from toolbus.gateway.http.request import (
     CONSOLE,
+    ONE_MESSAGE,
     Headers,
     HttpRequest,
     NoRoom,
     accepted,
     answer,
     encoded_headers,
-    failure,
+    has_envelope,
     is_json,
+    kind_of,
 )
-from toolbus.gateway.http.worker_pages import WorkerPages
-from toolbus.gateway.http.workers import Workers
-from toolbus.gateway.metrics import OTHER, Metrics
+from toolbus.gateway.http.workers import FIRST, Workers
+from toolbus.gateway.metrics import OTHER, Metrics, merged
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import BUSY
-from toolbus.gateway.protocol.words import INTERNAL_ERROR
+from toolbus.gateway.protocol.words import BUSY, INTERNAL_ERROR, WrongReplica
+from toolbus.gateway.replicas.peers import ReplicaPeer
 from toolbus.gateway.replicas.relay import MISDIRECTED
+from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.state.store.store import Allowance
 
 logger = logging.getLogger("toolbus")
@@ -59,24 +58,21 @@ _EXPIRE_EVERY = 30
 _RETRY: Headers = ((b"retry-after", b"1"),)
 _NO_STORE = "the database of this gateway does not respond; try again later"
 _MOVING = "the replica that has this session or call is not known; try again"
+_METRICS_SECONDS = 5.0
+"""How long another worker may take for its metrics."""
 _TRIES = 4
 """How often to look where a session or a call is, which may move meanwhile."""
 
 
 class ConsolePages(Protocol):
-    """The console that is served beside the gateway."""
+    """The console that is served beside the gateway, at `CONSOLE` and below."""
 
-    async def serve(self, http: HttpRequest) -> None:
-        """Serve a request to `CONSOLE` or below."""
-        ...
-
-    def drain(self) -> None:
-        """End the streams."""
-        ...
+    async def serve(self, http: HttpRequest) -> None: ...
+    def drain(self) -> None: ...
 
 
 class App:
-    """Answers the HTTP requests to a gateway; `serve_http` runs it."""
+    """Answers the HTTP requests to a gateway; an `HttpServer` runs it."""
 
     probes: frozenset[str] = frozenset(("/healthz", "/readyz"))
 
@@ -110,7 +106,7 @@ class App:
         self.is_leaving = False
         """Whether a balancer should send nothing more, although it would be answered."""
         self.connections: Callable[[], int] = lambda: 0
-        """How many connections are open; set by whoever runs it."""
+        """How many connections are open; set by the server."""
         self._access: Admission = access or AccessControl(Serve())
         self._admitted = AdmittedClients(self._access, gateway)
         self._in_flight = InFlight(self.limits, self.metrics)
@@ -147,7 +143,6 @@ class App:
             await self.gateway.wait_for_parked()
 
     def tick(self) -> None:
-        """Call it every second."""
         self._modern.tick()
         self._admitted.tick()
         self._ticks += 1
@@ -158,7 +153,6 @@ class App:
 
     @property
     def in_flight(self) -> int:
-        """How many requests are being answered."""
         return self.metrics.in_flight
 
     def drain(self) -> None:
@@ -279,7 +273,7 @@ class App:
         self.refusals.note("in_flight", http.facts.address, reason)
         await asyncio.sleep(self.limits.refusal_seconds)
         error = {"code": BUSY, "message": reason, "data": {"retryAfter": 1, "limit": limit}}
-        await http.respond_json(status, failure(None, error), _RETRY)
+        await http.respond_error(status, error, headers=_RETRY)
 
     async def _message(self, http: HttpRequest, *, is_modern: bool) -> None:
         body = await http.body(self._in_flight.reserve)
@@ -288,9 +282,7 @@ class App:
             message = parsed_strictly(body, self.limits.values)
         except (UnreadableMessage, ValueError) as error:
             reason = f": the body {error}" if isinstance(error, UnreadableMessage) else ""
-            return await http.respond_json(
-                400, failure(None, {"code": PARSE_ERROR, "message": f"Parse error{reason}"})
-            )
+            return await http.respond_error(400, {"code": PARSE_ERROR, "message": f"Parse error{reason}"})
         if http.reserved:
             await asyncio.sleep(0)  # to read it took a while, and so may the rest
         kind = kind_of(message)
@@ -410,11 +402,11 @@ class App:
 
 async def _refuse_for_now(http: HttpRequest, request_id: str | int | None, reason: str) -> None:
     error: JSONObject = {"code": INTERNAL_ERROR, "message": reason, "data": {"retryAfter": 1}}
-    await http.respond_json(503, failure(request_id, error), _RETRY)
+    await http.respond_error(503, error, request_id, _RETRY)
 
 
 async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:
-    await http.respond_json(status, failure(None, {"code": INVALID_REQUEST, "message": reason}))
+    await http.respond_error(status, {"code": INVALID_REQUEST, "message": reason})
 
 
 def readiness(
@@ -476,18 +468,15 @@ class AdmittedClients:
         self._asking: asyncio.Task[None] | None = None
 
     def begin(self, http: HttpRequest) -> None:
-        """A request was let in."""
         self._requests.add(http)
         principal = http.principal
         if principal.key:
             self._keys[principal.key, principal.view] = principal
 
     def end(self, http: HttpRequest) -> None:
-        """A request is over."""
         self._requests.discard(http)
 
     def tick(self) -> None:
-        """Call it every second."""
         for http in tuple(self._requests):
             if not http.is_abandoned and not http.is_still_admitted:
                 http.dismiss()
@@ -513,3 +502,40 @@ class AdmittedClients:
                 for http in requests:
                     if not http.is_abandoned:
                         http.dismiss()
+
+
+class WorkerPages:
+    """The pages of the other workers."""
+
+    def __init__(self, replicas: Replicas, workers: Workers) -> None:
+        self._replicas = replicas
+        self._workers = workers
+
+    async def metrics(self, http: HttpRequest, own: str) -> str:
+        """The metrics of all workers, of which this one has its `own`."""
+        others = (await self._others()).items()
+        pages = await asyncio.gather(*(self._page(http, peer) for _, peer in others))
+        found = {number: page for (number, _), page in zip(others, pages, strict=True) if page is not None}
+        return merged({**found, self._workers.number: own}, self._workers.count)
+
+    async def console(self, http: HttpRequest) -> None:
+        """Have the first worker answer a request for its console."""
+        if self._workers.number == FIRST:
+            return await http.respond(404)
+        body, first = await http.body(), (await self._others()).get(FIRST)
+        if first is not None and await self._replicas.passed_on_page(http, body, first):
+            return None
+        return await http.respond(503, headers=_RETRY)  # it is being started again
+
+    async def _others(self) -> dict[int, ReplicaPeer]:
+        try:
+            return await self._replicas.peers.workers()
+        except StoreError:
+            return {}
+
+    async def _page(self, http: HttpRequest, peer: ReplicaPeer) -> str | None:
+        try:
+            async with asyncio.timeout(_METRICS_SECONDS):
+                return await self._replicas.fetched_page(http, peer)
+        except TimeoutError:
+            return None

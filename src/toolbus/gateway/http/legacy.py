@@ -7,7 +7,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Mapping
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from mcp_types import INVALID_REQUEST
 from mcp_types.version import is_version_at_least
@@ -15,17 +15,15 @@ from mcp_types.version import is_version_at_least
 from toolbus.core.ask.people import Stopwatch
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject
-from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.gateway import Gateway
-from toolbus.gateway.http.in_flight import InFlight
-from toolbus.gateway.http.limits import HttpLimits
-from toolbus.gateway.http.outcome import CANCELLED, TOO_MANY, Outcome, answered
-from toolbus.gateway.http.request import Headers, HttpRequest, accepted, encoded, failure, response
+from toolbus.gateway.http.limits import HttpLimits, InFlight
+from toolbus.gateway.http.modern import CANCELLED, TOO_MANY, Outcome, answered
+from toolbus.gateway.http.request import Headers, HttpRequest, accepted, response
 from toolbus.gateway.http.streams import KeptStreams, SessionStream, SessionStreams, woken
 from toolbus.gateway.metrics import Metrics, error_kind
-from toolbus.gateway.protocol.exchange import ClientExchange
-from toolbus.gateway.protocol.protocol_error import ProtocolError
+from toolbus.gateway.protocol.request import ClientExchange
 from toolbus.gateway.protocol.sessions import ClientSession
+from toolbus.gateway.protocol.words import ProtocolError, WrongReplica
 
 logger = logging.getLogger("toolbus")
 SESSION = "mcp-session-id"
@@ -41,8 +39,6 @@ _CHANGING = frozenset(("logging/setLevel", "resources/subscribe", "resources/uns
 
 
 class LegacyFront:
-    """Serves the requests of legacy clients."""
-
     def __init__(self, gateway: Gateway, metrics: Metrics, limits: HttpLimits, in_flight: InFlight) -> None:
         self._gateway = gateway
         self._metrics = metrics
@@ -65,7 +61,6 @@ class LegacyFront:
             streams.standalone.end()
 
     async def initialize(self, http: HttpRequest, request_id: str | int, params: JSONObject | None) -> None:
-        """Open a session."""
         if SESSION in http.headers:
             return await _refuse(http, 400, "initialize opens another session; send it without a session id")
         started = time.perf_counter()
@@ -73,7 +68,7 @@ class LegacyFront:
             session, result = await self._gateway.initialize(http.principal, params)
         except ProtocolError as error:
             self._metrics.ended("initialize", time.perf_counter() - started, error_kind(error.code))
-            return await http.respond_json(200, failure(request_id, error.json))
+            return await http.respond_error(200, error.json, request_id)
         self._open_streams(session)
         if session.closed:  # it had to make room for others meanwhile
             self._forget(session.id)
@@ -101,7 +96,7 @@ class LegacyFront:
             session.answered(message)
             await http.respond(202)
         elif is_request:
-            await self._request(http, session, message["id"], method, message.get("params"))
+            await self._request(http, session, message)
         else:
             was_here = self._gateway.notified(session, method, message.get("params"))
             if not was_here and session.is_doubtful:
@@ -172,7 +167,6 @@ class LegacyFront:
                 session.standalone = None
 
     async def delete(self, http: HttpRequest) -> None:
-        """End a session."""
         session = await self._session(http)
         if session is not None:
             if self._replicas is not None:
@@ -242,17 +236,10 @@ class LegacyFront:
             return None
         return session
 
-    async def _request(
-        self,
-        http: HttpRequest,
-        session: ClientSession,
-        request_id: str | int,
-        method: str,
-        params: JSONObject | None,
-    ) -> None:
+    async def _request(self, http: HttpRequest, session: ClientSession, message: Mapping[str, Any]) -> None:
         streams = self._streams[session.id]
         stream = streams.open()
-        call = asyncio.create_task(self._answered(http, session, stream, request_id, method, params))
+        call = asyncio.create_task(self._answered(http, session, stream, message))
         self._calls.add(call)
         call.add_done_callback(self._calls.discard)
         headers = _session_headers(session)
@@ -275,27 +262,11 @@ class LegacyFront:
                 streams.discard(stream)
 
     async def _answered(
-        self,
-        http: HttpRequest,
-        session: ClientSession,
-        stream: SessionStream,
-        request_id: str | int,
-        method: str,
-        params: JSONObject | None,
+        self, http: HttpRequest, session: ClientSession, stream: SessionStream, message: Mapping[str, Any]
     ) -> Outcome:
-        meta: object = params.get("_meta") if params else None
-        exchange = ClientExchange(
-            principal=http.principal,
-            headers=http.headers,
-            era="legacy",
-            version=session.version,
-            capabilities=session.capabilities,
-            id=request_id,
-            channel=stream,
-            meta=cast("JSONObject", meta) if isinstance(meta, dict) else {},
-            log_level=session.log_level,
-            session=session,
-            size=http.size,
+        method, params = message["method"], message.get("params")
+        exchange = ClientExchange.of_session(
+            session, http.principal, message["id"], params, stream, size=http.size, headers=http.headers
         )
         watch, outcome = Stopwatch(), CANCELLED
         try:
@@ -318,5 +289,4 @@ def _session_headers(session: ClientSession) -> Headers:
 
 
 async def _refuse(http: HttpRequest, status: int, message: str) -> None:
-    body = encoded(failure(None, {"code": INVALID_REQUEST, "message": message}))
-    await http.respond(status, body, ((b"content-type", b"application/json"),))
+    await http.respond_error(status, {"code": INVALID_REQUEST, "message": message})

@@ -1,11 +1,16 @@
 """What a client may take of the HTTP front, and what is reported when it wants more."""
 
+import asyncio
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
+from toolbus.core.operation.quota import Quota
+from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.metrics import Metrics
+from toolbus.gateway.protocol.principal import Principal
 
 logger = logging.getLogger("toolbus")
 
@@ -83,3 +88,66 @@ class Refusals:
             return
         self._reported.add((kind, address))
         logger.warning("the gateway refused a request of %s: %s", address or "a local client", reason)
+
+
+LARGE_BODIES = 16
+"""The bodies of the largest size for which there is room at a time."""
+
+
+class InFlight:
+    """Counts requests from when they are admitted until they are answered."""
+
+    def __init__(self, limits: HttpLimits, metrics: Metrics) -> None:
+        self._limits = limits
+        self._metrics = metrics
+        self._requests = Quota(limits.requests, limits.requests_per_principal)
+        self._bytes = Quota(LARGE_BODIES * limits.body_bytes)
+        self._ended = asyncio.Event()
+
+    def take(self, principal: Principal) -> int:
+        """Count one more; the HTTP status to refuse it with if that is too many, or 0."""
+        if self._requests.free <= 0:
+            return 503
+        if not self._requests.take(principal.owner):
+            return 429
+        self._metrics.in_flight += 1
+        return 0
+
+    def reserve(self, http: HttpRequest) -> bool:
+        """Reserve the most that the large body of a request may have; False if there is no room for it."""
+        declared = http.headers.get("content-length", "")
+        size = int(declared) if declared.isdecimal() else self._limits.body_bytes
+        if not self._bytes.take(http.principal.owner, size):
+            return False
+        http.reserved = size
+        return True
+
+    def note_size(self, http: HttpRequest) -> None:
+        """The body of a request was read: it takes no more room than it has bytes."""
+        if (more := http.reserved - http.size) > 0:
+            self._bytes.release(http.principal.owner, more)
+            http.reserved = http.size
+
+    def release(self, http: HttpRequest) -> None:
+        self._release(http.principal, http.reserved)
+        http.reserved = 0
+
+    def keep(self, http: HttpRequest, call: asyncio.Task[Any]) -> None:
+        """Count a call that goes on after its HTTP request has ended."""
+        principal, reserved = http.principal, http.reserved
+        self._requests.add(principal.owner)
+        self._metrics.in_flight += 1
+        http.reserved = 0
+        call.add_done_callback(lambda _: self._release(principal, reserved))
+
+    def _release(self, principal: Principal, reserved: int) -> None:
+        self._ended.set()
+        self._metrics.in_flight -= 1
+        self._requests.release(principal.owner)
+        if reserved:
+            self._bytes.release(principal.owner, reserved)
+
+    async def wait_for_none(self) -> None:
+        while self._metrics.in_flight:
+            self._ended.clear()
+            await self._ended.wait()

@@ -1,12 +1,13 @@
-"""The modern era over HTTP: each POST is one request that says all about itself.
+"""Answers over HTTP, and the modern era there: each POST is one request that says all about itself.
 
 The response is JSON, unless something has to be sent before it; closing the connection cancels the request.
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Coroutine, Mapping
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from mcp.shared.inbound import (
     ERROR_CODE_HTTP_STATUS,
@@ -17,27 +18,79 @@ from mcp.shared.inbound import (
     find_duplicated_routing_header,
     unsupported_protocol_version_rejection,
 )
-from mcp_types import HEADER_MISMATCH, INVALID_PARAMS, LOG_LEVEL_META_KEY
+from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
 from toolbus.core.ask.people import Stopwatch
 from toolbus.core.values.records import JSONObject, LogLevel
-from toolbus.gateway.calls.wrong_replica import WrongReplica
+from toolbus.gateway.calls.queue import Busy
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.limits import HttpLimits, Refusals
-from toolbus.gateway.http.outcome import CANCELLED, ENDED, TOO_MANY, Outcome, answered
-from toolbus.gateway.http.request import HttpRequest, encoded, event, failure
+from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event, failure, response
 from toolbus.gateway.http.streams import KEEPALIVE, woken
-from toolbus.gateway.metrics import Metrics
-from toolbus.gateway.protocol.exchange import ClientExchange
+from toolbus.gateway.metrics import Metrics, error_kind
+from toolbus.gateway.protocol.request import ClientExchange
+from toolbus.gateway.protocol.sessions import RequestCancelled
+from toolbus.gateway.protocol.words import BUSY, ProtocolError, WrongReplica
+
+logger = logging.getLogger("toolbus")
 
 LISTEN = "subscriptions/listen"
 _LEVELS = frozenset(get_args(LogLevel))
 _TASK_METHODS = frozenset(("tasks/get", "tasks/update", "tasks/cancel"))
 
 
-class ModernFront:
-    """Serves the requests of modern clients."""
+TOO_MANY = 429
+REQUEST_CANCELLED = -32800
+"""The error of a legacy request that its client cancelled: its stream ends only with a response."""
 
+
+class Outcome(NamedTuple):
+    """The end of a request."""
+
+    message: JSONObject | None
+    """The JSON-RPC response; None if there is none."""
+    status: int = 200
+    """The HTTP status, for a modern client that gets the response as JSON."""
+    error: str | None = None
+    """The kind of the error, if it is one."""
+    headers: Headers = ()
+    """More headers, if it is not in a stream."""
+
+
+CANCELLED = Outcome(None, error="cancelled")
+"""The client has left."""
+ENDED = Outcome(None)
+"""A stream that we end."""
+
+
+async def answered(
+    gateway: Gateway, exchange: ClientExchange, method: str, params: JSONObject | None
+) -> Outcome:
+    """Have the gateway answer a request."""
+    request_id = exchange.id
+    try:
+        result = await gateway.answer(exchange, method, params)
+    except Busy as error:
+        retry = (b"retry-after", b"%d" % error.retry_after)
+        return Outcome(failure(request_id, error.json), TOO_MANY, "busy", (retry,))
+    except ProtocolError as error:
+        status = TOO_MANY if error.code == BUSY else ERROR_CODE_HTTP_STATUS.get(error.code, 200)
+        return Outcome(failure(request_id, error.json), status, error_kind(error.code))
+    except RequestCancelled:
+        cancelled = {"code": REQUEST_CANCELLED, "message": "Request cancelled"}
+        return Outcome(failure(request_id, cancelled), error="cancelled")
+    except WrongReplica:
+        raise
+    except Exception:  # the edge of a task: a client gets an answer to each request
+        logger.exception("could not answer %s", method if method.isprintable() else "a request")
+        return Outcome(
+            failure(request_id, {"code": INTERNAL_ERROR, "message": "Internal error"}), error="internal_error"
+        )
+    is_error = method == "tools/call" and result.get("isError") is True
+    return Outcome(response(request_id, result), error="tool_error" if is_error else None)
+
+
+class ModernFront:
     def __init__(self, gateway: Gateway, metrics: Metrics, limits: HttpLimits, refusals: Refusals) -> None:
         self._gateway = gateway
         self._metrics = metrics
@@ -58,7 +111,6 @@ class ModernFront:
             await _reject(http, None, unsupported)
 
     async def serve(self, http: HttpRequest, message: Mapping[str, Any]) -> None:
-        """Answer a request."""
         request_id: str | int = message["id"]
         method: str = message["method"]
         route = self._classified(http, message)
@@ -120,7 +172,6 @@ class ModernFront:
             stream.begin()
 
     def end_streams(self) -> None:
-        """End the streams that would never end."""
         for task in self._listening:
             task.cancel()
 
@@ -153,17 +204,6 @@ class ResponseStream:
     The response becomes an event stream when a message is sent before it, or if it takes long.
     """
 
-    __slots__ = (
-        "_bytes",
-        "_has_ended",
-        "_http",
-        "_limits",
-        "_refusals",
-        "_waiting",
-        "_wake",
-        "_writer",
-    )
-
     def __init__(self, http: HttpRequest, limits: HttpLimits, refusals: Refusals) -> None:
         self._http = http
         self._limits = limits
@@ -175,7 +215,6 @@ class ResponseStream:
         self._wake: asyncio.Event | None = None
 
     def send(self, message: JSONObject) -> None:
-        """Send a message before the response."""
         if self._has_ended:
             return
         data = event(encoded(message))
@@ -192,7 +231,6 @@ class ResponseStream:
             self._wake.set()
 
     async def finish(self, outcome: Outcome) -> None:
-        """Send the response."""
         if self._writer is None:
             return await self._http.respond_json(outcome.status, outcome.message, outcome.headers)
         assert self._wake is not None
@@ -205,7 +243,6 @@ class ResponseStream:
         return None
 
     def close(self) -> None:
-        """Send nothing more."""
         self._has_ended = True
         if self._writer is not None:
             self._writer.cancel()
@@ -235,4 +272,4 @@ async def _reject(http: HttpRequest, request_id: str | int | None, rejection: In
     error: dict[str, Any] = {"code": rejection.code, "message": rejection.message}
     if rejection.data is not None:
         error["data"] = rejection.data
-    await http.respond_json(ERROR_CODE_HTTP_STATUS.get(rejection.code, 400), failure(request_id, error))
+    await http.respond_error(ERROR_CODE_HTTP_STATUS.get(rejection.code, 400), error, request_id)

@@ -66,7 +66,6 @@ class ConnectionLimits:
     """Whether no connection may begin any more."""
 
     def tick(self, now: float) -> None:
-        """The clock of the server ticks."""
         if now - self.ticked > _LATE:
             self.woken = now
         self.ticked = now
@@ -97,7 +96,7 @@ _TOO_LARGE = _Refused(413, "body", "its body is too long (serve.max_body)")
 
 
 class HttpConnection(asyncio.Protocol):
-    """A connection that is refused or closed if its client exceeds a limit; see `RequestConnection`."""
+    """A connection that is refused or closed if its client exceeds a limit."""
 
     _transport: asyncio.Transport
 
@@ -201,7 +200,6 @@ class HttpConnection(asyncio.Protocol):
         self._served = self._coming = self._task = None  # the requests hold this object, too
 
     def abort(self) -> None:
-        """Close the connection without sending what waits to be sent."""
         if self.is_made:
             self._transport.abort()
 
@@ -230,13 +228,11 @@ class HttpConnection(asyncio.Protocol):
         await self._writable.wait()
 
     def pause_reading(self) -> None:
-        """Take no more of what the client sends."""
         if self._is_reading:
             self._is_reading = False
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Take again what the client sends."""
         if not self._is_reading:
             self._is_reading = True
             self._transport.resume_reading()
@@ -247,7 +243,6 @@ class HttpConnection(asyncio.Protocol):
 
     @property
     def date_line(self) -> bytes:
-        """The header with the date."""
         return self._hub.date_line
 
     # Time
@@ -465,7 +460,6 @@ class HttpConnection(asyncio.Protocol):
         raise _Stop
 
     def _refuse(self, refusal: _Refused) -> None:
-        """Send the refusal and close the connection."""
         self._hub.refusals.note(refusal.kind, self.address, refusal.reason)
         transport = self._transport
         if transport.is_closing():

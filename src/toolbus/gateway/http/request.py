@@ -7,13 +7,15 @@ import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import lru_cache
 from http import HTTPStatus
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from pydantic_core import PydanticSerializationError, to_json
 
+from toolbus.connect.transports.wire.messages import MAX_ID, is_usable_id
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.access.admission import Admission, Refusal, RequestFacts
 from toolbus.gateway.protocol.principal import LOCAL, Principal
+from toolbus.gateway.protocol.words import PROTOCOL_VERSION, is_object, object_in
 
 logger = logging.getLogger("toolbus")
 
@@ -45,41 +47,21 @@ class ClientGone(Exception):
 
 
 class RequestConnection(Protocol):
-    """The connection that a request came over."""
+    """The connection that a request came over; see `HttpConnection`."""
 
     address: str
     """The IP address of the client; empty if it has none."""
     scheme: str
 
     @property
-    def date_line(self) -> bytes:
-        """The header with the date."""
-        ...
-
+    def date_line(self) -> bytes: ...
     @property
-    def is_full(self) -> bool:
-        """Whether the client does not read what was sent to it."""
-        ...
-
-    async def wait_writable(self) -> None:
-        """Wait until the client has read, or is gone."""
-        ...
-
-    def write(self, data: bytes) -> None:
-        """Send data; dropped if the client is gone."""
-        ...
-
-    def resume_reading(self) -> None:
-        """Take what the client sends, if that was paused."""
-        ...
-
-    def response_ended(self, request: "HttpRequest") -> None:
-        """Go on with the next request."""
-        ...
-
-    def abort(self) -> None:
-        """Close the connection without sending what waits to be sent."""
-        ...
+    def is_full(self) -> bool: ...
+    async def wait_writable(self) -> None: ...
+    def write(self, data: bytes) -> None: ...
+    def resume_reading(self) -> None: ...
+    def response_ended(self, request: "HttpRequest") -> None: ...
+    def abort(self) -> None: ...
 
 
 async def answer(http: "HttpRequest", work: Awaitable[None]) -> None:
@@ -100,35 +82,6 @@ async def answer(http: "HttpRequest", work: Awaitable[None]) -> None:
 
 class HttpRequest:
     """A request; each is answered by `respond`, or by `start_stream`, `write` and `end_stream`."""
-
-    __slots__ = (
-        "_chunks",
-        "_is_chunked",
-        "_is_kept",
-        "_is_whole",
-        "_version",
-        "_waiter",
-        "_whole_from",
-        "access",
-        "avoid",
-        "connection",
-        "cors",
-        "expects_continue",
-        "facts",
-        "has_ended",
-        "has_started",
-        "headers",
-        "is_abandoned",
-        "is_endless",
-        "keeps_alive",
-        "patience",
-        "principal",
-        "query",
-        "relayed",
-        "repeated",
-        "reserved",
-        "size",
-    )
 
     def __init__(
         self, connection: RequestConnection, method: str, path: str, raw: RawHeaders, version: str
@@ -172,7 +125,8 @@ class HttpRequest:
         self._whole_from = LARGE
         """The size from which on somebody decides whether there is room for the rest."""
         self._is_kept = True
-        self._is_whole = False
+        self.is_whole = False
+        """Whether all of its body has come."""
         self._waiter: asyncio.Future[None] | None = None
         self.has_started = False
         """Whether the response has begun."""
@@ -195,17 +149,10 @@ class HttpRequest:
     # For the connection
 
     @property
-    def is_whole(self) -> bool:
-        """Whether all of its body has come."""
-        return self._is_whole
-
-    @property
     def is_read(self) -> bool:
-        """Whether somebody takes its body."""
         return self._waiter is not None
 
     def add_body(self, data: bytes) -> None:
-        """A part of its body has come."""
         if self._is_kept:
             self._chunks.append(data)
             self.size += len(data)
@@ -213,8 +160,7 @@ class HttpRequest:
                 self._wake()
 
     def end_body(self) -> None:
-        """All of its body has come."""
-        self._is_whole = True
+        self.is_whole = True
         self._wake()
 
     def abandon(self) -> None:
@@ -259,7 +205,7 @@ class HttpRequest:
                     self._is_kept = False
                     self._chunks.clear()
                     raise NoRoom
-            if self._is_whole:
+            if self.is_whole:
                 break
             self._waiter = asyncio.get_running_loop().create_future()
             await self._waiter
@@ -269,21 +215,27 @@ class HttpRequest:
         return b"".join(chunks)
 
     async def respond(self, status: int, body: bytes = b"", headers: Headers = ()) -> None:
-        """Send the whole response."""
         length = (b"content-length", b"%d" % len(body))
         head = self._head(status, (*headers, *self.cors, length))
         await self._write(head if self.facts.method == "HEAD" else head + body, is_last=True)
 
     async def respond_json(self, status: int, value: JSON, headers: Headers = ()) -> None:
-        """Send a JSON value."""
         await self.respond(status, encoded(value), (JSON_TYPE, *headers))
+
+    async def respond_error(
+        self,
+        status: int,
+        error: Mapping[str, JSON],
+        request_id: str | int | None = None,
+        headers: Headers = (),
+    ) -> None:
+        await self.respond_json(status, failure(request_id, error), headers)
 
     async def refuse(self, refusal: Refusal) -> None:
         """Send what is said to somebody who is not admitted."""
         await self.respond(refusal.status, refusal.body, encoded_headers(refusal.headers))
 
     async def start_stream(self, headers: Headers = ()) -> None:
-        """Begin an event stream."""
         await self._write(self._head(200, (*_SSE_HEADERS, *headers, *self.cors)))
 
     async def write(self, data: bytes) -> None:
@@ -292,7 +244,6 @@ class HttpRequest:
             await self._write(b"%x\r\n%s\r\n" % (len(data), data) if self._is_chunked else data)
 
     async def end_stream(self) -> None:
-        """End the stream."""
         await self._write(b"0\r\n\r\n" if self._is_chunked else b"", is_last=True)
 
     async def _write(self, data: bytes, *, is_last: bool = False) -> None:
@@ -311,7 +262,7 @@ class HttpRequest:
             connection.response_ended(self)
 
     def _head(self, status: int, headers: Headers) -> bytes:
-        if self.expects_continue and not self._is_whole:
+        if self.expects_continue and not self.is_whole:
             # A client that is refused before it was told to go on may send its body, or may leave it out:
             # what comes next could be either.
             self.keeps_alive = False
@@ -336,7 +287,6 @@ class HttpRequest:
 
 
 def encoded(value: JSON) -> bytes:
-    """The value as JSON."""
     try:
         return to_json(value)
     except PydanticSerializationError:  # a lone surrogate, which JSON can have, but UTF-8 cannot
@@ -344,12 +294,10 @@ def encoded(value: JSON) -> bytes:
 
 
 def response(request_id: str | int, result: JSONObject) -> JSONObject:
-    """The JSON-RPC response with a result."""
     return {"jsonrpc": "2.0", "id": request_id, "result": result}
 
 
 def failure(request_id: str | int | None, error: Mapping[str, JSON]) -> JSONObject:
-    """The JSON-RPC response with an error."""
     return {"jsonrpc": "2.0", "id": request_id, "error": error}
 
 
@@ -360,7 +308,6 @@ def event(message: bytes, event_id: str = "") -> bytes:
 
 
 def encoded_headers(headers: Mapping[str, str]) -> Headers:
-    """Headers as they are sent."""
     return [(name.lower().encode("latin-1"), value.encode("latin-1")) for name, value in headers.items()]
 
 
@@ -375,5 +322,31 @@ def accepted(accept: str) -> tuple[bool, bool]:
 
 @lru_cache(maxsize=64)
 def is_json(content_type: str) -> bool:
-    """Whether a Content-Type header announces JSON."""
     return content_type.split(";")[0].strip().lower() == "application/json"
+
+
+ONE_MESSAGE = f"one JSON-RPC message, with an id of at most {MAX_ID:,} characters"
+
+
+def kind_of(message: object) -> str | None:
+    """What a JSON-RPC message is; None if it is not one."""
+    if not isinstance(message, dict):
+        return None
+    fields = cast("dict[str, Any]", message)
+    if fields.get("jsonrpc") != "2.0":
+        return None
+    has_id = "id" in fields
+    if has_id and not is_usable_id(fields["id"]):
+        return None
+    method = fields.get("method")
+    if isinstance(method, str):
+        params = fields.get("params")
+        if params is not None and not isinstance(params, dict):
+            return None
+        return "request" if has_id else "notification"
+    return "response" if has_id and ("result" in fields or "error" in fields) else None
+
+
+def has_envelope(message: JSON) -> bool:
+    """Whether a message says which modern version it is of."""
+    return is_object(message) and PROTOCOL_VERSION in object_in(object_in(message, "params"), "_meta")

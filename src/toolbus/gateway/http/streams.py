@@ -54,17 +54,14 @@ class SessionStream:
         self.wake()
 
     def wake(self) -> None:
-        """Have its reader look again."""
         self.began.set()
         if self.reader is not None:
             self.reader.wake.set()
 
     def id_of(self, number: int) -> str:
-        """The id of an event, unique in the session."""
         return f"{self._streams.prefix}{self.key}-{number}"
 
     def after(self, number: int) -> bytes:
-        """The events that follow."""
         return b"".join([data for one, data in self.events if one > number])
 
 
@@ -86,7 +83,6 @@ class KeptStreams:
 
     @property
     def bytes(self) -> int:
-        """How much is kept."""
         return self._bytes.taken
 
     def count(self, owner: Hashable, more: int) -> None:
@@ -104,7 +100,6 @@ class KeptStreams:
         return self._bytes.held(owner) > self._bytes.free
 
     def add(self, owner: Hashable, streams: "SessionStreams", stream: SessionStream) -> None:
-        """A stream of an owner has ended."""
         self._ended[owner].append((streams, stream))
 
 
@@ -132,19 +127,16 @@ class SessionStreams:
         self._streams[_STANDALONE] = self.standalone
 
     def open(self) -> SessionStream:
-        """A stream for a request."""
         self._last_key += 1
         stream = self._streams[self._last_key] = SessionStream(self, self._last_key)
         return stream
 
     def discard(self, stream: SessionStream) -> None:
-        """Forget a stream."""
         if self._streams.pop(stream.key, None) is not None:
             self._count(-sum(len(data) for _, data in stream.events))
             stream.events.clear()
 
     def keep_for_replay(self, stream: SessionStream) -> None:
-        """Keep an ended stream for a while."""
         ended = [one for one in self._streams.values() if one.has_ended]
         for one in ended[:-MOST_ENDED]:
             self.discard(one)
@@ -164,7 +156,6 @@ class SessionStreams:
         return stream, int(number)
 
     def close(self) -> None:
-        """End all streams."""
         for stream in self._streams.values():
             stream.end()
         self._count(-self._bytes)

@@ -19,11 +19,9 @@ class ConnectionCounts:
             self.leave(number)
 
     def note(self, worker: int, count: int) -> None:
-        """A worker has that many."""
         self._counts[worker] = count
 
     def leave(self, worker: int) -> None:
-        """A worker accepts no more."""
         self._counts[worker] = _NONE
 
     @property

@@ -10,14 +10,22 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator
 from contextlib import contextmanager
 from itertools import islice
-from typing import cast
+from typing import Protocol, cast
 
 from toolbus.core.ask.forwarding import ClientError
 from toolbus.core.values.records import JSONObject, LogLevel
-from toolbus.gateway.protocol.channel import Channel
 from toolbus.gateway.protocol.principal import Principal
+from toolbus.gateway.protocol.words import ELICITATION, INTERNAL_ERROR, INVALID_REQUEST, can_ask
 
-INTERNAL_ERROR = -32603
+
+class Channel(Protocol):
+    """Where messages to a client go."""
+
+    def send(self, message: JSONObject) -> None:
+        """Send a JSON-RPC message; never waits, and drops it if the client is gone."""
+        ...
+
+
 MAX_WAITING = 1000
 """Notifications that are kept while a client has no stream for them; further ones replace the oldest."""
 _LOOKED_AT = 10
@@ -68,7 +76,6 @@ class ClientSession:
         """Whether another replica does; the requests that are in flight here still end here."""
 
     def touch(self) -> None:
-        """Count as used now."""
         self.last_used = self._now()
 
     @property
@@ -192,7 +199,6 @@ class ClientSession:
     # The end
 
     def on_close(self, end: Callable[[], None]) -> None:
-        """Call `end` when the session ends."""
         self._on_close.append(end)
 
     def close(self) -> None:
@@ -291,7 +297,6 @@ class ClientSessions:
         return session
 
     def close(self, name: str) -> None:
-        """End a session, if there is one with that id."""
         session = self._by_id.pop(name, None)
         if session is not None:
             owner = session.principal.owner
@@ -301,12 +306,10 @@ class ClientSessions:
             session.close()
 
     def close_all(self) -> None:
-        """End all sessions."""
         for name in tuple(self._by_id):
             self.close(name)
 
     def end_idle(self) -> None:
-        """End the sessions that were not used for too long."""
         for session in tuple(self._by_id.values()):
             if self._has_expired(session):
                 self.close(session.id)
@@ -322,3 +325,44 @@ def _client_error(error: JSONObject) -> ClientError:
         message if isinstance(message, str) else "the client reported an error",
         error.get("data"),
     )
+
+
+_FIRST_WITH_MODES = "2025-11-25"
+
+
+class StandaloneClient:
+    """A legacy client with connections of its own: it is also asked what belongs to none of its requests."""
+
+    def __init__(self, session: ClientSession) -> None:
+        self.capabilities = session.capabilities
+        self._session = session
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to the client, on the stream of its session."""
+        if self._session.standalone is None:
+            raise ClientError(INVALID_REQUEST, "the client has no stream for requests")
+        return await SessionClient(self._session, self._session.standalone).ask(server, method, params)
+
+
+class SessionClient:
+    """A legacy client, which is asked on the stream of its request."""
+
+    def __init__(self, session: ClientSession, channel: Channel) -> None:
+        self.capabilities = session.capabilities
+        self._session = session
+        self._channel = channel
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to the client; returns its result as sent."""
+        if not can_ask(self.capabilities, method, params):
+            raise ClientError(INVALID_REQUEST, f"the client does not support {method}")
+        return await self._session.ask(self._channel, method, self._legacy_params(method, params))
+
+    def _legacy_params(self, method: str, params: JSONObject) -> JSONObject | None:
+        if method != ELICITATION:
+            return params or None
+        if params.get("mode") == "url" and "elicitationId" not in params:  # the modern era has none
+            return {**params, "elicitationId": f"toolbus-{secrets.token_hex(8)}"}
+        if self._session.version < _FIRST_WITH_MODES and "mode" in params:
+            return {key: value for key, value in params.items() if key != "mode"}
+        return params

@@ -3,12 +3,15 @@
 Everything is computed when it is first needed, and again when something has changed.
 """
 
+import re
 import time
-from collections.abc import Callable
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
-from typing import cast
+from typing import NamedTuple, cast
 
 from toolbus.bus.view import View
+from toolbus.config import BusConfig
 from toolbus.core.operation.events import Event
 from toolbus.core.values.apps import interface_uri
 from toolbus.core.values.catalog import Catalog
@@ -16,16 +19,132 @@ from toolbus.core.values.records import (
     JSON,
     Era,
     JSONObject,
+    Origin,
     Prompt,
-    PromptArgument,
     Resource,
     ResourceTemplate,
     ToolSpec,
 )
 from toolbus.core.values.skills import Skill, entry_of
-from toolbus.gateway.protocol.naming import ResourceOrigin, Uris, prompt_names
-from toolbus.gateway.protocol.results import with_ui_uri
-from toolbus.gateway.protocol.words import is_object
+from toolbus.gateway.protocol.words import is_object, with_ui_uri
+from toolbus.shape import named
+
+_EXPRESSION = re.compile(r"\{[^{}]*\}")
+_KNOWN_SCHEMES = ("ui://", "skill://")
+
+
+class ResourceOrigin(NamedTuple):
+    """A resource, or a template, of a server."""
+
+    server: str
+    uri: str
+    """The server's own."""
+
+
+def prompt_names(prompts: Sequence[Prompt], config: BusConfig) -> list[str]:
+    specs = [ToolSpec(name=one.name, origin=Origin(one.server, one.name)) for one in prompts]
+    name_all = named(config.naming, {alias: server.prefix for alias, server in config.servers.items()})
+    return [spec.name for spec in name_all(specs)]
+
+
+class Uris:
+    """The URIs of the resources and templates of some servers."""
+
+    def __init__(
+        self,
+        resources: Iterable[ResourceOrigin],
+        templates: Iterable[ResourceOrigin],
+        servers: Sequence[str],
+        together: Iterable[Sequence[str]] = (),
+    ) -> None:
+        """`servers` in the order of the config.
+
+        URIs that belong `together`, those of a skill, keep their relation: if one is not unique, none is.
+        """
+        resources, templates = list(resources), list(templates)
+        self._servers = servers
+        owners: defaultdict[str, set[str]] = defaultdict(set)
+        for one in (*resources, *templates):
+            owners[one.uri].add(one.server)
+        self._shared = {uri for uri, who in owners.items() if len(who) > 1}
+        for group in together:
+            if not self._shared.isdisjoint(group):
+                self._shared.update(group)
+        self._listed = {self.public(one.server, one.uri): one for one in resources}
+        self._templates = [(self.public(one.server, one.uri), one) for one in templates]
+        self._schemes: defaultdict[str, list[str]] = defaultdict(list)
+        for alias in servers:
+            for one in (*resources, *templates):
+                scheme = _scheme(one.uri)
+                if one.server == alias and alias not in self._schemes[scheme]:
+                    self._schemes[scheme].append(alias)
+        self.renaming = frozenset(one.server for one in (*resources, *templates) if one.uri in self._shared)
+        """The servers with URIs that clients see differently."""
+        self._shared_templates = [one for one in templates if one.uri in self._shared]
+
+    def public(self, server: str, uri: str) -> str:
+        """The URI of a resource or template of a server for clients."""
+        return _qualified(server, uri) if uri in self._shared else uri
+
+    def public_link(self, server: str, uri: str) -> str:
+        """As `public`, also for a URI that is not listed and follows a template."""
+        if uri in self._shared:
+            return _qualified(server, uri)
+        fits = any(one.server == server and fits_template(one.uri, uri) for one in self._shared_templates)
+        return _qualified(server, uri) if fits and uri not in self._listed else uri
+
+    def template(self, public: str) -> ResourceOrigin | None:
+        """The template that clients see as this one."""
+        return next((one for shown, one in self._templates if shown == public), None)
+
+    def located(self, public: str) -> list[ResourceOrigin]:
+        """Where that resource may be, the best guess first: more than one only if none lists it."""
+        if (listed := self._listed.get(public)) is not None:
+            return [listed]
+        if (qualified := self._unqualified(public)) is not None:
+            return [qualified]
+        fitting = [one.server for shown, one in self._templates if fits_template(shown, public)]
+        likely = [*fitting, *self._schemes.get(_scheme(public), ())]
+        return [ResourceOrigin(server, public) for server in dict.fromkeys(likely)]
+
+    def _unqualified(self, public: str) -> ResourceOrigin | None:
+        for alias in sorted(self._servers, key=len, reverse=True):
+            if public.startswith(f"{alias}+"):
+                return ResourceOrigin(alias, public.removeprefix(f"{alias}+"))
+            for scheme in _KNOWN_SCHEMES:
+                own = f"{scheme}{alias}/"
+                if public.startswith(own) and f"{scheme}{public.removeprefix(own)}" in self._shared:
+                    return ResourceOrigin(alias, f"{scheme}{public.removeprefix(own)}")
+        return None
+
+
+def _qualified(server: str, uri: str) -> str:
+    for scheme in _KNOWN_SCHEMES:
+        if uri.startswith(scheme):
+            return f"{scheme}{server}/{uri.removeprefix(scheme)}"
+    return f"{server}+{uri}"
+
+
+def _scheme(uri: str) -> str:
+    return uri.partition(":")[0].lower()
+
+
+def fits_template(template: str, uri: str) -> bool:
+    """Whether a URI may come from a template: it has its literal parts, in their order."""
+    first, *others = _EXPRESSION.split(template)
+    if not others:
+        return uri == template
+    *middle, last = others
+    if not uri.startswith(first):
+        return False
+    at = len(first)
+    for part in middle:
+        found = uri.find(part, at)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return len(uri) - len(last) >= at and uri.endswith(last)
+
 
 KINDS = ("tools", "prompts", "resources")
 """The lists whose changes are reported."""
@@ -55,22 +174,18 @@ class ListingSnapshot:
 
     @cached_property
     def resources(self) -> list[JSONObject]:
-        """The resources of all servers."""
         return [_resource(one, self.uris) for one in self._view.resources()]
 
     @cached_property
     def templates(self) -> list[JSONObject]:
-        """The resource templates of all servers."""
         return [_template(one, self.uris) for one in self._view.templates()]
 
     @cached_property
     def prompts(self) -> list[JSONObject]:
-        """The prompts of all servers."""
         return [_prompt(name, one) for name, one in self.prompts_by_name.items()]
 
     @cached_property
     def prompts_by_name(self) -> dict[str, Prompt]:
-        """The prompts by the names that clients see."""
         prompts = self._view.prompts()
         return dict(zip(prompt_names(prompts, self._bus.config), prompts, strict=True))
 
@@ -105,7 +220,6 @@ class ListingSnapshot:
 
     @cached_property
     def instructions(self) -> str | None:
-        """The instructions of all servers in one text."""
         known = self._view.instructions
         if len(known) == 1:
             return next(iter(known.values()))
@@ -129,7 +243,6 @@ class ViewListing:
 
     @property
     def now(self) -> ListingSnapshot:
-        """What it offers now."""
         catalog, now = self.view.calls.catalog, self._now
         if now is None or now.catalog is not catalog or now.version != self._version:
             now = self._now = ListingSnapshot(self.view, self._bus, catalog, self._version)
@@ -166,7 +279,6 @@ class ViewListing:
         self._changed(self, event)
 
     def close(self) -> None:
-        """Follow it no longer."""
         self._unsubscribe()
 
 
@@ -175,18 +287,14 @@ def _tool(spec: ToolSpec, uris: Uris) -> JSONObject:
     meta = spec.meta
     if server in uris.renaming:
         meta = with_ui_uri(meta, lambda uri: uris.public_link(server, uri))
-    return _without_nothing(
-        {
-            "name": spec.name,
-            "title": spec.title,
-            "description": spec.description or None,
-            "inputSchema": spec.input_schema,
-            "outputSchema": spec.output_schema,
-            "annotations": spec.annotations or None,
-            **spec.extras,
-            "_meta": meta or None,
-        }
+    tool = _entry(
+        spec,
+        {"name": spec.name},
+        inputSchema=spec.input_schema,
+        outputSchema=spec.output_schema,
+        annotations=spec.annotations or None,
     )
+    return {**tool, "_meta": meta} if meta else tool
 
 
 def _legacy_tool(tool: JSONObject) -> JSONObject:
@@ -197,30 +305,13 @@ def _legacy_tool(tool: JSONObject) -> JSONObject:
 
 
 def _resource(one: Resource, uris: Uris) -> JSONObject:
-    return _without_nothing(
-        {
-            "uri": uris.public(one.server, one.uri),
-            "name": one.name,
-            "title": one.title,
-            "description": one.description or None,
-            "mimeType": one.mime_type,
-            "size": one.size,
-            **one.extras,
-        }
-    )
+    first = {"uri": uris.public(one.server, one.uri), "name": one.name}
+    return _entry(one, first, mimeType=one.mime_type, size=one.size)
 
 
 def _template(one: ResourceTemplate, uris: Uris) -> JSONObject:
-    return _without_nothing(
-        {
-            "uriTemplate": uris.public(one.server, one.uri_template),
-            "name": one.name,
-            "title": one.title,
-            "description": one.description or None,
-            "mimeType": one.mime_type,
-            **one.extras,
-        }
-    )
+    first = {"uriTemplate": uris.public(one.server, one.uri_template), "name": one.name}
+    return _entry(one, first, mimeType=one.mime_type)
 
 
 def _skill(one: Skill, uris: Uris) -> JSONObject:
@@ -236,25 +327,21 @@ def _files(one: Skill) -> list[str]:
 
 
 def _prompt(name: str, one: Prompt) -> JSONObject:
-    return _without_nothing(
-        {
-            "name": name,
-            "title": one.title,
-            "description": one.description or None,
-            "arguments": [_argument(argument) for argument in one.arguments] or None,
-            **one.extras,
-        }
-    )
+    arguments = [
+        _without_nothing(
+            {"name": each.name, "description": each.description or None, "required": each.required}
+        )
+        for each in one.arguments
+    ]
+    return _entry(one, {"name": name}, arguments=arguments or None)
 
 
-def _argument(one: PromptArgument) -> JSONObject:
-    return _without_nothing(
-        {
-            "name": one.name,
-            "description": one.description or None,
-            "required": one.required,
-        }
-    )
+def _entry(
+    one: ToolSpec | Resource | ResourceTemplate | Prompt, first: JSONObject, **more: JSON
+) -> JSONObject:
+    """An entry of a list: how it is called, what all entries have, and `more` of its kind."""
+    texts = {"title": one.title, "description": one.description or None}
+    return _without_nothing({**first, **texts, **more, **one.extras})
 
 
 def _without_nothing(values: JSONObject) -> JSONObject:

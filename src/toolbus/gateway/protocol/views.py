@@ -14,11 +14,9 @@ from toolbus.core.ask.forwarding import McpClient
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.events import Event
 from toolbus.core.values.records import Budget
-from toolbus.gateway.access.views import caller_of
-from toolbus.gateway.protocol.clients import StandaloneClient
-from toolbus.gateway.protocol.exchange import ClientExchange
+from toolbus.gateway.access.views import Views, caller_of
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.sessions import ClientSession
+from toolbus.gateway.protocol.sessions import ClientSession, StandaloneClient
 from toolbus.gateway.protocol.view_listing import ViewListing
 
 MAX_PRINCIPALS = 1000
@@ -73,7 +71,7 @@ class ClientViews:
     ) -> None:
         """`changed` is called with the events of each view."""
         self._bus = bus
-        self._view_of = view_of or WholeBus(bus)
+        self._view_of = view_of or Views(bus).view_of
         self._budget_of = budget_of
         self._changed = changed
         self._followed: dict[View, _FollowedView] = {}
@@ -82,11 +80,9 @@ class ClientViews:
         self._ending: set[asyncio.Task[None]] = set()
         """Sessions that close their connections."""
 
-    def of(self, exchange: ClientExchange) -> ClientView:
-        """The view of the client that made a request."""
-        session = exchange.session
+    def of(self, principal: Principal, session: ClientSession | None) -> ClientView:
         known = None if session is None else self._by_session.get(session.id)
-        return known or self.of_principal(exchange.principal)
+        return known or self.of_principal(principal)
 
     def of_principal(self, principal: Principal) -> ClientView:
         """The view of a principal; another one if the config has changed meanwhile."""
@@ -129,7 +125,6 @@ class ClientViews:
         )
 
     async def close(self) -> None:
-        """Follow no view any longer."""
         for client in (*self._by_principal.values(), *self._by_session.values()):
             self._release(client)
         self._by_principal.clear()
@@ -163,23 +158,3 @@ class ClientViews:
             task = asyncio.get_running_loop().create_task(client.base.end_session())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)
-
-
-class WholeBus:
-    """All of a bus for everybody, as their users see it."""
-
-    def __init__(self, bus: Toolbus) -> None:
-        self._bus = bus
-        self._users: dict[str, View] = {}
-
-    def __call__(
-        self, principal: Principal, session: str = "", interactions: Interactions | None = None
-    ) -> View:
-        """The view of a principal."""
-        if interactions is not None:
-            return self._bus.as_user(principal.user, session=session, interactions=interactions)
-        if not principal.user:
-            return self._bus
-        if principal.user not in self._users:
-            self._users[principal.user] = self._bus.as_user(principal.user)
-        return self._users[principal.user]

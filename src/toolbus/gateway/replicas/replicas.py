@@ -7,10 +7,10 @@ from collections.abc import Callable, Coroutine, Iterable
 from typing import Any
 
 from toolbus.core.values.errors import StoreError
-from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.http.request import HttpRequest
 from toolbus.gateway.http.workers import Workers
 from toolbus.gateway.protocol.sessions import ClientSession, ClientSessions
+from toolbus.gateway.protocol.words import WrongReplica
 from toolbus.gateway.replicas.peers import Peers, ReplicaPeer
 from toolbus.gateway.replicas.relay import Arrivals, Departures, PeerRefused, Relay
 from toolbus.gateway.replicas.sessions import SharedSessions, SharedTasks

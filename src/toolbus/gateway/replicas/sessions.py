@@ -16,11 +16,9 @@ from weakref import WeakValueDictionary
 
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject, LogLevel
-from toolbus.gateway.calls.wrong_replica import WrongReplica
 from toolbus.gateway.protocol.principal import Principal
-from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.sessions import ClientSession
-from toolbus.gateway.protocol.words import INTERNAL_ERROR
+from toolbus.gateway.protocol.words import INTERNAL_ERROR, ProtocolError, WrongReplica
 from toolbus.gateway.replicas.peers import Peers, ReplicaPeer, stored_record
 from toolbus.state.store.store import Allowance, Store
 

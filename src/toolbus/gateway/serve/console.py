@@ -9,7 +9,7 @@ from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
 from toolbus.console.announcement import Announcement, announced
 from toolbus.console.app import ConsoleApp
-from toolbus.console.state.console import Console
+from toolbus.console.console import Console
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.gateway.http.limits import HttpLimits, Refusals
 from toolbus.gateway.http.request import CONSOLE, HttpRequest, answer

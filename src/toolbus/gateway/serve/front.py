@@ -15,7 +15,7 @@ from toolbus.config.settings.serve import AT_START, Serve, Tls
 from toolbus.connect.http.certificate import certificate_of
 from toolbus.console.announcement import Announcement
 from toolbus.console.app import ConsoleApp
-from toolbus.console.state.console import Console, ConsoleKeys
+from toolbus.console.console import Console, ConsoleKeys
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.text.display import counted

@@ -13,7 +13,7 @@ from toolbus.core.operation.events import Event
 from toolbus.core.values.records import Inventory
 
 if TYPE_CHECKING:  # over stdio, nothing of the console is imported
-    from toolbus.console.state.console import Console
+    from toolbus.console.console import Console
 
 
 class ServeReport(Protocol):

@@ -17,9 +17,8 @@ from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.workers import FIRST
-from toolbus.gateway.protocol.clients import SessionClient
 from toolbus.gateway.protocol.principal import LOCAL
-from toolbus.gateway.protocol.sessions import ClientSessions
+from toolbus.gateway.protocol.sessions import ClientSessions, SessionClient
 from toolbus.gateway.protocol.words import INVALID_REQUEST
 from toolbus.gateway.serve.follow import ConfigFollower
 from toolbus.gateway.serve.program import ServeProgram

@@ -4,9 +4,9 @@ from toolbus.core.values.records import JSON
 from toolbus.schema.keywords import CHECKS, DEEPEST, IDENTITY, MANY, NAMED, ONE, REFERENCES, is_json
 from toolbus.schema.reader import Place
 from toolbus.schema.values import Node, is_object
-from toolbus.shape.dialects.conversion import SchemaConversion, describe, escaped
+from toolbus.shape.dialects.conversion import SchemaConversion, as_object, describe
+from toolbus.shape.dialects.definition import escaped
 from toolbus.shape.dialects.rules import Rules
-from toolbus.shape.dialects.top_level import as_object
 
 _KEEPS_FALSE = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
 # Keywords where a wider subschema makes the whole schema narrower.

@@ -10,8 +10,7 @@ from toolbus.schema.values import Node, entries_of
 from toolbus.shape.dialects.conversion import SchemaConversion
 from toolbus.shape.dialects.definition import Definition, Dialect, Inexact, Loss, Report
 from toolbus.shape.dialects.draft2020 import converted_to_draft2020, is_accepted
-from toolbus.shape.dialects.names import legal_name
-from toolbus.shape.dialects.rules import ANTHROPIC, GOOGLE, OPENAI, OPENAI_STRICT, Rules
+from toolbus.shape.dialects.rules import ANTHROPIC, GOOGLE, OPENAI, OPENAI_STRICT, Rules, legal_name
 from toolbus.shape.dialects.subset import converted_to_subset
 from toolbus.shape.trim import trimmed_schema, trimmed_text
 
@@ -48,12 +47,8 @@ def converted_once(spec: ToolSpec, dialect: Dialect) -> Definition:
     return _BUILDERS[dialect](spec)
 
 
-def _openai(spec: ToolSpec) -> Definition:
-    return _chat(spec, strict=_options(spec, "openai").get("strict") is True)
-
-
-def _openai_strict(spec: ToolSpec) -> Definition:
-    return _chat(spec, strict=True)
+def _is_strict(spec: ToolSpec) -> bool:
+    return _options(spec, "openai").get("strict") is True
 
 
 def _chat(spec: ToolSpec, *, strict: bool) -> Definition:
@@ -64,8 +59,7 @@ def _chat(spec: ToolSpec, *, strict: bool) -> Definition:
 
 
 def _openai_responses(spec: ToolSpec) -> Definition:
-    strict = _options(spec, "openai").get("strict") is True
-    function, report, is_strict = _openai_function(spec, strict=strict)
+    function, report, is_strict = _openai_function(spec, strict=_is_strict(spec))
     # Always present: this API treats a tool without it as strict.
     return _definition({"type": "function", **function, "strict": is_strict}, report)
 
@@ -220,8 +214,8 @@ def _definition(value: Node, report: Report) -> Definition:
 
 
 _BUILDERS: Mapping[str, Callable[[ToolSpec], Definition]] = {
-    "openai": _openai,
-    "openai-strict": _openai_strict,
+    "openai": lambda spec: _chat(spec, strict=_is_strict(spec)),
+    "openai-strict": lambda spec: _chat(spec, strict=True),
     "openai-responses": _openai_responses,
     "anthropic": _anthropic,
     "google": _google,

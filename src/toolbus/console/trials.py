@@ -1,4 +1,4 @@
-"""Calls that people make from the console to try a tool: the last ones, with what came of them."""
+"""What people begin on a page: calls that try a tool, and sign-ins; with what came of them."""
 
 import asyncio
 import itertools
@@ -7,11 +7,14 @@ import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol, TypeAlias
+from types import MappingProxyType
+from typing import Any, Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
+from toolbus.connect.auth.browser import is_link
 from toolbus.core.operation.operation import Caller
-from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.errors import ToolbusError, problem_of
+from toolbus.core.values.login import LoginRequest
 from toolbus.core.values.records import JSON, ToolResult
 
 logger = logging.getLogger("toolbus")
@@ -25,10 +28,8 @@ MOST_BYTES = 32_000_000
 Outcome: TypeAlias = Literal["running", "done", "failed", "canceled"]
 
 
-class Begin(Protocol):
-    """Begins a task, as `Console.begin` does."""
-
-    def __call__(self, work: Coroutine[Any, Any, Any], what: str, /) -> asyncio.Task[None]: ...
+Begin: TypeAlias = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[None]]
+"""Begins a task, as `Console.begin` does."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -68,7 +69,6 @@ class Trials:
         return self._trials.get(number)
 
     def of(self, tool: str) -> list[Trial]:
-        """The calls of a tool, newest first."""
         return [trial for trial in reversed(self._trials.values()) if trial.tool == tool]
 
     def call(
@@ -149,3 +149,85 @@ def _size(trial: Trial) -> int:
         for one in trial.result.content
     )
     return 2 * typed + blocks + len(json.dumps(trial.result.structured, default=repr))
+
+
+@dataclass(slots=True)
+class SignIn:
+    """One sign-in, from the button to its end."""
+
+    task: "asyncio.Task[None] | None" = None
+    request: LoginRequest | None = None
+    """Where to sign in; None while the server and its authorization server are asked."""
+    problem: str | None = None
+    """Why it failed."""
+    pasted: "asyncio.Future[str | None]" = field(
+        default_factory=lambda: asyncio.get_running_loop().create_future()
+    )
+
+    @property
+    def is_waiting(self) -> bool:
+        return self.task is not None and not self.task.done()
+
+
+class SignIns:
+    """The sign-ins by server, at most one each; one that succeeded is forgotten."""
+
+    def __init__(self, bus: Toolbus, changed: Callable[[], None]) -> None:
+        self._bus = bus
+        self._changed = changed
+        self._by_server: dict[str, SignIn] = {}
+
+    @property
+    def now(self) -> Mapping[str, SignIn]:
+        """Those that wait for a person, and those that failed."""
+        return MappingProxyType(self._by_server)
+
+    def begin(self, alias: str) -> None:
+        """Begin to sign in; nothing if somebody already does."""
+        known = self._by_server.get(alias)
+        if known is not None and known.is_waiting:
+            return
+        started = self._by_server[alias] = SignIn()
+        started.task = asyncio.create_task(self._run(alias, started), name=f"toolbus sign-in {alias}")
+        self._changed()
+
+    def paste(self, alias: str, url: str | None) -> bool:
+        """Take the URL that a browser on another machine ended on, None to give up; False if nobody waits."""
+        known = self._by_server.get(alias)
+        if known is None or not known.is_waiting or known.pasted.done():
+            return False
+        known.pasted.set_result(url)
+        return True
+
+    def cancel(self, alias: str) -> bool:
+        """End a sign-in; False if there is none."""
+        known = self._by_server.get(alias)
+        if known is not None and known.is_waiting and known.request is None and known.task is not None:
+            return known.task.cancel()
+        return self.paste(alias, None)
+
+    async def close(self) -> None:
+        tasks = [one.task for one in self._by_server.values() if one.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _run(self, alias: str, started: SignIn) -> None:
+        async def show(request: LoginRequest) -> str | None:
+            if not is_link(request.url):
+                started.problem = "its sign-in page is not an http or https URL"
+                return None
+            started.request = request
+            self._changed()
+            return await started.pasted
+
+        try:
+            await self._bus.sign_in(alias, show)
+            del self._by_server[alias]
+        except ToolbusError as error:
+            started.problem = started.problem or problem_of(error)
+        except asyncio.CancelledError:
+            self._by_server.pop(alias, None)
+            raise
+        finally:
+            self._changed()

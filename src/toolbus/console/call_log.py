@@ -41,20 +41,6 @@ Clock: TypeAlias = Callable[[], float]
 class CallRecord:
     """One call, or another request to a server; also its observation."""
 
-    __slots__ = (
-        "_log",
-        "_operation",
-        "at",
-        "began",
-        "caller",
-        "elapsed",
-        "error",
-        "id",
-        "name",
-        "outcome",
-        "route",
-        "server",
-    )
     ignores_progress = True
 
     def __init__(self, log: "CallLog", operation: Operation, began: float) -> None:
@@ -89,14 +75,12 @@ class CallRecord:
 
     @property
     def is_error(self) -> bool:
-        """Whether it failed."""
         return self.outcome not in (None, "ok", "pending")
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Not remembered."""
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
-        """It ended."""
         self._log.end(self, result, failure)
         self._operation = None  # with its arguments, which are not remembered
 
@@ -147,7 +131,6 @@ class CallLog:
         return record
 
     def end(self, record: CallRecord, result: ToolResult | None, failure: Failure | None) -> None:
-        """An operation ended."""
         now = self._clock()
         self._in_flight.pop(record.id, None)
         record.elapsed = elapsed = now - record.began - record.asked

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
@@ -16,18 +16,99 @@ from toolbus.audit.lines import chains
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
-from toolbus.console.state.calls import CallLog
-from toolbus.console.state.held import HeldParts
-from toolbus.console.state.runs import ConsoleRuns
-from toolbus.console.state.sign_ins import SignIns
-from toolbus.console.state.trials import Trials
+from toolbus.console.call_log import CallLog
+from toolbus.console.held import HeldParts
+from toolbus.console.trials import SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.text.display import counted
+from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import ToolSpec
 from toolbus.gateway.access.keys import StoredKeys
 from toolbus.shape.cost import definition_tokens
+
+
+class RunQuestion(Protocol):
+    """What a run waits for."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def pending(self) -> Pending: ...
+    @property
+    def is_approval(self) -> bool: ...
+
+
+class RunStep(Protocol):
+    """A recorded step of a run."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def about(self) -> str: ...
+    @property
+    def outcome(self) -> str: ...
+    @property
+    def at(self) -> float | None: ...
+
+
+class RunFacts(Protocol):
+    """A run as its store has it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def agent(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+    @property
+    def is_open(self) -> bool: ...
+    @property
+    def prompt(self) -> str: ...
+    @property
+    def created(self) -> float: ...
+    @property
+    def updated(self) -> float: ...
+    @property
+    def worker(self) -> str | None: ...
+    @property
+    def attempts(self) -> int: ...
+    @property
+    def question(self) -> RunQuestion | None: ...
+    @property
+    def held(self) -> Mapping[str, str]: ...
+    @property
+    def output(self) -> str | None: ...
+    @property
+    def error(self) -> str | None: ...
+
+
+class ConsoleRuns(Protocol):
+    """A store of durable runs; every method raises `ToolbusError` if it cannot be done."""
+
+    async def recent(self, *, ended: bool, limit: int) -> Sequence[RunFacts]:
+        """The newest runs that have not ended; with `ended`, the others as well."""
+        ...
+
+    async def get(self, run: str) -> RunFacts: ...
+
+    async def steps(self, run: str) -> Sequence[RunStep]: ...
+
+    async def answer(self, run: str, answers: Mapping[str, Answer], *, question: str) -> None:
+        """Answer what a run waits for; ValueError if an answer is invalid."""
+        ...
+
+    async def cancel(self, run: str) -> None: ...
+
+    async def retry(self, run: str) -> None:
+        """Continue a run that failed or was cancelled."""
+        ...
+
+    async def accept_changes(self, run: str) -> Sequence[str]:
+        """Accept the changed tools of a run, and return their names."""
+        ...
+
 
 logger = logging.getLogger("toolbus")
 
@@ -102,7 +183,6 @@ class Console:
         self.changed("held", "servers", "catalog")
 
     async def close(self) -> None:
-        """End what it has begun."""
         for end in self._endings:
             end()
         self._endings.clear()

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterable
 
-from toolbus.console.html.elements import Child, Element, element, live
+from toolbus.console.console import Console
+from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Notice, Page
 from toolbus.console.pages import PAGES
-from toolbus.console.state.console import Console
 
 NAVIGATION = "navigation"
 

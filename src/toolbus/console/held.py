@@ -26,7 +26,6 @@ class HeldPart:
 
     @property
     def part(self) -> Part:
-        """What of the server it is."""
         return self.held.kind, self.held.name
 
 

@@ -1,1 +1,0 @@
-"""HTML of the console: elements, forms, charts and layout."""

@@ -1,1 +1,0 @@
-"""The data behind the pages of the console."""

@@ -1,0 +1,193 @@
+"""Small pieces that pages share."""
+
+import json
+import time
+from base64 import b64encode
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from hashlib import sha256
+from typing import Literal, TypeAlias
+
+from toolbus.console.elements import Attribute, Child, Element, element
+from toolbus.core.text.display import PICTURES
+from toolbus.core.values.records import Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
+
+Tone: TypeAlias = Literal["good", "busy", "bad", "quiet"]
+
+_SHOWN = 8
+"""Characters of the name of a session."""
+
+
+def anchor(kind: str, name: str) -> str:
+    """An id for what has this name: a name may contain anything, an id may not."""
+    return f"{kind}-{sha256(name.encode(errors='replace')).hexdigest()[:12]}"
+
+
+def badge(text: str, tone: Tone) -> Element:
+    """A word in a color; the word alone says it."""
+    return element("span", text, class_=f"badge {tone}")
+
+
+def titled(tag: str, text: str, *beside: Child, key: str | None = None) -> Element:
+    """A heading with what stands beside it."""
+    return element("div", element(tag, text, id=key), *beside, class_="title")
+
+
+def facts(pairs: Mapping[str, Child]) -> Element:
+    """Names with their values; those without one are left out."""
+    shown = [(name, value) for name, value in pairs.items() if value is not None]
+    return element(
+        "dl",
+        [element("div", element("dt", name), element("dd", value)) for name, value in shown],
+        class_="facts",
+    )
+
+
+def short_session(session: str) -> str:
+    """As much of the name of a session as tells it from others; all of it would let a reader use it."""
+    kind, dash, rest = session.partition("-")
+    return f"{kind}-{rest[:_SHOWN]}" if dash and kind.isalpha() else session[:_SHOWN]
+
+
+def moment(at: float) -> Element:
+    """A point in time; the script turns it into how long ago that is."""
+    then = time.gmtime(at)
+    shown = time.strftime("%Y-%m-%d %H:%M:%S UTC", then)
+    return element("time", shown, datetime=time.strftime("%Y-%m-%dT%H:%M:%SZ", then), title=shown)
+
+
+def moment_of(text: str) -> Element:
+    """The same for a time such as `2026-11-16T15:04:05Z`; what is not one is shown as it is."""
+    try:
+        return moment(datetime.fromisoformat(text).timestamp())
+    except (ValueError, OverflowError, OSError):
+        return element("span", text)
+
+
+def form(action: str, *content: Child, method: str = "post", **attributes: Attribute) -> Element:
+    """A form that goes to a page, or to one of its actions, such as `servers/restart`."""
+    given = {"class_": "stacked"} | attributes
+    return element("form", *content, method=method, action=action, **given)
+
+
+def hidden_fields(values: Mapping[str, str]) -> list[Element]:
+    """Fields of a form that a person does not see."""
+    return [element("input", type="hidden", name=name, value=value) for name, value in values.items()]
+
+
+def button(
+    label: str, action: str, fields: Mapping[str, str], *, class_: str = "", hint: str = ""
+) -> Element:
+    """A form that is one button: it posts the fields to `action`."""
+    shown = element("button", label, type="submit", class_=class_ or None, aria_label=hint or None)
+    return form(action, hidden_fields(fields), shown, class_=None)
+
+
+def text_field(key: str, label: str, name: str, **attributes: Attribute) -> list[Element]:
+    """An input with its label; `key` is its id."""
+    given = {"type": "text", "autocomplete": "off"} | attributes
+    return [element("label", label, for_=key), element("input", id=key, name=name, **given)]
+
+
+def table(
+    label: str,
+    headings: Sequence[str],
+    rows: Iterable[Sequence[Child]],
+    *,
+    is_named: bool = False,
+    number: int | None = None,
+) -> Element:
+    """A table that scrolls by itself, also by keyboard.
+
+    If it `is_named`, the first cell of a row is its heading. `number` is the column that has numbers.
+    """
+
+    def cell(column: int, content: Child) -> Element:
+        scope = "row" if is_named and column == 0 else None
+        name = "td" if scope is None else "th"
+        return element(name, content, scope=scope, class_="number" if column == number else None)
+
+    titles = [
+        element("th", heading, scope="col", class_="number" if column == number else None)
+        for column, heading in enumerate(headings)
+    ]
+    body = [element("tr", [cell(*one) for one in enumerate(row)]) for row in rows]
+    return element(
+        "div",
+        element("table", element("thead", element("tr", titles)), element("tbody", body)),
+        class_="table",
+        role="region",
+        tabindex=0,
+        aria_label=label,
+    )
+
+
+def choice(key: str, label: str, name: str, options: Mapping[str, str], chosen: str) -> list[Element]:
+    """A labelled field with some values, by what is shown for them."""
+    shown = [element("option", text, value=one, selected=one == chosen) for one, text in options.items()]
+    return [element("label", label, for_=key), element("select", shown, name=name, id=key)]
+
+
+LONGEST_TEXT = 100_000
+"""The characters of a text, or of JSON, that are shown."""
+LARGEST_PICTURES = 4 * 1024 * 1024
+"""The bytes of all pictures of a result that are shown."""
+MOST_BLOCKS = 100
+
+
+def result_widget(result: ToolResult) -> Child:
+    shown: list[Child] = []
+    left = LARGEST_PICTURES
+    for block in result.content[:MOST_BLOCKS]:
+        picture = _picture(block, left)
+        left -= 0 if picture is None else len(picture[1])
+        shown.append(_block(block) if picture is None else _image(*picture))
+    if len(result.content) > MOST_BLOCKS:
+        shown.append(element("p", f"{len(result.content) - MOST_BLOCKS} more parts are not shown."))
+    if result.structured is not None:
+        shown += [element("h3", "Structured"), _text(as_json(result.structured))]
+    return shown or element("p", "The result is empty.", class_="empty")
+
+
+def as_json(value: object) -> str:
+    """JSON for people, as it is: only what cannot be seen is written out, by the page."""
+    return json.dumps(value, ensure_ascii=False, indent=2, default=repr)
+
+
+def _picture(block: Block, left: int) -> tuple[str, bytes] | None:
+    if not isinstance(block, Image | Embedded) or block.mime_type not in PICTURES or not block.data:
+        return None
+    return (block.mime_type, block.data) if len(block.data) <= left else None
+
+
+def _image(mime: str, data: bytes) -> Element:
+    url = f"data:{mime};base64,{b64encode(data).decode('ascii')}"
+    return element("img", src=url, alt=f"a picture from the tool, {mime}", class_="picture")
+
+
+def _block(block: Block) -> Child:
+    match block:
+        case Text():
+            return _text(block.text)
+        case Image() | Audio():
+            kind = "picture" if isinstance(block, Image) else "sound"
+            return _line(f"a {kind}, {block.mime_type}, {len(block.data):,} bytes, not shown")
+        case ResourceLink():
+            return _line(f"a link to {block.uri} ({block.title or block.name})")
+        case Embedded(text=str() as text):
+            return [_line(f"the resource {block.uri}"), _text(text)]
+        case Embedded():
+            size = f"{len(block.data or b''):,} bytes"
+            return _line(f"the resource {block.uri}, {block.mime_type or 'binary'}, {size}, not shown")
+
+
+def _line(text: str) -> Element:
+    return element("p", text, class_="faint")
+
+
+def _text(text: str) -> Child:
+    rest = len(text) - LONGEST_TEXT
+    return [
+        element("pre", text[:LONGEST_TEXT], tabindex=0, aria_label="text from the tool"),
+        rest > 0 and _line(f"{rest:,} more characters are not shown"),
+    ]

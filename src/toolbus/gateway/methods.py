@@ -1,0 +1,482 @@
+"""The methods that clients can call, by era: lists, calls, resources, prompts, tasks, and the handshake."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from typing import TypeAlias
+
+from toolbus.bus.catalog.exposure import CALL, RUN_CODE
+from toolbus.core.ask.forwarding import ClientError, Forwarding
+from toolbus.core.operation.operation import request_spec
+from toolbus.core.text.encoding import as_sent
+from toolbus.core.values.apps import knows_apps
+from toolbus.core.values.errors import ArgumentsError, CallRefused, CallRejected, ToolbusError, ToolNotFound
+from toolbus.core.values.freshness import STALE, Freshness, ListKind, freshness_of
+from toolbus.core.values.records import JSON, JSONObject, ToolSpec
+from toolbus.core.values.skills import SKILLS
+from toolbus.core.version import version
+from toolbus.gateway.calls.calls import ClientCalls, with_public_uris
+from toolbus.gateway.calls.parked import ParkedCall
+from toolbus.gateway.calls.tasks import ClientTasks, ServerTask, outcome
+from toolbus.gateway.listening import Notifications
+from toolbus.gateway.protocol.request import ClientRequest, HeaderArguments, PlainClient, RequestTarget
+from toolbus.gateway.protocol.sessions import SessionClient
+from toolbus.gateway.protocol.view_listing import KINDS, ListingSnapshot, ResourceOrigin, ViewListing
+from toolbus.gateway.protocol.words import (
+    INVALID_PARAMS,
+    LEVELS,
+    METHOD_NOT_FOUND,
+    MISSING_CAPABILITY,
+    MODERN_VERSIONS,
+    RELATED_TASK,
+    RESOURCE_NOT_FOUND,
+    TASKS,
+    ProtocolError,
+    is_not_found,
+    is_object,
+    knows_tasks,
+    object_in,
+    resource_not_found,
+    tool_failure,
+)
+from toolbus.gateway.settings import GatewayLimits
+
+INSTRUCTIONS_WITHIN = 3.0
+"""Seconds for servers to be connected, so that their instructions are known."""
+_FIRST_WITH_TASKS = "2025-11-25"
+_CAPABILITIES: dict[str, JSON] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
+_NO_COMPLETION: JSONObject = {"completion": {"values": [], "hasMore": False}}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatewayParts:
+    """The parts of a gateway that its methods use."""
+
+    settings: GatewayLimits
+    calls: ClientCalls
+    tasks: ClientTasks
+    listening: Notifications
+    mirroring: HeaderArguments
+    started: Callable[[], Awaitable[None]]
+    """Waits until the bus has started; raises if it cannot."""
+    listed: Callable[[ClientRequest], Awaitable[None]]
+    """Waits, for a bounded time, until the lists of a client are known."""
+    is_stale: Callable[[ClientRequest, str], bool]
+    """Whether a server may be known only from an earlier process, because the bus is starting."""
+    fresh: Callable[[ClientRequest, str], Awaitable[None]]
+    """Waits until that is over."""
+
+
+Method: TypeAlias = Callable[[GatewayParts, ClientRequest], Awaitable[JSONObject]]
+"""Answers the requests of one method."""
+
+
+# The gateway itself
+
+
+@cache
+def server_info(name: str) -> JSONObject:
+    """The name and version that clients see."""
+    return {"name": name, "version": version()}
+
+
+async def discover(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    return {
+        "supportedVersions": list(MODERN_VERSIONS),
+        "capabilities": {**_CAPABILITIES, "extensions": {TASKS: {}, SKILLS: {}}},
+        **await _instructions(parts, request.client.offering),
+        "ttlMs": round(parts.settings.ttl * 1000),
+        "cacheScope": "private",
+    }
+
+
+async def initialize_result(parts: GatewayParts, offering: ViewListing, negotiated: str) -> JSONObject:
+    tasks: JSONObject = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+    has_tasks = negotiated >= _FIRST_WITH_TASKS
+    return {
+        "protocolVersion": negotiated,
+        "capabilities": {**_CAPABILITIES, "tasks": tasks} if has_tasks else _CAPABILITIES,
+        "serverInfo": server_info(parts.settings.name),
+        **await _instructions(parts, offering),
+    }
+
+
+async def _instructions(parts: GatewayParts, offering: ViewListing) -> JSONObject:
+    if not parts.settings.first_within and not all(offering.view.starting.values()):
+        with suppress(TimeoutError, ToolbusError, ProtocolError):
+            async with asyncio.timeout(INSTRUCTIONS_WITHIN):
+                await parts.started()
+    text = offering.now.instructions
+    return {} if text is None else {"instructions": text}
+
+
+async def ping(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    return {}
+
+
+async def set_level(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    """Answer `logging/setLevel`: the lowest level that the session wants."""
+    level = request.text("level")
+    if level not in LEVELS:
+        raise ProtocolError(INVALID_PARAMS, f"unknown log level {level!r}; known: {', '.join(LEVELS)}")
+    request.session.log_level = level
+    return {}
+
+
+# Lists, in pages, and how long clients may keep them
+
+
+def _list_of(key: str, kind: ListKind, entries: Callable[[ListingSnapshot], Sequence[JSONObject]]) -> Method:
+    """The method that lists entries of a kind under a key."""
+
+    async def list_entries(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+        now = await _current_lists(parts, request, kind)
+        return _page(parts, request, key, entries(now), kind)
+
+    return list_entries
+
+
+async def list_tools(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    now = await _current_lists(parts, request, "tools")
+    tools = now.tools_for(modern=request.is_modern, apps=knows_apps(request.exchange.capabilities))
+    if request.client.budget is not None:  # what is shortened has no structured content
+        tools = [{key: value for key, value in tool.items() if key != "outputSchema"} for tool in tools]
+    return _page(parts, request, "tools", tools, "tools")
+
+
+async def _current_lists(parts: GatewayParts, request: ClientRequest, kind: ListKind) -> ListingSnapshot:
+    """The lists of the client's view, once servers have listed again what has expired of that kind."""
+    await parts.listed(request)
+    view, offering = request.client.view, request.client.offering
+    if view.running:  # else what is known answers
+        await view.calls.refresh(kind)
+    offering.note_given(kind if kind in KINDS else "resources")
+    return offering.now
+
+
+def _page(
+    parts: GatewayParts, request: ClientRequest, key: str, entries: Sequence[JSONObject], kind: ListKind
+) -> JSONObject:
+    """The page of a list that a request asks for."""
+    size, cursor = parts.settings.page, request.params.get("cursor")
+    first = _first(cursor, len(entries))
+    found: dict[str, JSON] = {key: list(entries[first : first + size])}
+    if first + size < len(entries):
+        found["nextCursor"] = str(first + size)
+    if request.is_modern:
+        found |= _list_hints(parts, request, kind)
+    return found
+
+
+def _list_hints(parts: GatewayParts, request: ClientRequest, kind: ListKind) -> JSONObject:
+    """How long a client may keep a list: no longer than the stalest part of it is fresh."""
+    left, longest = request.client.view.calls.seconds_left(kind), parts.settings.ttl
+    return Freshness(longest if left is None else min(left, longest), is_public=False).hints
+
+
+def _first(cursor: JSON, length: int) -> int:
+    if cursor is None:
+        return 0
+    if isinstance(cursor, str) and cursor.isascii() and cursor.isdigit() and 0 < int(cursor[:18]) < length:
+        return int(cursor)
+    raise ProtocolError(INVALID_PARAMS, "Invalid cursor")
+
+
+# Calls of tools
+
+
+async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    """Answer `tools/call`; what goes wrong on the way is a result that a model can read."""
+    params = request.params
+    name: JSON = params.get("name")
+    arguments: JSON = params.get("arguments")
+    if not isinstance(name, str) or not (arguments is None or is_object(arguments)):
+        raise ProtocolError(INVALID_PARAMS, "tools/call needs a name, and arguments as an object")
+    try:
+        spec = await _current_tool(parts, request, name)
+        target = RequestTarget(spec, arguments or {}, name)
+        if spec.route == CALL:
+            try:
+                target = await _inner(parts, request, target)
+            except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
+                return tool_failure(str(error))
+        if target.spec.route != "tools/call":
+            return await parts.calls.run_own(request, target)
+        spec, headers = target.spec, request.exchange.headers
+        if headers is not None and request.is_modern and not target.is_unlisted:
+            parts.mirroring.check(spec, target.arguments, headers)
+        if not request.is_modern and "task" in params:
+            return await _started(parts, request, target)
+        return await parts.calls.run(request, target)
+    except (CallRejected, ArgumentsError):
+        raise
+    except ToolNotFound as error:
+        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {error}") from error
+    except ToolbusError as error:
+        return tool_failure(str(error))
+
+
+async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
+    """A tool as its server lists it in this process: policies decide by that."""
+    view = request.client.offering.view
+    spec = view.calls.catalog.for_models.get(name)
+    if spec is not None and parts.is_stale(request, server := spec.origin.server):
+        for alias in view.starting if spec.route == RUN_CODE else (server,):
+            await parts.fresh(request, alias)
+        spec = view.calls.catalog.for_models.get(name)
+    return spec or await _find_tool(parts, request, name)
+
+
+async def _inner(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:
+    """The target of a call through `call_tool`."""
+    calls = request.client.view.calls
+    spec, arguments = await calls.inner(target.arguments, visible=True)
+    if parts.is_stale(request, spec.origin.server):
+        await parts.fresh(request, spec.origin.server)
+        spec, arguments = await calls.inner(target.arguments, visible=True)
+    return RequestTarget(spec, dict(arguments), spec.name, is_unlisted=True)
+
+
+async def _find_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
+    """A tool that is not in the catalog yet, that the policy or the lock holds back, or that models lack."""
+    await parts.started()
+    spec = await request.client.view.calls.find_visible(name)
+    if spec.is_app_only and not knows_apps(request.exchange.capabilities):
+        raise request.client.view.calls.unknown_to_model(name)
+    return spec
+
+
+async def _started(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> JSONObject:
+    """Begin a call that a legacy client follows as a task."""
+    if not target.may_be_task:
+        raise ProtocolError(METHOD_NOT_FOUND, f"the tool {target.name!r} cannot be called as a task")
+    ttl: JSON = object_in(request.params, "task").get("ttl")
+    given = ttl if isinstance(ttl, int | float) else None
+    call = await parts.calls.start_call(request, target, request.session.capabilities, given)
+    return parts.tasks.started(request, call)
+
+
+# Resources, and skills, whose files are resources
+
+
+async def read_resource(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    """Answer `resources/read`, from the server that has the resource."""
+    uri = request.text("uri")
+    await parts.started()
+    places = request.client.offering.now.uris.located(uri)
+    for place in places:
+        spec = request_spec("resources/read", place.server, place.uri)
+        try:
+            result = await parts.calls.run(request, RequestTarget(spec, {"uri": place.uri}, uri))
+        except CallRejected as error:
+            if not is_not_found(error) or (len(places) == 1 and error.code != RESOURCE_NOT_FOUND):
+                raise
+        except CallRefused:
+            if not request.client.view.calls.is_hidden(spec, {"uri": place.uri}):
+                raise
+        else:
+            if not request.is_modern or result.get("resultType") == "input_required":
+                return result
+            return {**result, **_read_hints(request, result)}
+    raise resource_not_found(uri, modern=request.is_modern)
+
+
+def _read_hints(request: ClientRequest, result: JSONObject) -> JSONObject:
+    """How long a client may keep a result; it is public only where all clients may read the same."""
+    said, principal = freshness_of(result) or STALE, request.exchange.principal
+    is_anybody = principal.kind == "local" and not principal.user
+    return said._replace(is_public=said.is_public and is_anybody).hints
+
+
+async def subscribe(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    await parts.started()
+    return await parts.listening.subscribe(request)
+
+
+async def get_skill(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    uri = request.text("uri")
+    await parts.started()
+    entry = request.client.offering.now.skills.get(uri)
+    if entry is None:
+        raise ProtocolError(INVALID_PARAMS, f"no skill has the URI {uri!r}")
+    return {"skill": entry, **_list_hints(parts, request, "skills")}
+
+
+# Prompts, and the completion of arguments
+
+
+async def get_prompt(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    name, arguments = request.text("name"), request.object("arguments")
+    await parts.started()
+    prompt = _prompt(request, name)
+    spec = request_spec("prompts/get", prompt.server, prompt.uri)
+    return await parts.calls.run(request, RequestTarget(spec, arguments, name))
+
+
+async def complete(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    """Answer `completion/complete`; empty if the server does not complete anything."""
+    await parts.started()
+    ref, argument = request.object("ref"), request.object("argument")
+    name, value = argument.get("name"), argument.get("value")
+    if not isinstance(name, str) or not isinstance(value, str):
+        raise ProtocolError(INVALID_PARAMS, "completion/complete needs an argument with name and value")
+    found = _completed(request, ref)
+    given = {
+        "argument": name,
+        "value": value,
+        "known": object_in(object_in(request.params, "context"), "arguments"),
+        "is_template": ref.get("type") == "ref/resource",
+    }
+    spec = request_spec("completion/complete", found.server, found.uri)
+    try:
+        return await parts.calls.run(request, RequestTarget(spec, given, found.uri))
+    except CallRejected as error:
+        if error.code != METHOD_NOT_FOUND:
+            raise
+        return _NO_COMPLETION
+    except CallRefused:
+        if not request.client.view.calls.is_hidden(spec, given):
+            raise
+        raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {ref.get('uri')!r}") from None
+
+
+def _completed(request: ClientRequest, ref: JSONObject) -> ResourceOrigin:
+    """The prompt or the template that a reference names."""
+    name: JSON = ref.get("name" if ref.get("type") == "ref/prompt" else "uri")
+    if not isinstance(name, str) or ref.get("type") not in ("ref/prompt", "ref/resource"):
+        raise ProtocolError(INVALID_PARAMS, "completion/complete needs a reference to a prompt or a template")
+    if ref["type"] == "ref/prompt":
+        return _prompt(request, name)
+    uris = request.client.offering.now.uris
+    found = uris.template(name) or next(iter(uris.located(name)), None)
+    if found is None:
+        raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {name!r}")
+    return found
+
+
+def _prompt(request: ClientRequest, name: str) -> ResourceOrigin:
+    """The server of a prompt, and its own name there."""
+    prompt = request.client.offering.now.prompts_by_name.get(name)
+    if prompt is None:
+        raise ProtocolError(INVALID_PARAMS, f"Unknown prompt: {name!r}")
+    return ResourceOrigin(prompt.server, prompt.name)
+
+
+# Tasks: their state, answers to their questions, their end; and their results for legacy clients
+
+
+async def get_task(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    _check_declared(request)
+    task = await parts.tasks.find(request)
+    if isinstance(task, ServerTask):
+        sent = await _forwarded(request, task)
+        if is_object(result := sent.get("result")):
+            sent = {**sent, "result": with_public_uris(request, task.server, result)}
+        return {**sent, "taskId": request.params["taskId"]}
+    if not request.is_modern:
+        return parts.tasks.state(task, modern=False)
+    return parts.tasks.detailed(task)
+
+
+async def update_task(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    """Answer `tasks/update`: the client answers questions of a task."""
+    _check_declared(request)
+    task, responses = await parts.tasks.find(request), request.object("inputResponses")
+    if isinstance(task, ServerTask):
+        return await _forwarded(request, task, inputResponses=responses)
+    if isinstance(task, ParkedCall):  # else nobody waits for it
+        task.answer(responses)
+    return {}
+
+
+async def cancel_task(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    _check_declared(request)
+    task = await parts.tasks.find(request)
+    if isinstance(task, ServerTask):
+        return await _forwarded(request, task)
+    if not request.is_modern and task.done:
+        raise ProtocolError(INVALID_PARAMS, "Cannot cancel task: it has ended")
+    cancelled = await parts.tasks.cancel(task)
+    return {} if request.is_modern else parts.tasks.state(cancelled, modern=False)
+
+
+async def task_result(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    """Answer `tasks/result` of a legacy client when the task has ended; it is asked meanwhile."""
+    task = await parts.tasks.find(request)
+    assert not isinstance(task, ServerTask), "legacy clients have none"
+    related: JSONObject = {RELATED_TASK: {"taskId": task.id}}
+    client = SessionClient(request.session, request.exchange.channel)
+    while isinstance(task, ParkedCall) and not await task.wait():
+        for key, question in tuple(task.questions.items()):
+            params = object_in(question.request, "params")
+            stamped = {**params, "_meta": {**object_in(params, "_meta"), **related}}
+            method: JSON = question.request["method"]
+            try:
+                task.answer({key: await client.ask("", method, stamped)})
+            except ClientError as error:
+                task.refuse(key, error)
+    ended = outcome(task)
+    if isinstance(ended, ProtocolError):
+        raise ended
+    if ended is None:
+        raise ProtocolError(INVALID_PARAMS, "the task was cancelled")
+    return {**ended, "_meta": {**object_in(ended, "_meta"), **related}}
+
+
+async def list_tasks(parts: GatewayParts, request: ClientRequest) -> JSONObject:
+    return {"tasks": [parts.tasks.state(task, modern=False) for task in await parts.tasks.all_of(request)]}
+
+
+async def _forwarded(request: ClientRequest, task: ServerTask, **given: JSON) -> JSONObject:
+    """The answer of the server to the same request about its task."""
+    result = await request.client.view.calls.forward(
+        request_spec(request.method, task.server, task.tool),
+        {"taskId": task.id, **given},
+        Forwarding(client=PlainClient(request.exchange.capabilities), meta=request.forwarded_meta),
+    )
+    return as_sent(result)
+
+
+def _check_declared(request: ClientRequest) -> None:
+    if request.is_modern and not knows_tasks(request.exchange.capabilities):
+        needed: JSONObject = {"requiredCapabilities": {"extensions": {TASKS: {}}}}
+        raise ProtocolError(MISSING_CAPABILITY, f"{request.method} needs the extension {TASKS}", needed)
+
+
+_BOTH: dict[str, Method] = {
+    "tools/list": list_tools,
+    "tools/call": call_tool,
+    "resources/list": _list_of("resources", "resources", lambda now: now.resources),
+    "resources/templates/list": _list_of("resourceTemplates", "templates", lambda now: now.templates),
+    "resources/read": read_resource,
+    "prompts/list": _list_of("prompts", "prompts", lambda now: now.prompts),
+    "prompts/get": get_prompt,
+    "completion/complete": complete,
+    "tasks/get": get_task,
+    "tasks/cancel": cancel_task,
+}
+MODERN: dict[str, Method] = {
+    **_BOTH,
+    "server/discover": discover,
+    "subscriptions/listen": lambda parts, request: parts.listening.listen(request),
+    "tasks/update": update_task,
+    "skills/list": _list_of("skills", "skills", lambda now: list(now.skills.values())),
+    "skills/get": get_skill,
+}
+LEGACY: dict[str, Method] = {
+    **_BOTH,
+    "ping": ping,
+    "logging/setLevel": set_level,
+    "resources/subscribe": subscribe,
+    "resources/unsubscribe": lambda parts, request: parts.listening.unsubscribe(request),
+    "tasks/result": task_result,
+    "tasks/list": list_tasks,
+}
