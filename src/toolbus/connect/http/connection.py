@@ -12,8 +12,7 @@ from typing import cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.connect.http.body import ENCODINGS, Inflater
-from toolbus.connect.http.response import HttpFailure, Response
+from toolbus.connect.http.response import ENCODINGS, HttpFailure, Inflater, Response
 
 MAX_HEAD = 256 * 1024
 """The most bytes of a response that are not its body: its head, its trailers, the frames of its chunks."""
@@ -93,7 +92,6 @@ class ClientConnection(asyncio.Protocol):
         return self._received
 
     def abort(self) -> None:
-        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
         self._fail("the connection was closed")
@@ -110,14 +108,12 @@ class ClientConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """End the pause."""
         if self._paused and self._transport is not None:
             self._paused = False
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
     def fds(self) -> list[int]:
-        """The descriptors that a fork must not keep."""
         fd = -1 if self._transport is None else self._fileno(self._transport)
         return [] if fd < 0 else [fd]
 
@@ -246,7 +242,6 @@ class ClientConnection(asyncio.Protocol):
             received.set_result(response)
 
     def _fail(self, reason: str) -> None:
-        """Fail the request, if there is one."""
         response, self._response = self._response, None
         if response is None:
             return

@@ -15,7 +15,6 @@ class OutputCheck:
 
     @cached_property
     def _validator(self) -> Validator | str:
-        """The validator, or why there is none."""
         try:
             return Validator(self._schema)
         except InvalidSchema as error:

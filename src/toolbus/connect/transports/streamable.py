@@ -28,7 +28,7 @@ from toolbus.connect.transports.http import (
 )
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
 from toolbus.connect.transports.wire.messages import UnreadableMessage, add_trace, likely_id, parsed
-from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.connect.transports.wire.pending import WireError
 
 logger = logging.getLogger("toolbus")
 

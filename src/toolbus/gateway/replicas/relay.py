@@ -10,10 +10,10 @@ import ssl
 from collections.abc import Generator
 from contextlib import contextmanager
 
-from toolbus.connect.http.certificate import unverified
 from toolbus.connect.http.connection import ClientConnection
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.response import HttpFailure, Response
+from toolbus.connect.http.tls import unverified
 from toolbus.connect.http.url import parse_url
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.http.request import Headers, HttpRequest, encoded, event, failure

@@ -11,8 +11,7 @@ from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.core.values.records import JSON
-from toolbus.search.hit import Hit
-from toolbus.search.progress import SearchState
+from toolbus.search.hit import Hit, SearchState
 
 _SHOWN_EVERY = 3.0
 

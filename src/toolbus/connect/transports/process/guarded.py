@@ -91,7 +91,6 @@ class Guard:
                 self._pid = 0
 
     def fds(self) -> list[int]:
-        """The descriptors that a fork must not keep."""
         self._lock = threading.Lock()  # another thread may have held it in the parent
         return [] if self._channel < 0 else [self._channel]
 
@@ -158,35 +157,28 @@ class GuardedProcess:
 
     @property
     def stdin(self) -> asyncio.WriteTransport:
-        """Its input."""
         return cast(asyncio.WriteTransport, self._transports[0])
 
     @property
     def unread(self) -> int:
-        """How many bytes of its input it has not read."""
         pipe = _fileno(self._pipes[0])
         return 0 if pipe < 0 else unread_bytes(pipe) + self.stdin.get_write_buffer_size()
 
     def terminate(self) -> bool:
-        """Ask it and its descendants to end; returns whether any may be left."""
         return self._send(b"term")
 
     def kill(self) -> bool:
-        """Kill it and its descendants; returns whether any may be left."""
         return self._send(b"kill")
 
     async def wait_gone(self) -> None:
-        """Wait until none is left."""
         await self._gone.wait()
 
     def close(self) -> None:
-        """Close its pipes; the keeper ends what is left."""
         for transport in self._transports:
             transport.close()
         self._close_control()
 
     def fds(self) -> list[int]:
-        """The descriptors that a fork must not keep."""
         return [fd for fd in (self._control.fileno(), *map(_fileno, self._pipes)) if fd >= 0]
 
     async def connect(self, pipes: Sequence[int]) -> None:

@@ -18,12 +18,10 @@ from typing import Any
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.config.secrets.redact import PROXIES
-from toolbus.connect.cause import redacted_cause
-from toolbus.connect.opening.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagnostics
+from toolbus.connect.opening.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagnostics, redacted_cause
 from toolbus.connect.opening.process_hints import misplaced_file
 from toolbus.connect.transports.process.child import Child, Launch
-from toolbus.connect.transports.process.start import start_child
-from toolbus.connect.transports.process.turns import StartTurn
+from toolbus.connect.transports.process.start import StartTurn, start_child
 from toolbus.core.flag import Flag
 from toolbus.core.values.errors import ConnectFailed
 
@@ -157,11 +155,9 @@ class ServerProcess:
 
     @property
     def lost(self) -> str | None:
-        """Why it can no longer be used."""
         return self._diagnostics.lost
 
     def unread(self) -> int:
-        """How many bytes of its input it has not read, as far as the system reports it."""
         return 0 if self._child is None else self._child.unread
 
     async def end(self, grace: Grace = SHORT_GRACE) -> None:
@@ -219,7 +215,7 @@ class ServerProcess:
     async def _confined(self) -> Launch:
         # Here, because every program that uses a server would wait for these imports.
         from toolbus.connect.sandbox.confine import confined, refuse_container
-        from toolbus.connect.sandbox.environment import inside_environment
+        from toolbus.connect.sandbox.files import inside_environment
 
         config, diagnostics = self._config, self._diagnostics
         env = inside_environment(config, self._values)
@@ -334,7 +330,6 @@ def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
 
 
 async def _terminate(child: Child, exited: Flag, grace: Grace) -> None:
-    """End the process and its descendants in bounded time."""
     # What is still queued is dropped: a server that does not read it would not see the end either.
     child.stdin.abort() if child.stdin.get_write_buffer_size() else child.stdin.close()
     try:

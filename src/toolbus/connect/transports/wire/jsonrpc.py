@@ -40,8 +40,7 @@ from toolbus.connect.transports.wire.messages import (
     parsed,
     without_deep_parts,
 )
-from toolbus.connect.transports.wire.pending import PendingRequest, ResponseFuture
-from toolbus.connect.transports.wire.wire_error import NotSendable, WireError
+from toolbus.connect.transports.wire.pending import NotSendable, PendingRequest, ResponseFuture, WireError
 from toolbus.core.flag import Flag
 from toolbus.core.operation.tracing import ConnectionFacts
 
