@@ -27,7 +27,6 @@ from typing import TypeVar
 from toolbus.config import ServerConfig
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.connect.handlers import RequestHandler
-from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.observer import Callbacks, SessionObserver, supervise, wait_until_over
 from toolbus.connect.opening.attempt import EarlyStart
 from toolbus.connect.opening.backoff import Backoff
@@ -78,7 +77,9 @@ class Link:
     ) -> None:
         self.config = config
         self.handler = RequestHandler(config.alias, interactions, emit, admit)
-        self._callbacks = Callbacks(config, emit, observer, self._calls_in_flight)
+        self._callbacks = Callbacks(
+            config, emit, observer, lambda: self._session and self._session.calls_in_flight
+        )
         self._observer = observer
         self._emit = emit
         self._state: State = "idle"
@@ -398,6 +399,3 @@ class Link:
             self._emit(StateChanged(server=alias, state=state, previous=previous, error=message))
         changed, self._changed = self._changed, Flag()
         changed.set()
-
-    def _calls_in_flight(self) -> CallsInFlight | None:
-        return None if self._session is None else self._session.calls_in_flight

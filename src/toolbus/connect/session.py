@@ -23,7 +23,7 @@ from toolbus.config import ServerConfig
 from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.in_flight import CURRENT, CallsInFlight
-from toolbus.connect.opening.diagnostics import Diagnostics, HttpActivity, first_problem, redacted_cause
+from toolbus.connect.opening.diagnostics import Diagnostics, first_problem, redacted_cause
 from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import CallSender, send_raw
@@ -68,11 +68,19 @@ class ServerSession:
         warn: Callable[[str, str | None], None],
     ) -> None:
         self.config = config
+        self.server = config.alias
         self.client = client
+        self.protocol = client.protocol_version
+        """The negotiated protocol version."""
+        self.era: Era = wire.era(self.protocol)
         self.inner = client.session
         """The SDK's session; once the link is lost, the client has none, which would hide why."""
         self.result_filter = result_filter
         self._diagnostics = diagnostics
+        self.gone = diagnostics.gone
+        """Set when the connection has ended."""
+        self.activity = diagnostics.activity
+        """The host and port of an HTTP server, and when it was last used; None for other transports."""
         self._redacted = redacted
         self._warn = warn
         self.handler = handler
@@ -97,27 +105,6 @@ class ServerSession:
             self.tasks_only,
         )
         handler.serve(client.session, self.calls_in_flight, self.deadlines)
-
-    @property
-    def server(self) -> str:
-        return self.config.alias
-
-    @property
-    def protocol(self) -> str:
-        return self.client.protocol_version
-
-    @property
-    def era(self) -> Era:
-        return wire.era(self.protocol)
-
-    @property
-    def gone(self) -> asyncio.Event:
-        return self._diagnostics.gone
-
-    @property
-    def activity(self) -> HttpActivity | None:
-        """The host and port of an HTTP server, and when it was last used; None for other transports."""
-        return self._diagnostics.activity
 
     @property
     def busy(self) -> bool:

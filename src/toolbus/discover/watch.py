@@ -155,7 +155,7 @@ class Discovery:
         """List these again, but not more often than once a second, and wait for that."""
         asked = freshness.clock()
         await asyncio.sleep(self._expiry.pause(set(kinds) - self._running))
-        self.refresh_soon(kind for kind in kinds if not self._expiry.is_begun_since(kind, asked))
+        self.refresh_soon(kind for kind in kinds if self._expiry.begun.get(kind, 0.0) < asked)
         while not (self._running | self._wanted).isdisjoint(kinds):
             await self._round.wait()
 
@@ -400,7 +400,8 @@ class Expiry:
     """The expiry of the lists of one server."""
 
     def __init__(self) -> None:
-        self._begun: dict[ListKind, float] = {}
+        self.begun: dict[ListKind, float] = {}
+        """When each was requested last."""
         self._listed: dict[ListKind, float] = {}
         self._until: dict[ListKind, float] = {}
         """Until when each is fresh, if the server says so."""
@@ -408,7 +409,7 @@ class Expiry:
         """The lists whose changes the server announces."""
 
     def begin(self, kinds: Iterable[ListKind]) -> None:
-        self._begun.update(dict.fromkeys(kinds, freshness.clock()))
+        self.begun.update(dict.fromkeys(kinds, freshness.clock()))
 
     def end(self, kind: ListKind, result: ListResult) -> None:
         now = self._listed[kind] = freshness.clock()
@@ -420,11 +421,7 @@ class Expiry:
 
     def pause(self, kinds: Iterable[ListKind]) -> float:
         """Seconds before these may be requested again."""
-        return max((self._begun.get(kind, 0.0) for kind in kinds), default=0.0) + EVERY - freshness.clock()
-
-    def is_begun_since(self, kind: ListKind, moment: float) -> bool:
-        """Whether a list was requested after that."""
-        return self._begun.get(kind, 0.0) >= moment
+        return max((self.begun.get(kind, 0.0) for kind in kinds), default=0.0) + EVERY - freshness.clock()
 
     def is_due(self, kind: ListKind) -> bool:
         """Whether a list has expired, and was not requested just now."""
@@ -432,7 +429,7 @@ class Expiry:
 
     def is_due_for_name(self) -> bool:
         """Whether tools are listed again because a name is unknown."""
-        age = freshness.clock() - self._begun.get("tools", freshness.clock())
+        age = freshness.clock() - self.begun.get("tools", freshness.clock())
         return self.is_expired("tools") or ("tools" not in self.announced and age >= NAME_EVERY)
 
     def is_expired(self, kind: ListKind) -> bool:

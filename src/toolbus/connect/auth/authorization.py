@@ -68,7 +68,9 @@ class Authorization:
             if self.server.has("authorization_response_iss_parameter_supported"):
                 raise AuthFailure("a code alone cannot be checked; paste the whole URL of the page")
             return text
-        return self._checked_code(_parameters(text))
+        # Also if only the query was copied.
+        query = urlsplit(text).query if "?" in text else text
+        return self._checked_code(dict(parse_qsl(query.lstrip("?"))))
 
     def _checked_code(self, found: Mapping[str, str]) -> str:
         if not secrets.compare_digest(found.get("state", "").encode(), self.state.encode()):
@@ -115,12 +117,6 @@ async def first_of(listening: Awaitable[str], asking: Awaitable[str | None]) -> 
     if returned is None:
         raise PersonNeeded("the sign-in was cancelled")
     return returned
-
-
-def _parameters(text: str) -> dict[str, str]:
-    """The parameters of a redirect; also if only its query was copied."""
-    query = urlsplit(text).query if "?" in text else text
-    return dict(parse_qsl(query.lstrip("?")))
 
 
 INTERVAL = 5.0

@@ -177,7 +177,10 @@ class TokenEndpoint:
             reply = await self._post(url, form)
         answer = reply.json()
         if reply.status != 200 or answer is None:
-            raise _rejection(reply)
+            error, description = _error(reply), (answer or {}).get("error_description")
+            raise Rejected(
+                shown(error or reply.problem), shown(description) if isinstance(description, str) else ""
+            )
         return self._completed(login, answer, asked)
 
     async def post(self, name: str, form: Mapping[str, str]) -> FetchedReply:
@@ -268,9 +271,3 @@ def _expiry(seconds: object, asked: float) -> float | None:
 def _error(reply: FetchedReply) -> str | None:
     error = (reply.json() or {}).get("error")
     return error if isinstance(error, str) else None
-
-
-def _rejection(reply: FetchedReply) -> Rejected:
-    answer = reply.json() or {}
-    error, description = _error(reply), answer.get("error_description")
-    return Rejected(shown(error or reply.problem), shown(description) if isinstance(description, str) else "")

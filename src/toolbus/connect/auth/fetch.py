@@ -51,7 +51,10 @@ class FetchedReply:
     def json(self) -> dict[str, Any] | None:
         """The JSON object in the body; None if there is none, or if it could not be stored and sent again."""
         try:
-            value = json.loads(self.body, parse_int=_number)
+            value = json.loads(
+                self.body,
+                parse_int=lambda digits: int(digits) if len(digits) <= _LONGEST_INT else float(digits),
+            )
         except (ValueError, RecursionError):
             return None
         is_usable = isinstance(value, dict) and encoding_problem(cast(object, value)) is None
@@ -259,10 +262,6 @@ def _plain(address: Address) -> Address:
     """The IPv4 address that an IPv6 one stands for."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
-
-
-def _number(digits: str) -> float:
-    return int(digits) if len(digits) <= _LONGEST_INT else float(digits)
 
 
 def _shown(url: Url) -> str:

@@ -145,14 +145,11 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         response = self._response
-        if (
-            response is not None
-            and response.status
-            and exc is None
-            and _ends_with_connection(response)
-            and self._is_inflated
-        ):
-            self._complete(response)
+        if response is not None and response.status and exc is None:
+            # The end of the connection ends the body if nothing else does.
+            is_body = not response.headers.keys() & {"content-length", "transfer-encoding"}
+            if is_body and self._is_inflated:
+                self._complete(response)
         self._fail(f"the connection failed: {exc}" if exc else "the server closed the connection")
         self._transport = None
         self._on_end(self)
@@ -270,8 +267,3 @@ class ClientConnection(asyncio.Protocol):
 
 
 Callback = Callable[[ClientConnection], None]
-
-
-def _ends_with_connection(response: Response) -> bool:
-    """Whether the end of the connection ends the body: nothing else does."""
-    return "content-length" not in response.headers and "transfer-encoding" not in response.headers

@@ -59,8 +59,7 @@ class EarlyStart:
     async def _start(self, config: ServerConfig, secrets: Secrets) -> Resolved:
         values = await resolve(config, secrets)
         self.process = ServerProcess(config, values, self.diagnostics)
-        self.process.take_turn()
-        self.process.begin()
+        self.process.begin_in_turn()
         return values
 
     def take(self) -> Self:

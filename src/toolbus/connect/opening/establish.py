@@ -9,6 +9,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
@@ -46,35 +47,28 @@ NOT_THIS_TRANSPORT = frozenset({400, 404, 405, 406, 415, 501})
 """The statuses with which an SSE server may refuse a streamable HTTP request."""
 
 
+@dataclass(slots=True, eq=False)
 class SessionOpener:
     """Opens the sessions of one link, and keeps what earlier attempts found out about its server."""
 
-    def __init__(
-        self,
-        config: ServerConfig,
-        owner: LinkOwner,
-        callbacks: Callbacks,
-        handler: RequestHandler,
-        early: EarlyStart | None,
-        retry: Callable[[], None],
-    ) -> None:
-        """`early` is what was started before the first attempt; `retry` starts a new attempt."""
-        self._config = config
-        self._owner = owner
-        self._callbacks = callbacks
-        self._handler = handler
-        self._early = early
-        self._retry = retry
-        self._transport: Transport | None = None
-        self._mode: str | None = None
-        self.diagnostics: Diagnostics | None = None
-        """Those of the current attempt."""
-        self._stderr_before: tuple[str, ...] = ()
-        """The last lines on stderr in earlier attempts."""
-        self._warned = False
-        """Whether the warnings about the config were reported."""
-        self._tokens: OAuthCredentials | None = None
-        """The OAuth tokens, if the server wants them."""
+    _config: ServerConfig
+    _owner: LinkOwner
+    _callbacks: Callbacks
+    _handler: RequestHandler
+    _early: EarlyStart | None
+    """What was started before the first attempt."""
+    _retry: Callable[[], None]
+    """Starts a new attempt."""
+    diagnostics: Diagnostics | None = None
+    """Those of the current attempt."""
+    _stderr_before: tuple[str, ...] = ()
+    """The last lines on stderr in earlier attempts."""
+    _transport: Transport | None = None
+    _mode: str | None = None
+    _warned: bool = False
+    """Whether the warnings about the config were reported."""
+    _tokens: "OAuthCredentials | None" = None
+    """The OAuth tokens, if the server wants them."""
 
     @property
     def stderr(self) -> tuple[str, ...]:
@@ -111,7 +105,7 @@ class SessionOpener:
         if config.transport == "stdio":
             process = process or ServerProcess(config, values, diagnostics)
             stack.push_async_callback(process.end)
-            await process.wait_turn()
+            await process.begin_in_turn().wait()
         seconds = config.timeouts.connect
         while True:
             deadline = self._handler.connecting(seconds)

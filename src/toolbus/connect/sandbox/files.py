@@ -88,7 +88,8 @@ class SandboxFiles:
         """Show what the program itself consists of: never the home folder, or one that contains it."""
         for path in paths:
             real = os.path.realpath(path)
-            if not (self.can_change(path) or self.is_too_wide(real) or _is_system(path, real)):
+            is_system = is_below(os.path.abspath(path), _SYSTEM) and is_below(real, _SYSTEM)
+            if not (self.can_change(path) or self.is_too_wide(real) or is_system):
                 self._bind(path, real, "read")
 
     def is_too_wide(self, path: str) -> bool:
@@ -134,10 +135,6 @@ class SandboxFiles:
 def is_below(path: str, folders: Iterable[str]) -> bool:
     """Whether the path is one of these folders, or in one of them."""
     return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
-
-
-def _is_system(path: str, real: str) -> bool:
-    return is_below(os.path.abspath(path), _SYSTEM) and is_below(real, _SYSTEM)
 
 
 def _system_arguments(net: bool) -> Iterator[str]:

@@ -229,7 +229,7 @@ def runtime_paths(program: str, search: str, can_change: Callable[[str], bool]) 
     while waiting and len(seen) < _MOST:
         path = waiting.pop()
         # The content of a script is not trusted: it could name any folder, secret or FIFO.
-        if path in seen or can_change(path) or not _is_program(path):
+        if path in seen or can_change(path) or not (os.path.isfile(path) and os.access(path, os.X_OK)):
             continue
         seen.add(path)
         found |= dict.fromkeys([path, *_around(path)])
@@ -238,10 +238,6 @@ def runtime_paths(program: str, search: str, can_change: Callable[[str], bool]) 
             if (base := _base_of(folder)) is not None and not can_change(base):
                 found |= dict.fromkeys(_around(base))
     return list(found)
-
-
-def _is_program(path: str) -> bool:
-    return os.path.isfile(path) and os.access(path, os.X_OK)
 
 
 def _next_programs(path: str, search: str) -> Iterator[str]:

@@ -36,12 +36,6 @@ async def stdio_peer(attempt: Attempt) -> AsyncGenerator[JsonRpcPeer]:
         await process.end(grace)
 
 
-class _StdioPeer(JsonRpcPeer):
-    @property
-    def in_flight(self) -> Collection[object]:
-        return self._pending.keys()
-
-
 class _Lines:
     """Messages as lines, from and to the pipes of one process."""
 
@@ -61,7 +55,7 @@ class _Lines:
         self._flush_scheduled = False
         self._buffered: list[bytes] = []
         self._is_ignored = False
-        self.peer = _StdioPeer(
+        self.peer = JsonRpcPeer(
             "stdio",
             self._write,
             redacted=self._redacted,

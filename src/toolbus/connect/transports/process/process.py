@@ -104,16 +104,11 @@ class ServerProcess:
         if self._spawning is None:
             self._spawning = asyncio.get_running_loop().create_task(self._spawn())
 
-    async def wait_turn(self) -> None:
-        """Begin to start it, and wait until it is its turn; `end_turn` passes that on to the next one."""
-        self.take_turn()
-        self.begin()
-        assert self._turn is not None
-        await self._turn.wait()
-
-    def take_turn(self) -> None:
-        """Have it wait for its turn before it starts."""
+    def begin_in_turn(self) -> StartTurn:
+        """Begin to start it when it is its turn; `end_turn` passes that on to the next one."""
         self._turn = self._turn or StartTurn(self._diagnostics)
+        self.begin()
+        return self._turn
 
     def end_turn(self) -> None:
         """It is connected, or never will be."""
