@@ -8,7 +8,7 @@ from bench.measure import Opening, Sides
 from bench.sides import bus_calls, bus_entry
 from bench.work import Work
 from toolbus import Toolbus
-from toolbus.connect.auth.oauth.dpop import DpopKey
+from toolbus.connect.auth.tokens import DpopKey
 from toolbus.state.tokens.tokens import Login, MemoryStore, open_tokens
 
 HOUR = 3600.0

@@ -129,8 +129,6 @@ STILL_WIDE = {
     "toolbus/bus/catalog/live_catalog.py": "__init__",
     "toolbus/bus/engine/lifecycle.py": "__init__",
     "toolbus/bus/engine/user_access.py": "__init__",
-    "toolbus/connect/http/pool.py": "__init__",
-    "toolbus/connect/sdk/client.py": "connected_client",
     "toolbus/gateway/gateway.py": "__init__",
     "toolbus/telemetry/spans.py": "__init__",
 }

@@ -73,7 +73,7 @@ def extra_of(file: Path) -> str | None:
         return "keyring"
     if rest in (["store", "postgres.py"], ["store", "tables.py"]):
         return "postgres"
-    if (part, *rest[:1]) == ("search", "encoders") or rest in (["kept_vectors.py"], ["meaning.py"]):
+    if (part, *rest[:1]) == ("search", "encoders") or rest in (["vectors.py"],):
         return "search"
     if part == "code":
         return "code"
@@ -162,10 +162,10 @@ BOUNDED = {
 }
 # Those that may be gone one day: the code works without them.
 GUARDED = {
-    "connect/transports/table.py _mcp_server",
+    "connect/opening/establish.py _mcp_server",
     "cli/completion/shells.py _completion_scripts",
-    "search/encoders/blas.py _core",
-    "search/encoders/blas.py _multiarray_umath",
+    "search/encoders/local.py _core",
+    "search/encoders/local.py _multiarray_umath",
     "telemetry/providers.py _METER_PROVIDER",
     "telemetry/providers.py _TRACER_PROVIDER",
 }

@@ -77,7 +77,7 @@ def test_an_interpreter_that_just_ends_leaves_nothing(tmp_path: Path) -> None:
 def test_a_reaper_that_was_killed_and_started_again_leaves_no_descriptor() -> None:
     program = (
         "import os, pathlib, signal\n"
-        "from toolbus.connect.transports.process.reaper import reaper\n"
+        "from toolbus.connect.transports.process.grouped import reaper\n"
         "children = pathlib.Path(f'/proc/self/task/{os.getpid()}/children')\n"
         "def restart():\n"
         "    reaper.forget(0)\n"

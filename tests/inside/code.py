@@ -1,9 +1,9 @@
 """Internal names of `toolbus.code` that tests use."""
 
-from toolbus.code.names import argument_names as argument_names
-from toolbus.code.names import identifier as identifier
-from toolbus.code.names import identifiers as identifiers
 from toolbus.code.sandbox import ScriptSandbox as ScriptSandbox
 from toolbus.code.stubs import Library as Library
+from toolbus.code.stubs import argument_names as argument_names
+from toolbus.code.stubs import identifier as identifier
+from toolbus.code.stubs import identifiers as identifiers
 from toolbus.code.stubs import joined as joined
 from toolbus.code.stubs import stub as stub

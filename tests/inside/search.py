@@ -1,7 +1,7 @@
 """Internal names of `toolbus.search` that tests use."""
 
 from toolbus.search.encoders.encoder import EncodingFailed as EncodingFailed
-from toolbus.search.encoders.function import FunctionEncoder as FunctionEncoder
+from toolbus.search.encoders.encoder import FunctionEncoder as FunctionEncoder
 from toolbus.search.encoders.installed import best_encoder as best_encoder
 from toolbus.search.encoders.installed import minilm_encoder as minilm_encoder
 from toolbus.search.encoders.installed import static_encoder as static_encoder

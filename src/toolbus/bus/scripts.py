@@ -132,7 +132,7 @@ class Scripts:
         `inputs` are its global variables. `timeout` is for all of it, the waiting for tools included.
         """
         from toolbus.code.outcome import failed
-        from toolbus.code.run import Limit, ScriptRun
+        from toolbus.code.run import ScriptRun
         from toolbus.code.sandbox import ScriptError, ScriptSandbox
 
         if (problem := self._refused(script)) is not None:
@@ -144,7 +144,7 @@ class Scripts:
         tools = ViewTools(self._view, self._interactions, on_input, on_progress)
         while True:
             async with ScriptSandbox(self.limits) as box:
-                run = ScriptRun(box, script, checked.stubs, tools, Limit(self.limits.calls))
+                run = ScriptRun(box, script, checked.stubs, tools, self.limits.calls)
                 types = "" if checked.is_judged else joined(checked.stubs.values(), given)
                 try:
                     async with _time_limit(timeout):
@@ -171,7 +171,7 @@ class Scripts:
         on_progress: Progress | None = None,
     ) -> ToolResult:
         """Go on with a suspended script; it can be resumed once."""
-        from toolbus.code.run import Limit, ScriptRun
+        from toolbus.code.run import ScriptRun
         from toolbus.code.sandbox import ScriptError, ScriptSandbox
         from toolbus.code.suspended import opened
 
@@ -182,7 +182,7 @@ class Scripts:
         await saved.take(self._shared())
         async with ScriptSandbox(self.limits) as box:
             box.printed = saved.printed
-            run = ScriptRun(box, saved.script, stubs, tools, Limit(self.limits.calls))
+            run = ScriptRun(box, saved.script, stubs, tools, self.limits.calls)
             try:
                 async with _time_limit(timeout):
                     turn = await box.load(saved.snapshot)

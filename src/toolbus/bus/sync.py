@@ -50,9 +50,8 @@ from toolbus.lock.drift import Held
 from toolbus.lock.file import Lockfile
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy
-from toolbus.search.encoders.function import EncodingFunction
-from toolbus.search.hit import Hit
-from toolbus.search.progress import SearchState
+from toolbus.search.encoders.encoder import EncodingFunction
+from toolbus.search.hit import Hit, SearchState
 from toolbus.shape import Shaper
 
 T = TypeVar("T")

@@ -29,7 +29,7 @@ from toolbus.core.values.records import Inventory
 from toolbus.lock.file import Lockfile
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy
-from toolbus.search.encoders.function import EncodingFunction
+from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
 
 ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfig

@@ -45,8 +45,7 @@ from toolbus.core.values.records import (
 from toolbus.core.values.skills import LoadedSkill, Skill
 from toolbus.core.values.uri_templates import Values
 from toolbus.lock.drift import Held
-from toolbus.search.hit import Hit
-from toolbus.search.progress import SearchState
+from toolbus.search.hit import Hit, SearchState
 
 T = TypeVar("T")
 CHECK_EVERY = 0.1

@@ -13,14 +13,14 @@ from toolbus.cli.errors import NoSignIn
 from toolbus.cli.output.screen import short_path
 from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, Secrets, ServerConfig
-from toolbus.connect.auth.identity import LinkOwner
+from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.values.errors import ConfigError, LoginRequired
 from toolbus.core.values.login import LoginHandler
 from toolbus.state.tokens.tokens import TokenSource
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
-    from toolbus.connect.auth.oauth.sign_in import OAuthClient
+    from toolbus.connect.auth.flow import OAuthClient
     from toolbus.state.tokens.tokens import Login
 
 RETRY_SECONDS = 1.0
@@ -84,8 +84,8 @@ def lasting_tokens(config: BusConfig) -> TokenSource:
 async def oauth_client(config: BusConfig, alias: str, tokens: TokenSource, user: str = "") -> "OAuthClient":
     """The client that signs this user in and out; raises if a secret of the entry is missing."""
     # Imported here: it takes the SDK with it.
-    from toolbus.connect.auth.oauth.sign_in import OAuthClient
-    from toolbus.connect.opening.early import resolve
+    from toolbus.connect.auth.flow import OAuthClient
+    from toolbus.connect.opening.attempt import resolve
 
     server = config.servers[alias]
     secrets = Secrets(None, config.folder, config.reviewed, user)

@@ -6,10 +6,11 @@ script is suspended: no call is in flight then, so what is saved and what has ha
 
 import asyncio
 from collections.abc import Coroutine, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any, Protocol, TypeAlias
 
 from toolbus.code.journal import JournalEntry
+from toolbus.code.outcome import for_script, from_script
 from toolbus.code.sandbox import (
     CallFailure,
     SandboxCall,
@@ -22,7 +23,6 @@ from toolbus.code.sandbox import (
 )
 from toolbus.code.stubs import Stub, cut
 from toolbus.code.suspended import SuspendedScript, UnfinishedCall, new_id
-from toolbus.code.values import for_script, from_script
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, ToolResult, ToolSpec
@@ -33,34 +33,23 @@ Answers: TypeAlias = Mapping[str, Answer] | Answer | None
 class Tools(Protocol):
     """How a script's calls are made: each takes the path of every operation."""
 
-    async def call(self, spec: ToolSpec, arguments: Mapping[str, JSON], /) -> ToolResult:
-        """Call a tool."""
-        ...
+    async def call(self, spec: ToolSpec, arguments: Mapping[str, JSON], /) -> ToolResult: ...
 
-    async def resume(self, pending: Pending, answers: Answers, /) -> ToolResult:
-        """Go on with a call that a person was asked about."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class Limit:
-    """The most calls that a run may make."""
-
-    calls: int
+    async def resume(self, pending: Pending, answers: Answers, /) -> ToolResult: ...
 
 
 class ScriptRun:
     """A script on its way."""
 
     def __init__(
-        self, box: ScriptSandbox, script: str, stubs: Mapping[str, Stub], tools: Tools, limit: Limit
+        self, box: ScriptSandbox, script: str, stubs: Mapping[str, Stub], tools: Tools, most_calls: int
     ) -> None:
         self._box = box
         self._script = script
         self._source = script.encode()
         self._stubs = stubs
         self._tools = tools
-        self._limit = limit
+        self._most_calls = most_calls
         self.calls: list[JournalEntry] = []
         self._open: dict[int, UnfinishedCall] = {}
         self._running: dict[int, asyncio.Task[ToolResult]] = {}
@@ -94,7 +83,7 @@ class ScriptRun:
         """Go on with a saved script: first with the call that a person has answered about."""
         self.calls, self._open = saved.calls, dict(saved.open)
         one = self._open[saved.first]
-        self._open[saved.first] = UnfinishedCall(entry=one.entry, name=one.name, arguments=one.arguments)
+        self._open[saved.first] = replace(one, pending=None)
         self._start(saved.first, self._tools.resume(saved.waiting, answers))
         return await self.drive(turn)
 
@@ -106,9 +95,9 @@ class ScriptRun:
         stub = self._stubs.get(call.name)
         entry = JournalEntry(tool=stub.spec.name if stub else call.name, line=line)
         self.calls.append(entry)
-        if len(self.calls) > self._limit.calls:
+        if len(self.calls) > self._most_calls:
             raise ScriptError(
-                "limit", f"the script made more than {self._limit.calls} calls, the most it may make"
+                "limit", f"the script made more than {self._most_calls} calls, the most it may make"
             )
         try:
             arguments = self._arguments(call, stub)
@@ -161,10 +150,7 @@ class ScriptRun:
             result = ToolResult.failure(str(error))
         if result.pending is not None:
             entry.state = "waits"
-            waiting = result.pending.to_json()
-            self._open[number] = UnfinishedCall(
-                entry=one.entry, name=one.name, arguments=one.arguments, pending=waiting
-            )
+            self._open[number] = replace(one, pending=result.pending.to_json())
             return
         del self._open[number]
         if result.is_error:

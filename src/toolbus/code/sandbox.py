@@ -129,31 +129,30 @@ class ScriptSandbox:
         """Check the types without running anything; `ScriptError` lists what is wrong."""
         stubs += f"\n{_BEGIN}: int\n"
         try:
-            await self._in_thread(partial(self._begin, f"{_BEGIN}\n{script}", stubs, None, stop=_BEGIN))
+            await self._in_thread(self._begin, f"{_BEGIN}\n{script}", stubs, None, _BEGIN)
         except ScriptError as error:
             raise ScriptError(error.kind, _moved_up(str(error))) from None
 
     async def start(self, script: str, stubs: str, inputs: Mapping[str, JSON]) -> Turn:
         """Check the types, and run up to the first call."""
-        return await self._in_thread(partial(self._begin, script, stubs, dict(inputs)))
+        return await self._in_thread(self._begin, script, stubs, dict(inputs))
 
     async def load(self, snapshot: bytes) -> Turn:
         """Go on with a script that was saved: only with bytes of our own, because Monty trusts them."""
-        return await self._in_thread(partial(self._load, snapshot))
+        return await self._in_thread(self._load, snapshot)
 
     async def defer(self) -> Turn:
         """Let the script go on; the result of its last call comes later."""
-        return await self._in_thread(partial(self._resume, {"future": ...}))
+        return await self._in_thread(self._resume, {"future": ...})
 
     async def answer(self, value: JSON | CallFailure) -> Turn:
         """Give the result of its last call at once."""
-        return await self._in_thread(partial(self._resume, _settled(value)))
+        return await self._in_thread(self._resume, _settled(value))
 
     async def settle(self, results: Mapping[int, "JSON | CallFailure"]) -> Turn:
         """Give the results of calls that it waits for."""
-        return await self._in_thread(
-            partial(self._resume, {number: _settled(value) for number, value in results.items()})
-        )
+        settled = {number: _settled(value) for number, value in results.items()}
+        return await self._in_thread(self._resume, settled)
 
     async def save(self) -> bytes:
         """The state of a script that waits."""
@@ -161,8 +160,8 @@ class ScriptSandbox:
 
     # In the thread
 
-    async def _in_thread(self, work: Callable[[], T]) -> T:
-        running = asyncio.get_running_loop().run_in_executor(self._thread, work)
+    async def _in_thread(self, work: Callable[..., T], *arguments: Any) -> T:
+        running = asyncio.get_running_loop().run_in_executor(self._thread, work, *arguments)
         try:
             return await asyncio.shield(running)
         except asyncio.CancelledError:
@@ -198,13 +197,12 @@ class ScriptSandbox:
             self._kill()
 
     def _kill(self) -> None:
-        """End the process, if there is one."""
         if self._pid is not None:
             with suppress(ProcessLookupError):
                 os.kill(self._pid, signal.SIGTERM if os.name == "nt" else signal.SIGKILL)
 
     def _begin(
-        self, script: str, stubs: str, inputs: dict[str, JSON] | None, *, stop: str | None = None
+        self, script: str, stubs: str, inputs: dict[str, JSON] | None, stop: str | None = None
     ) -> Turn:
         self._open(stubs)
         first = partial(self._session.feed_start, script, inputs=inputs, print_callback=self._print)

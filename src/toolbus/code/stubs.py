@@ -1,15 +1,151 @@
-"""Typed stubs of tools: what a script may call, as Python that a type checker and a model read."""
+"""Typed stubs of tools: what a script may call, as Python that a type checker and a model read.
 
+The names are the same on every run, and no two are alike. A type is `Any` where a schema says too little.
+"""
+
+import builtins
+import json
+import keyword
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from hashlib import sha256
 from typing import cast
 
-from toolbus.code.names import argument_names, identifiers, words
-from toolbus.code.types import TypeWriter
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.schema.node import Schema
+
+_WORD = re.compile(r"[^\W\d]\w*")
+_RESERVED = frozenset(dir(builtins)) | {
+    *keyword.kwlist,
+    *keyword.softkwlist,
+    *("Any", "Literal", "NotRequired", "TypedDict", "asyncio"),
+}
+"""What a script or a stub needs under its own name."""
+
+
+def identifier(name: str) -> str:
+    """The name as an identifier: `get-user` is `get_user`, `class` is `class_`."""
+    text = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
+    # A stub whose name begins with an underscore would be private to the stubs.
+    text = text.lstrip("_") or "tool"
+    if text[0].isdigit():
+        text = f"tool_{text}"
+    return f"{text}_" if text in _RESERVED else text
+
+
+def identifiers(names: Iterable[str]) -> dict[str, str]:
+    """The names by their identifiers; where several would share one, those that differ take a digest."""
+    every = list(names)
+    exact = {name for name in every if identifier(name) == name}
+    found: dict[str, str] = {}
+    shared: dict[str, list[str]] = {}
+    for name in every:
+        shared.setdefault(identifier(name), []).append(name)
+    for text, those in shared.items():
+        for name in those:
+            is_alone = len(those) == 1 or name in exact
+            # A digest of the name, not a number, which would depend on the other tools.
+            found[text if is_alone else f"{text}_{sha256(name.encode()).hexdigest()[:6]}"] = name
+    return found
+
+
+def words(text: str) -> set[str]:
+    """All words of a script that may be names, those in texts and comments included."""
+    return set(_WORD.findall(text))
+
+
+def argument_names(properties: Mapping[str, object]) -> dict[str, str]:
+    """The names of arguments by their identifiers; a keyword, or a name that is taken, gets a suffix."""
+    found: dict[str, str] = {}
+    for name in properties:
+        text = re.sub(r"\W", "_", name, flags=re.ASCII) or "_"
+        text = f"_{text}" if text[0].isdigit() else text
+        text = f"{text}_" if keyword.iskeyword(text) else text
+        while text in found or (text != name and text in properties):
+            text += "_"
+        found[text] = name
+    return found
+
+
+_DEEPEST = 6
+_MOST_CLASSES = 40
+_MOST_VALUES = 20
+_MOST_FIELDS = 60
+_SIMPLE = {"string": "str", "integer": "int", "number": "float", "boolean": "bool", "null": "None"}
+
+
+class TypeWriter:
+    """Writes the types of one tool; its classes are named after the tool."""
+
+    def __init__(self, prefix: str) -> None:
+        self._prefix = prefix
+        self.classes: list[str] = []
+        """The definitions that the types need, in order."""
+        self._names: set[str] = set()
+
+    def annotation(self, schema: Schema, hint: str, depth: int = 0) -> str:
+        """The type of a value; `hint` becomes a part of the name of its class."""
+        if depth > _DEEPEST or not schema.work.allows(1):
+            return "Any"
+        if schema.values:
+            return _literal(schema.values)
+        if not schema.types and schema.choices:
+            options = [self.annotation(schema.of(one), hint, depth + 1) for one in schema.choices[:8]]
+            return (
+                "Any" if "Any" in options or len(schema.choices) > 8 else " | ".join(dict.fromkeys(options))
+            )
+        kinds = [self._kind(schema, kind, hint, depth) for kind in schema.likely_types]
+        return "Any" if not kinds or "Any" in kinds else " | ".join(dict.fromkeys(kinds))
+
+    def _kind(self, schema: Schema, kind: str, hint: str, depth: int) -> str:
+        if kind == "array":
+            items = schema.own.get("items")
+            return f"list[{'Any' if items is None else self.annotation(schema.of(items), hint, depth + 1)}]"
+        if kind == "object":
+            return self._object(schema, hint, depth)
+        return _SIMPLE.get(kind, "Any")
+
+    def _object(self, schema: Schema, hint: str, depth: int) -> str:
+        fields = schema.properties
+        if not fields:
+            values = schema.own.get("additionalProperties", True)
+            inner = "Any" if isinstance(values, bool) else self.annotation(schema.of(values), hint, depth + 1)
+            return f"dict[str, {inner}]"
+        if len(fields) > _MOST_FIELDS or len(self.classes) >= _MOST_CLASSES or schema.choices:
+            return "dict[str, Any]"
+        name = self._class_name(hint)
+        required = schema.required({})
+        rows: list[str] = []
+        for key, value in fields.items():
+            inner = self.annotation(schema.of(value), key, depth + 1)
+            rows.append(f"{json.dumps(key)}: {inner if key in required else f'NotRequired[{inner}]'}")
+        # Not the class syntax: a key may be anything.
+        self.classes.append(f'{name} = TypedDict("{name}", {{{", ".join(rows)}}})')
+        return name
+
+    def _class_name(self, hint: str) -> str:
+        text = re.sub(r"[^0-9A-Za-z]+", " ", f"{self._prefix} {hint}").title().replace(" ", "")[:80]
+        name = text if text[:1].isalpha() else f"T{text}"
+        while name in self._names:
+            name += "_"
+        self._names.add(name)
+        return name
+
+
+def _literal(values: list[JSON]) -> str:
+    known: list[str] = []
+    for value in values:
+        if value is None or isinstance(value, bool | int) or (isinstance(value, str) and len(value) <= 100):
+            known.append(repr(value))
+        else:
+            return "Any"
+    if len(known) <= _MOST_VALUES:
+        return f"Literal[{', '.join(known)}]"
+    return "str" if all(isinstance(value, str) for value in values) else "Any"
+
 
 HEADER = "from typing import Any, Literal, NotRequired, TypedDict\n"
 _MOST_TOOLS = 300
@@ -57,14 +193,12 @@ class Library:
         return {name: self.stub(name) for name in self.mentioned(script)}
 
     def stub(self, name: str) -> "Stub":
-        """The stub of one tool by its identifier; written once."""
         if name not in self._stubs:
             self._stubs[name] = stub(name, self.catalog[self.names[name]])
         return self._stubs[name]
 
 
 def stub(name: str, spec: ToolSpec) -> Stub:
-    """The stub of one tool."""
     writer = TypeWriter(name)
     schema = Schema(dict(spec.input_schema))
     properties = schema.properties

@@ -63,7 +63,6 @@ class CallsInFlight:
 
     @property
     def busy(self) -> bool:
-        """Whether a call is in flight."""
         return bool(self._calls)
 
     def count_question(self) -> float:

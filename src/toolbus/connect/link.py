@@ -25,18 +25,15 @@ from pathlib import Path
 from typing import TypeVar
 
 from toolbus.config import ServerConfig
-from toolbus.connect.ask.callbacks import Callbacks, SessionObserver
-from toolbus.connect.ask.handlers import RequestHandler
-from toolbus.connect.auth.identity import LinkOwner
-from toolbus.connect.busy import wait_for_room
-from toolbus.connect.in_flight import CallsInFlight
+from toolbus.connect.auth.credentials import LinkOwner
+from toolbus.connect.handlers import RequestHandler
+from toolbus.connect.observer import Callbacks, SessionObserver, supervise, wait_until_over
+from toolbus.connect.opening.attempt import EarlyStart
 from toolbus.connect.opening.backoff import Backoff
-from toolbus.connect.opening.early import EarlyStart
-from toolbus.connect.opening.establish import ConnectHints, open_session, root_cause
+from toolbus.connect.opening.establish import SessionOpener, root_cause
 from toolbus.connect.opening.failure import needs_user
 from toolbus.connect.opening.process_hints import DOWNLOADERS
-from toolbus.connect.session import ServerSession
-from toolbus.connect.transports.wire.liveness import supervise, wait_until_over
+from toolbus.connect.session import ServerSession, wait_for_room
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
 from toolbus.core.flag import Flag
 from toolbus.core.operation.events import Emit, StateChanged
@@ -80,8 +77,9 @@ class Link:
     ) -> None:
         self.config = config
         self.handler = RequestHandler(config.alias, interactions, emit, admit)
-        self._callbacks = Callbacks(config, emit, observer, self._calls_in_flight)
-        self._identity = identity
+        self._callbacks = Callbacks(
+            config, emit, observer, lambda: self._session and self._session.calls_in_flight
+        )
         self._observer = observer
         self._emit = emit
         self._state: State = "idle"
@@ -104,7 +102,7 @@ class Link:
         self._lost_at: float | None = None
         """When the link was lost; None while it is up, or if it never was."""
         self._backoff = Backoff()
-        self._hints = ConnectHints(early=early, retry=self.begin)
+        self._opener = SessionOpener(config, identity, self._callbacks, self.handler, early, self.begin)
         self._demanded = Flag()
         self._changed = Flag()
         """Set, and replaced, at every change of state and end of an attempt."""
@@ -113,7 +111,6 @@ class Link:
 
     @property
     def state(self) -> State:
-        """The current state."""
         if self._closing:
             return "closed"
         # A session that is over may not be cleaned up yet.
@@ -129,19 +126,19 @@ class Link:
 
     @property
     def restarts(self) -> int:
-        """How often it reconnected."""
         return max(0, self._connects - 1)
 
     @property
     def inactive(self) -> float:
         """Seconds since the server of this attempt last showed activity."""
         launcher = Path(self.config.command or "").stem in DOWNLOADERS
-        return 0.0 if launcher or not self._hints.diagnostics else self._hints.diagnostics.inactive
+        diagnostics = self._opener.diagnostics
+        return 0.0 if launcher or diagnostics is None else diagnostics.inactive
 
     @property
     def stderr(self) -> tuple[str, ...]:
         """The last lines that the server's processes wrote to stderr, without secrets."""
-        return self._hints.stderr
+        return self._opener.stderr
 
     async def open(self, *, by_name: bool = False) -> None:
         """Connect, or retry; returns when the outcome is known (see `state`). Never raises.
@@ -193,7 +190,7 @@ class Link:
             if not self._owner.done():  # something that it waits for ignores that it was cancelled
                 logger.warning("server %r did not close in time and is abandoned", self.config.alias)
                 self._owner.cancel()
-        self._hints.close()
+        self._opener.close()
         # An owner that was cancelled before its first step did not do this itself.
         self._enter("closed")
 
@@ -342,7 +339,7 @@ class Link:
             error = root_cause(failure)
             if isinstance(error, ToolbusError):
                 return error
-            cause = self._hints.redacted(f"{type(error).__name__}: {error}")
+            cause = self._callbacks.redacted(f"{type(error).__name__}: {error}")
             return ConnectFailed(self.config.alias, "connect", cause)
         finally:
             self._session = None
@@ -353,9 +350,7 @@ class Link:
         try:
             async with asyncio.timeout(None) as leaving, AsyncExitStack() as stack:
                 try:
-                    session = await open_session(
-                        stack, self.config, self._identity, self._callbacks, self.handler, self._hints
-                    )
+                    session = await self._opener.open(stack)
                     idle = await self._serve(session)
                 except ToolbusError as failure:
                     # Returned, not raised: the SDK's task groups would wrap it.
@@ -404,6 +399,3 @@ class Link:
             self._emit(StateChanged(server=alias, state=state, previous=previous, error=message))
         changed, self._changed = self._changed, Flag()
         changed.set()
-
-    def _calls_in_flight(self) -> CallsInFlight | None:
-        return None if self._session is None else self._session.calls_in_flight

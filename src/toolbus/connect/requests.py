@@ -3,13 +3,12 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
-from typing import Protocol, TypeVar, cast
+from typing import TypeVar, cast
 
 import mcp_types as types
 
-from toolbus.config import ServerConfig
-from toolbus.connect.ask.forward import forward
-from toolbus.connect.ask.handlers import RequestHandler
+from toolbus.connect.forward import forward
+from toolbus.connect.link import Link
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import send_raw
 from toolbus.connect.session import ServerSession
@@ -31,66 +30,27 @@ from toolbus.core.values.skills import SKILLS, InvalidSkill, Skill, skill_of
 T = TypeVar("T")
 
 
-class RequestLink(Protocol):
-    """The link that requests go over."""
-
-    config: ServerConfig
-    handler: RequestHandler
-
-    @property
-    def session(self) -> ServerSession: ...
-
-    async def request(
-        self,
-        send: Callable[[ServerSession, float], Awaitable[T]],
-        timeout: float,
-        *,
-        repeatable: bool,
-        recover: float | None = None,
-    ) -> T: ...
-
-
 class LinkRequests:
     """The requests to one server."""
 
-    def __init__(self, link: RequestLink) -> None:
+    def __init__(self, link: Link) -> None:
         self._link = link
+        self.alias = link.config.alias
+        self.timeout = link.config.timeouts.call
+        self.longest = link.config.timeouts.longest
+        self.most_tasks = link.config.limits.tasks
+        self.question_limit = link.handler.question_limit
+        """How often the server may ask in one call."""
         self.check: Callable[[Operation], None] | None = None
         """Raises to refuse an operation; it is called once the server has listed what it offers."""
         self.following = 0
         """How many tasks are being polled."""
-
-    @property
-    def alias(self) -> str:
-        """The alias of the server."""
-        return self._link.config.alias
-
-    @property
-    def timeout(self) -> float:
-        """As `timeouts.call`."""
-        return self._link.config.timeouts.call
-
-    @property
-    def longest(self) -> float | None:
-        """As `timeouts.longest`."""
-        return self._link.config.timeouts.longest
-
-    @property
-    def most_tasks(self) -> int:
-        """As `limits.tasks`."""
-        return self._link.config.limits.tasks
-
-    @property
-    def question_limit(self) -> int:
-        """How often the server may ask in one call."""
-        return self._link.handler.question_limit
 
     # A plain function: a coroutine less on the way of every call.
     def call_tool(
         self, operation: Operation, in_flight: CallInFlight, *, repeatable: bool
     ) -> Awaitable[ToolResult | TaskState]:
         """Call a tool, or resume a suspended call; the server may turn it into a task."""
-
         check = self.check
 
         def send(session: ServerSession, timeout: float) -> Awaitable[ToolResult | TaskState]:
@@ -100,7 +60,7 @@ class LinkRequests:
                 return forward_call(session, in_flight, operation, timeout)
             return call_tool(session, in_flight, operation.arguments, timeout, operation.resumed)
 
-        timeout = self._link.config.timeouts.call if operation.timeout is None else operation.timeout
+        timeout = self.timeout if operation.timeout is None else operation.timeout
         return self._link.request(send, timeout, repeatable=repeatable, recover=operation.recover)
 
     async def forward(self, operation: Operation, in_flight: CallInFlight) -> ToolResult:
@@ -210,10 +170,7 @@ class LinkRequests:
         return await self._request(send, operation)
 
     async def connect(self) -> None:
-        """Connect, if there is no connection."""
-        await self._link.request(
-            lambda session, timeout: asyncio.sleep(0), self._link.config.timeouts.call, repeatable=True
-        )
+        await self._link.request(lambda session, timeout: asyncio.sleep(0), self.timeout, repeatable=True)
 
     async def notify_roots_changed(self) -> None:
         """Notify a legacy server that the roots changed; a modern one asks when it needs them."""
@@ -228,7 +185,6 @@ class LinkRequests:
     # Tasks
 
     async def task_state(self, task: str) -> TaskState:
-        """The state of a task."""
         return await self._request(lambda session, timeout: _task_state(session, task, timeout))
 
     async def answer_task(
@@ -286,7 +242,7 @@ class LinkRequests:
         repeatable: bool = True,
     ) -> Awaitable[T]:
         timeout, recover = (operation.timeout, operation.recover) if operation else (None, None)
-        timeout = self._link.config.timeouts.call if timeout is None else timeout
+        timeout = self.timeout if timeout is None else timeout
         return self._link.request(send, timeout, repeatable=repeatable, recover=recover)
 
 

@@ -20,12 +20,10 @@ from pydantic import ValidationError
 from pydantic_core import PydanticSerializationError
 
 from toolbus.config import ServerConfig
-from toolbus.connect.ask.handlers import RequestHandler
-from toolbus.connect.busy import busy_data
-from toolbus.connect.cause import first_problem, redacted_cause
 from toolbus.connect.deadlines import Deadline, Deadlines
+from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.in_flight import CURRENT, CallsInFlight
-from toolbus.connect.opening.diagnostics import Diagnostics, HttpActivity
+from toolbus.connect.opening.diagnostics import Diagnostics, first_problem, redacted_cause
 from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import CallSender, send_raw
@@ -33,8 +31,7 @@ from toolbus.connect.sdk.input_required import HandlerMissing, missing_input
 from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.transports.http import AUTH_STATUSES
-from toolbus.connect.transports.wire.delivery import DELIVERY, Delivery
-from toolbus.connect.transports.wire.wire_error import NotSendable, WireError
+from toolbus.connect.transports.wire.pending import DELIVERY, Delivery, NotSendable, WireError
 from toolbus.core.text.stderr import quoted
 from toolbus.core.values.elicitation import Answer
 from toolbus.core.values.errors import (
@@ -71,11 +68,19 @@ class ServerSession:
         warn: Callable[[str, str | None], None],
     ) -> None:
         self.config = config
+        self.server = config.alias
         self.client = client
+        self.protocol = client.protocol_version
+        """The negotiated protocol version."""
+        self.era: Era = wire.era(self.protocol)
         self.inner = client.session
         """The SDK's session; once the link is lost, the client has none, which would hide why."""
         self.result_filter = result_filter
         self._diagnostics = diagnostics
+        self.gone = diagnostics.gone
+        """Set when the connection has ended."""
+        self.activity = diagnostics.activity
+        """The host and port of an HTTP server, and when it was last used; None for other transports."""
         self._redacted = redacted
         self._warn = warn
         self.handler = handler
@@ -102,31 +107,7 @@ class ServerSession:
         handler.serve(client.session, self.calls_in_flight, self.deadlines)
 
     @property
-    def server(self) -> str:
-        return self.config.alias
-
-    @property
-    def protocol(self) -> str:
-        """The negotiated protocol version."""
-        return self.client.protocol_version
-
-    @property
-    def era(self) -> Era:
-        return wire.era(self.protocol)
-
-    @property
-    def gone(self) -> asyncio.Event:
-        """Set when the connection has ended."""
-        return self._diagnostics.gone
-
-    @property
-    def activity(self) -> HttpActivity | None:
-        """The host and port of an HTTP server, and when it was last used; None for other transports."""
-        return self._diagnostics.activity
-
-    @property
     def busy(self) -> bool:
-        """Whether a request is in flight."""
         return self.deadlines.busy or self.calls_in_flight.busy
 
     def task_state(self, what: str, raw: dict[str, JSON]) -> TaskState:
@@ -331,5 +312,31 @@ def _response_problem(error: Exception) -> str | None:
             # Raised where a response is read; none of these may reach the caller.
             logger.debug("a response cannot be read", exc_info=error)
             return f"the response cannot be read ({type(error).__name__})"
+        case _:
+            return None
+
+
+BUSY = -32029
+"""The code of its error, which a gateway sends."""
+
+
+def busy_data(error: MCPError) -> dict[str, float] | None:
+    """When such a request may be sent again; None if the error is another one."""
+    seconds = _seconds(error.code, error.data)
+    return None if seconds is None else {"retryAfter": seconds}
+
+
+async def wait_for_room(error: ToolbusError, deadline: float) -> None:
+    """Wait as long as the server wants; raises the error if that is too long, or if it is another one."""
+    seconds = _seconds(error.code, error.data) if isinstance(error, CallRejected) else None
+    if seconds is None or asyncio.get_running_loop().time() + seconds >= deadline:
+        raise error
+    await asyncio.sleep(seconds)
+
+
+def _seconds(code: int, data: object) -> float | None:
+    match data:
+        case {"retryAfter": int() | float() as seconds} if code == BUSY and seconds > 0:
+            return seconds
         case _:
             return None

@@ -22,8 +22,8 @@ from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import HEADER_MISMATCH, InputResponses
 
-from toolbus.connect.ask.forward import forward
 from toolbus.connect.deadlines import Deadline
+from toolbus.connect.forward import forward
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import Outcome
 from toolbus.connect.sdk.input_required import InputRequired, TaskStarted
@@ -74,7 +74,6 @@ async def call_tool(
 def forward_call(
     session: ServerSession, in_flight: CallInFlight, operation: Operation, timeout: float
 ) -> Awaitable[ToolResult | TaskState]:
-    """Call a tool for an MCP client."""
     longest = in_flight.longest
     extending = None if longest is None else partial(_extending, session, in_flight, longest)
     return forward(session, in_flight, operation, timeout, extending)

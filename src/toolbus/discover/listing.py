@@ -6,7 +6,7 @@ invalid is quarantined with a reason; the others are kept.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -26,21 +26,13 @@ from toolbus.core.values import freshness
 from toolbus.core.values.errors import CallRejected, CallTimeout
 from toolbus.core.values.freshness import KINDS, Freshness, ListKind, freshness_of
 from toolbus.core.values.records import Quarantined, ToolSpec
-from toolbus.core.values.skills import SKILLS, InvalidSkill, Skill, shown_uri, skill_of
+from toolbus.core.values.skills import SKILLS, InvalidSkill, shown_uri, skill_of
 from toolbus.core.values.tool_definition import tool_spec
 
 T = TypeVar("T")
 MAX_PAGES = 1_000
 HEADER = b"x-mcp-header"
 
-_LIMITS: dict[ListKind, str] = {
-    "tools": "tools",
-    "resources": "resources",
-    "templates": "resources",
-    "prompts": "prompts",
-    "skills": "skills",
-}
-"""The key of `limits` for each kind."""
 PAUSE_AFTER = 0.01
 """Seconds of reading definitions after which other tasks have their turn."""
 
@@ -53,44 +45,35 @@ class ListPage(NamedTuple):
     freshness: Freshness | None
 
 
-@dataclass(frozen=True, slots=True)
-class _ListMethod:
+def _parsed(model: type[BaseModel], record: Callable[[str, Any], Any]) -> Callable[[str, Any], Any]:
+    return lambda server, item: record(server, model.model_validate(item, by_name=False))
+
+
+class _ListMethod(NamedTuple):
     """The way to list one kind; `Any` because the SDK's models have no common base class."""
 
     method: str
     key: str
     """The list in a page."""
-    noun: str
-    model: type[BaseModel]
-    record: Callable[[str, Any], Any]
-    declared: Callable[[types.ServerCapabilities], bool]
+    limit: str
+    """The key of `limits`."""
+    record: Callable[[str, Any], Any] | None
+    """The record of an item; None for tools, which are read in `_tools`."""
 
 
 _LISTS: dict[ListKind, _ListMethod] = {
+    "tools": _ListMethod("tools/list", "tools", "tools", None),
     "resources": _ListMethod(
-        "resources/list",
-        "resources",
-        "resource",
-        types.Resource,
-        wire.resource,
-        lambda capabilities: capabilities.resources is not None,
+        "resources/list", "resources", "resources", _parsed(types.Resource, wire.resource)
     ),
     "templates": _ListMethod(
         "resources/templates/list",
         "resourceTemplates",
-        "template",
-        types.ResourceTemplate,
-        wire.resource_template,
-        lambda capabilities: capabilities.resources is not None,
+        "resources",
+        _parsed(types.ResourceTemplate, wire.resource_template),
     ),
-    "prompts": _ListMethod(
-        "prompts/list",
-        "prompts",
-        "prompt",
-        types.Prompt,
-        wire.prompt,
-        lambda capabilities: capabilities.prompts is not None,
-    ),
+    "prompts": _ListMethod("prompts/list", "prompts", "prompts", _parsed(types.Prompt, wire.prompt)),
+    "skills": _ListMethod("skills/list", "skills", "skills", skill_of),
 }
 
 
@@ -132,12 +115,12 @@ async def _list_kind(session: ServerSession, kind: ListKind) -> ListResult:
     deadline = asyncio.get_running_loop().time() + session.config.timeouts.list
     cursor: str | None = None
     seen: set[str] = set()
-    key = _LIMITS[kind]
+    key = _LISTS[kind].limit
     limit: int = getattr(session.config.limits, key)
     try:
         while True:
             remaining = max(0.001, deadline - asyncio.get_running_loop().time())
-            page = await _PAGES.get(kind, _page)(session, kind, cursor, remaining)
+            page = await _page(session, kind, cursor, remaining)
             result.add_page(page.freshness)
             records += page.items
             cursor = page.cursor
@@ -168,11 +151,15 @@ async def _list_kind(session: ServerSession, kind: ListKind) -> ListResult:
 
 def _is_declared(session: ServerSession, kind: ListKind) -> bool:
     capabilities = session.client.server_capabilities
-    if kind == "tools":  # some servers offer tools without declaring the capability
-        return True
-    if kind == "skills":
-        return SKILLS in (capabilities.extensions or {})
-    return _LISTS[kind].declared(capabilities)
+    match kind:
+        case "tools":  # some servers offer tools without declaring the capability
+            return True
+        case "skills":
+            return SKILLS in (capabilities.extensions or {})
+        case "prompts":
+            return capabilities.prompts is not None
+        case "resources" | "templates":
+            return capabilities.resources is not None
 
 
 def _is_optional(session: ServerSession, kind: ListKind, error: CallRejected | CallTimeout) -> bool:
@@ -182,41 +169,40 @@ def _is_optional(session: ServerSession, kind: ListKind, error: CallRejected | C
     return isinstance(error, CallRejected) and error.code == METHOD_NOT_FOUND
 
 
-async def _items(
-    session: ServerSession, kind: ListKind, method: str, key: str, cursor: str | None, timeout: float
-) -> ListPage:
-    """One page as the server sent it."""
+async def _page(session: ServerSession, kind: ListKind, cursor: str | None, timeout: float) -> ListPage:
+    """One page of records; an item that is invalid is left out, with a warning."""
+    method, key, limit, record = _LISTS[kind]
     what = f"the list of {kind}"
     page = await session.list_page(method, what, cursor, timeout)
-    items, next_cursor = page.get(key), page.get("nextCursor")
-    if not isinstance(items, list):
+    sent, next_cursor = page.get(key), page.get("nextCursor")
+    if not isinstance(sent, list):
         raise CallRejected(session.server, what, INTERNAL_ERROR, "the response contains no list")
     # One more than the limit, which shows that there are more.
-    limit: int = getattr(session.config.limits, _LIMITS[kind])
+    most: int = getattr(session.config.limits, limit)
+    items = cast("list[Any]", sent)[: most + 1]
+
+    def kept(item: Any) -> Any:
+        assert record is not None
+        try:
+            return record(session.server, item)
+        except (ValidationError, RecursionError, InvalidSkill) as error:
+            session.result_filter.dropped.append(_left_out(kind[:-1], item, error))
+            return None
+
+    if record is None:
+        records = await _tools(session, items, cursor, timeout)
+    else:
+        records = [each for each in await _converted(items, kept) if each is not None]
     return ListPage(
-        cast("list[Any]", items)[: limit + 1],
+        records,
         next_cursor if isinstance(next_cursor, str) else None,
         freshness_of(page) if session.era == "modern" else None,
     )
 
 
-async def _page(session: ServerSession, kind: ListKind, cursor: str | None, timeout: float) -> ListPage:
-    """One page of records; an item that is invalid is left out, with a warning."""
-    method = _LISTS[kind]
-    page = await _items(session, kind, method.method, method.key, cursor, timeout)
-
-    def record(item: Any) -> Any:
-        try:
-            return method.record(session.server, method.model.model_validate(item, by_name=False))
-        except (ValidationError, RecursionError) as error:
-            session.result_filter.dropped.append(_left_out(method.noun, item, error))
-            return None
-
-    records = await _converted(page.items, record)
-    return page._replace(items=[each for each in records if each is not None])
-
-
 def _left_out(noun: str, item: Any, error: Exception) -> str:
+    if isinstance(error, InvalidSkill):
+        return f"the {noun} {shown_uri(item)} was left out: {error}"
     name = cast("dict[str, Any]", item).get("name") if isinstance(item, dict) else None
     reason = "its definition is nested too deeply"
     if isinstance(error, ValidationError):
@@ -225,42 +211,20 @@ def _left_out(noun: str, item: Any, error: Exception) -> str:
     return f"the {noun}{f' {cleaned(name)!r}' if isinstance(name, str) else ''} was left out: {reason}"
 
 
-async def _skills_page(
-    session: ServerSession, kind: ListKind, cursor: str | None, timeout: float
-) -> ListPage:
-    page = await _items(session, kind, "skills/list", "skills", cursor, timeout)
-
-    def record(item: Any) -> Skill | None:
-        try:
-            return skill_of(session.server, item)
-        except InvalidSkill as error:
-            session.result_filter.dropped.append(f"the skill {shown_uri(item)} was left out: {error}")
-            return None
-
-    records = await _converted(page.items, record)
-    return page._replace(items=[each for each in records if each is not None])
-
-
-async def _tools_page(session: ServerSession, kind: ListKind, cursor: str | None, timeout: float) -> ListPage:
-    page = await _items(session, kind, "tools/list", "tools", cursor, timeout)
-    _record_task_tools(session, page.items)
+async def _tools(
+    session: ServerSession, items: list[Any], cursor: str | None, timeout: float
+) -> list[ToolSpec | Quarantined]:
+    _record_task_tools(session, items)
     server, limits = session.server, session.config.limits
     longest, largest = limits.description, limits.schema_size
-    records = await _converted(page.items, lambda item: tool_spec(server, item, longest, largest))
+    records = await _converted(items, lambda item: tool_spec(server, item, longest, largest))
     if session.era == "modern":
         specs = [record for record in records if isinstance(record, ToolSpec)]
         # All at once first, because hardly any server has such tools.
         if HEADER in to_json([spec.input_schema for spec in specs]):
             names = {spec.name for spec in specs if HEADER in to_json(spec.input_schema)}
-            records = await _check_headers(session, records, names, cursor, timeout)
-    return page._replace(items=records)
-
-
-_PAGES: dict[ListKind, Callable[[ServerSession, ListKind, str | None, float], Awaitable[ListPage]]] = {
-    "tools": _tools_page,
-    "skills": _skills_page,
-}
-"""The reader of a page of a kind, if not `_page`."""
+            return await _check_headers(session, records, names, cursor, timeout)
+    return records
 
 
 async def _converted(items: list[Any], record: Callable[[Any], T]) -> list[T]:

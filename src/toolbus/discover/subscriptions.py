@@ -16,7 +16,7 @@ from mcp_types import METHOD_NOT_FOUND
 from toolbus.connect import requests
 from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.http import is_temporary
-from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.operation.events import Emit, ResourceUpdated
 from toolbus.core.values.errors import CallRejected, CallTimeout, ToolbusError
 from toolbus.core.values.uri_templates import within
@@ -53,7 +53,6 @@ class Subscriptions:
         return self._by_uri.keys()
 
     def has(self, emit: Emit) -> bool:
-        """Whether this subscriber has subscriptions."""
         return any(subscriber == emit for _, subscriber in list(self._subscribers))
 
     def forget(self, emit: Emit) -> None:
@@ -104,30 +103,26 @@ class Subscriptions:
             if self._subscribers[uri, emit] > 0:
                 return
             self._delete(uri, emit)
-            if uri in self.uris:
-                return
-            if session.era == "legacy":
-                await requests.unsubscribe(session, uri, timeout)
-            elif self._subscribers:
-                await self._listen_to(session, {*self.uris}, uri, timeout)
-            else:
-                await self._stop_listening()
+            if uri not in self.uris:
+                await self._end(session, [uri], timeout)
 
     async def drop(self, session: ServerSession, timeout: float, emit: Emit) -> None:
         """Remove all subscriptions of this subscriber; those that nobody else has end at the server."""
         async with self._lock:
             before = set(self.uris)
             self.forget(emit)
-            gone = sorted(before - self.uris)
-            if not gone:
-                return
-            if session.era == "legacy":
-                for uri in gone:
-                    await requests.unsubscribe(session, uri, timeout)
-            elif self._subscribers:
-                await self._listen_to(session, {*self.uris}, gone[0], timeout)
-            else:
-                await self._stop_listening()
+            if gone := sorted(before - self.uris):
+                await self._end(session, gone, timeout)
+
+    async def _end(self, session: ServerSession, gone: list[str], timeout: float) -> None:
+        """End the subscriptions that nobody has any more."""
+        if session.era == "legacy":
+            for uri in gone:
+                await requests.unsubscribe(session, uri, timeout)
+        elif self._subscribers:
+            await self._listen_to(session, {*self.uris}, gone[0], timeout)
+        else:
+            await self._stop_listening()
 
     async def run(self, session: ServerSession) -> None:
         """Renew the subscriptions for a session and keep them; each renewed one is treated as changed."""

@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Collection, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, Literal
 
 from mcp.client.subscriptions import SubscriptionLost
 from mcp.shared.exceptions import MCPError
@@ -28,7 +28,7 @@ from toolbus.connect import requests
 from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.http import is_temporary
-from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.flag import Flag
 from toolbus.core.operation.events import Emit, ListChanged, warn
 from toolbus.core.operation.tracing import Tracing, leave_trace
@@ -58,6 +58,7 @@ NOTIFICATIONS: dict[str, tuple[ListKind, ...]] = {
     "notifications/resources/list_changed": ("resources", "templates", "skills"),  # skills are resources
     "notifications/prompts/list_changed": ("prompts",),
 }
+_CHANGING: tuple[Literal["tools", "resources", "prompts"], ...] = ("tools", "resources", "prompts")
 
 
 class Discovery:
@@ -154,7 +155,7 @@ class Discovery:
         """List these again, but not more often than once a second, and wait for that."""
         asked = freshness.clock()
         await asyncio.sleep(self._expiry.pause(set(kinds) - self._running))
-        self.refresh_soon(kind for kind in kinds if not self._expiry.is_begun_since(kind, asked))
+        self.refresh_soon(kind for kind in kinds if self._expiry.begun.get(kind, 0.0) < asked)
         while not (self._running | self._wanted).isdisjoint(kinds):
             await self._round.wait()
 
@@ -306,7 +307,7 @@ class Discovery:
     def _report(self, kinds: set[ListKind]) -> None:
         """Emit that these lists were made anew."""
         names = {"resources" if kind in ("templates", "skills") else kind for kind in kinds}
-        for kind in ("tools", "resources", "prompts"):
+        for kind in _CHANGING:
             if kind in names:
                 self._emit(ListChanged(server=self._server, kind=kind))
 
@@ -348,28 +349,17 @@ class Discovery:
 
 def _announced(capabilities: ServerCapabilities) -> frozenset[ListKind]:
     """The lists whose changes a server says it announces."""
-    tools, prompts, resources = capabilities.tools, capabilities.prompts, capabilities.resources
-    return _with_related(
-        tools=bool(tools and tools.list_changed),
-        prompts=bool(prompts and prompts.list_changed),
-        resources=bool(resources and resources.list_changed),
-    )
+    offered = {kind: getattr(capabilities, kind) for kind in _CHANGING}
+    return _with_related(kind for kind, offer in offered.items() if offer and offer.list_changed)
 
 
 def _honored(honored: SubscriptionFilter) -> frozenset[ListKind]:
     """The lists whose changes it sends on a stream."""
-    return _with_related(
-        tools=bool(honored.tools_list_changed),
-        prompts=bool(honored.prompts_list_changed),
-        resources=bool(honored.resources_list_changed),
-    )
+    return _with_related(kind for kind in _CHANGING if getattr(honored, f"{kind}_list_changed"))
 
 
-def _with_related(**announced: bool) -> frozenset[ListKind]:
-    related = (
-        NOTIFICATIONS[f"notifications/{kind}/list_changed"] for kind, does in announced.items() if does
-    )
-    return frozenset(kind for kinds in related for kind in kinds)
+def _with_related(kinds: Iterable[str]) -> frozenset[ListKind]:
+    return frozenset(one for kind in kinds for one in NOTIFICATIONS[f"notifications/{kind}/list_changed"])
 
 
 def _same(before: Sequence[Any], now: Sequence[Any]) -> bool:
@@ -410,7 +400,8 @@ class Expiry:
     """The expiry of the lists of one server."""
 
     def __init__(self) -> None:
-        self._begun: dict[ListKind, float] = {}
+        self.begun: dict[ListKind, float] = {}
+        """When each was requested last."""
         self._listed: dict[ListKind, float] = {}
         self._until: dict[ListKind, float] = {}
         """Until when each is fresh, if the server says so."""
@@ -418,11 +409,9 @@ class Expiry:
         """The lists whose changes the server announces."""
 
     def begin(self, kinds: Iterable[ListKind]) -> None:
-        """These are being listed."""
-        self._begun.update(dict.fromkeys(kinds, freshness.clock()))
+        self.begun.update(dict.fromkeys(kinds, freshness.clock()))
 
     def end(self, kind: ListKind, result: ListResult) -> None:
-        """One was listed, or that failed."""
         now = self._listed[kind] = freshness.clock()
         until, had_expiry = result.fresh_until, self._until.pop(kind, None) is not None
         if until is None and result.problem and had_expiry:
@@ -432,11 +421,7 @@ class Expiry:
 
     def pause(self, kinds: Iterable[ListKind]) -> float:
         """Seconds before these may be requested again."""
-        return max((self._begun.get(kind, 0.0) for kind in kinds), default=0.0) + EVERY - freshness.clock()
-
-    def is_begun_since(self, kind: ListKind, moment: float) -> bool:
-        """Whether a list was requested after that."""
-        return self._begun.get(kind, 0.0) >= moment
+        return max((self.begun.get(kind, 0.0) for kind in kinds), default=0.0) + EVERY - freshness.clock()
 
     def is_due(self, kind: ListKind) -> bool:
         """Whether a list has expired, and was not requested just now."""
@@ -444,7 +429,7 @@ class Expiry:
 
     def is_due_for_name(self) -> bool:
         """Whether tools are listed again because a name is unknown."""
-        age = freshness.clock() - self._begun.get("tools", freshness.clock())
+        age = freshness.clock() - self.begun.get("tools", freshness.clock())
         return self.is_expired("tools") or ("tools" not in self.announced and age >= NAME_EVERY)
 
     def is_expired(self, kind: ListKind) -> bool:

@@ -13,13 +13,12 @@ from threading import Condition, Thread
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from toolbus.search.document import ToolDocument
 from toolbus.search.encoders.encoder import Encoder, EncodingFailed
-from toolbus.search.progress import SearchState
+from toolbus.search.hit import SearchState
+from toolbus.search.index import ToolDocument
 
 if TYPE_CHECKING:
-    from toolbus.search.kept_vectors import KeptVectors
-    from toolbus.search.meaning import ToolVectors
+    from toolbus.search.vectors import KeptVectors, ToolVectors
 
 _BATCH = 32
 """Texts that are encoded together; after each batch, vectors can be used and a query comes first."""
@@ -79,7 +78,7 @@ class Encoding:
             if self._kept is None or self._encoder is None:
                 self._work()
                 return None
-            from toolbus.search.meaning import ToolVectors
+            from toolbus.search.vectors import ToolVectors
 
             if before is not None and before[0] == len(documents):
                 return before
@@ -174,7 +173,7 @@ class Encoding:
         if self._encoder is not None:
             return
         encoder = self._opened()  # says which extra is missing; the next import would only fail
-        from toolbus.search.kept_vectors import KeptVectors
+        from toolbus.search.vectors import KeptVectors
 
         kept = KeptVectors(encoder.kept_as)
         with self._changed:
@@ -234,7 +233,7 @@ class Encoding:
 
 def _rows(encoder: Encoder, texts: Sequence[str]) -> Any:
     """The vectors, each of length 1; `EncodingFailed` if they are not vectors."""
-    from toolbus.search.encoders.unit import as_unit
+    from toolbus.search.vectors import as_unit
 
     found = encoder.encode(texts)
     try:

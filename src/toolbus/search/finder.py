@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 from toolbus.core.values.catalog import Catalog
 from toolbus.search.encoding import Encoding
-from toolbus.search.hit import Hit
+from toolbus.search.hit import Hit, SearchState
 from toolbus.search.index import Index, counted
-from toolbus.search.progress import SearchState
 from toolbus.search.words import words
 
 if TYPE_CHECKING:
-    from toolbus.search.meaning import ToolVectors
+    from toolbus.search.vectors import ToolVectors
 
 _MOST_CATALOGS = 8
 """Catalogs whose index is kept: views have parts of the whole one."""

@@ -5,17 +5,159 @@ the words that they share with the query and, with an encoder, by meaning. Tools
 the same become one hit.
 """
 
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from heapq import nsmallest
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, cast
 
-from toolbus.core.values.records import ToolSpec
-from toolbus.search.bm25 import Bm25
-from toolbus.search.document import FIELDS, ToolDocument, document
+from toolbus.core.values.records import JSONObject, ToolSpec
 from toolbus.search.hit import Hit
-from toolbus.search.synonyms import spelled, with_synonyms
-from toolbus.search.words import key, words
+from toolbus.search.words import digest, key, parts, spelled, with_synonyms, words
+
+if TYPE_CHECKING:
+    from toolbus.search.vectors import ToolVectors
+
+
+@dataclass(frozen=True, slots=True)
+class IndexField:
+    """How much the words of a field count."""
+
+    weight: float
+    length: float
+    """How much a long field counts less, from 0 to 1."""
+
+
+FIELDS = (IndexField(6.0, 0.6), IndexField(1.0, 0.75), IndexField(0.3, 0.75), IndexField(1.0, 0.3))
+"""Name, description, arguments, server."""
+_MOST_TEXT = 4_000
+"""Characters of a description that count; what comes later is rarely about what a tool does."""
+_MOST_ARGUMENTS = 50
+_MOST_ARGUMENT_TEXT = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ToolDocument:
+    """One tool in the index."""
+
+    spec: ToolSpec
+    fields: tuple[list[str], ...]
+    tool: frozenset[str]
+    """The words of its name on its server."""
+
+    @property
+    def text(self) -> str:
+        """Server, name and description, for an encoder."""
+        server = " ".join(parts(self.spec.origin.server))
+        return f"{server} {self.name}: {self.spec.description[:_MOST_TEXT]}"
+
+    @property
+    def name(self) -> str:
+        """The name alone, in words."""
+        return " ".join(parts(self.spec.origin.tool)) or self.spec.origin.tool
+
+    @property
+    def digests(self) -> tuple[bytes, bytes]:
+        """What the vectors of its text and of its name are found by."""
+        return digest(self.text), digest(self.name)
+
+    @property
+    def spellings(self) -> tuple[str, ...]:
+        """The names by which it may be asked for."""
+        origin = self.spec.origin
+        return self.spec.name, origin.tool, f"{origin.server} {origin.tool}"
+
+
+def document(spec: ToolSpec) -> ToolDocument:
+    fields = (
+        words(f"{spec.origin.tool} {spec.title or ''}"),
+        words(spec.description[:_MOST_TEXT]),
+        words(_arguments(spec.input_schema)),
+        words(spec.origin.server),
+    )
+    return ToolDocument(spec, fields, frozenset(words(spec.origin.tool)))
+
+
+def _arguments(schema: JSONObject) -> str:
+    properties = schema.get("properties")
+    if not isinstance(properties, Mapping):
+        return ""
+    texts: list[str] = []
+    for name, argument in list(cast("JSONObject", properties).items())[:_MOST_ARGUMENTS]:
+        about = cast("JSONObject", argument).get("description") if isinstance(argument, Mapping) else None
+        texts.append(f"{name} {about[:_MOST_ARGUMENT_TEXT]}" if isinstance(about, str) else name)
+    return " ".join(texts)
+
+
+_SATURATION = 1.2
+"""How soon further occurrences of a word stop to count."""
+
+
+class Bm25:
+    """BM25F: documents, each a list of words for every field, ranked by the words of a query.
+
+    The first field is the name; a synonym counts only there.
+    """
+
+    def __init__(self, fields: Sequence[IndexField], documents: Sequence[Sequence[Sequence[str]]]) -> None:
+        self._size = len(documents)
+        self._counts: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        """For each word the documents that have it, and how often, as the fields count."""
+        self._named: defaultdict[str, dict[int, float]] = defaultdict(dict)
+        """The same for names alone."""
+        self._scores: dict[tuple[str, tuple[str, ...], float], dict[int, float]] = {}
+        """The scores for what was asked for: words with their synonyms."""
+        averages = [
+            sum(len(texts[at]) for texts in documents) / max(1, self._size) or 1.0
+            for at in range(len(fields))
+        ]
+        for number, texts in enumerate(documents):
+            counts: dict[str, float] = {}
+            for at, (field, average, text) in enumerate(zip(fields, averages, texts, strict=True)):
+                per_word = field.weight / (1 - field.length + field.length * len(text) / average)
+                for word in text:
+                    counts[word] = counts.get(word, 0.0) + per_word
+                if at == 0:
+                    for word, count in counts.items():
+                        self._named[word][number] = count
+            for word, count in counts.items():
+                self._counts[word][number] = count
+
+    def scores(self, query: Mapping[str, tuple[str, ...]], synonym: float) -> Mapping[int, float]:
+        """The score of every document that has a word of the query, or a synonym of one in its name.
+
+        `synonym` is how much a synonym counts, below 1.
+        """
+        scores: dict[int, float] = {}
+        for word, synonyms in query.items():
+            for number, score in self._scores_of(word, synonyms, synonym).items():
+                scores[number] = scores.get(number, 0.0) + score
+        return scores
+
+    def _scores_of(self, word: str, synonyms: tuple[str, ...], synonym: float) -> dict[int, float]:
+        if (known := self._scores.get((word, synonyms, synonym))) is not None:
+            return known
+        own = self._counts.get(word, {})
+        named = [self._named[other] for other in synonyms if other in self._named]
+        if not own and not named:
+            return {}
+        shared = self._rarity(len(set(own).union(*named)))
+        # Half of it counts what the word may mean, or a rare word for a common thing would win.
+        rarity = (self._rarity(len(own)) + shared) / 2
+        found = {number: rarity * count / (count + _SATURATION) for number, count in own.items()}
+        for counts in named:
+            for number, count in counts.items():
+                score = synonym * shared * count / (count + _SATURATION)
+                if score > found.get(number, 0.0):
+                    found[number] = score
+        self._scores[word, synonyms, synonym] = found
+        return found
+
+    def _rarity(self, having: int) -> float:
+        """What a word weighs that so many documents have."""
+        return math.log(1 + (self._size - having + 0.5) / (having + 0.5)) * (_SATURATION + 1)
+
 
 MOST_QUERY = 2_000
 """Characters of a query that count."""
@@ -37,22 +179,6 @@ def counted(queries: Sequence[str]) -> list[str]:
     return [query[:MOST_QUERY] for query in queries[:MOST_QUERIES]]
 
 
-class Meanings(Protocol):
-    """How near tools are to a query by meaning; see `meaning.py`, which needs an extra."""
-
-    def knows(self, number: int) -> bool:
-        """Whether it has the vectors of a tool."""
-        ...
-
-    def ranked(self, query: Any, words: Mapping[int, float], most: int) -> dict[int, float]:
-        """The best tools for the vector of a query."""
-        ...
-
-    def between(self, one: int, other: int) -> float:
-        """The likeness of two tools."""
-        ...
-
-
 class Index:
     """An index of tools; a changed catalog needs another one, which takes over what is unchanged."""
 
@@ -70,7 +196,7 @@ class Index:
         self,
         queries: Sequence[str],
         limit: int = 8,
-        meanings: Meanings | None = None,
+        meanings: "ToolVectors | None" = None,
         vectors: Mapping[str, Any] | None = None,
     ) -> tuple[Hit, ...]:
         """The tools that fit, best first; of several queries, the best for each before the second best.
@@ -89,7 +215,7 @@ class Index:
         return self._without_duplicates(order, best, limit, meanings)
 
     def _ranked(
-        self, query: str, limit: int, meanings: Meanings | None, vector: Any
+        self, query: str, limit: int, meanings: "ToolVectors | None", vector: Any
     ) -> list[tuple[int, float, str]]:
         """Tools with score and reason, best first."""
         asked = with_synonyms(words(query))
@@ -107,7 +233,7 @@ class Index:
         reasons = {number: _BY_NAME[distance] for number, distance in named.items()}
         return [(one, scores[one], reasons.get(one) or self._reason(one, asked, meanings)) for one in order]
 
-    def _reason(self, number: int, asked: Mapping[str, Sequence[str]], meanings: Meanings | None) -> str:
+    def _reason(self, number: int, asked: Mapping[str, Sequence[str]], meanings: "ToolVectors | None") -> str:
         fields = self.documents[number].fields
         own = {word for field in fields for word in field}
         shared: list[str] = []
@@ -125,7 +251,7 @@ class Index:
         order: Sequence[int],
         best: Mapping[int, tuple[int, float, str]],
         limit: int,
-        meanings: Meanings | None,
+        meanings: "ToolVectors | None",
     ) -> tuple[Hit, ...]:
         kept: dict[int, list[int]] = {}
         for number in order:
@@ -145,7 +271,7 @@ class Index:
             for number, others in kept.items()
         )
 
-    def _are_alike(self, one: int, other: int, meanings: Meanings | None) -> bool:
+    def _are_alike(self, one: int, other: int, meanings: "ToolVectors | None") -> bool:
         """Whether two tools of different servers do nearly the same."""
         first, second = self.documents[one], self.documents[other]
         if first.spec.origin.server == second.spec.origin.server:

@@ -8,10 +8,14 @@ from toolbus.config import BusConfig, GetSecret, Secrets
 from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.search import Embeddings, Search
-from toolbus.search.encoders.encoder import Encoder, EncodingFailed
-from toolbus.search.encoders.function import EncodingFunction, FunctionEncoder
-from toolbus.search.encoders.installed import best_encoder, check_numpy, minilm_encoder, static_encoder
-from toolbus.search.encoders.service import EmbeddingsService
+from toolbus.search.encoders.encoder import (
+    EmbeddingsService,
+    Encoder,
+    EncodingFailed,
+    EncodingFunction,
+    FunctionEncoder,
+)
+from toolbus.search.encoders.installed import best_encoder, check_packages, minilm_encoder, static_encoder
 from toolbus.search.encoding import Encoding
 
 _INSTALLED: dict[object, Callable[[], Encoder]] = {
@@ -71,12 +75,12 @@ class BusEncoding:
 
 
 def _of_function(function: EncodingFunction) -> Encoder:
-    check_numpy()
+    check_packages()
     return FunctionEncoder(function)
 
 
 def _service(wanted: Embeddings, secrets: Secrets) -> Encoder:
-    check_numpy()
+    check_packages()
     key = None if wanted.key is None else asyncio.run(_filled(wanted.key, secrets))
     return EmbeddingsService(wanted.url, wanted.model, key)
 

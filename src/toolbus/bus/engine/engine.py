@@ -39,7 +39,7 @@ from toolbus.lock.drift import Held
 from toolbus.policy.approvals import Approvals
 from toolbus.policy.guard import PolicyGuard
 from toolbus.policy.layers import Layer
-from toolbus.search.encoders.function import EncodingFunction
+from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.search.finder import Finder
 from toolbus.shape import Shaper
 

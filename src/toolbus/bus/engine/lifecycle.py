@@ -12,7 +12,7 @@ from toolbus.bus.engine.stores import store_of, tokens_in
 from toolbus.bus.rules.enforcement import Enforcement
 from toolbus.bus.rules.lock import BusLock, LockApprovals
 from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
-from toolbus.connect.auth.identity import LinkOwner
+from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Hub
 from toolbus.core.values.errors import FORKED, BusClosed

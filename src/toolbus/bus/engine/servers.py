@@ -12,7 +12,7 @@ from toolbus.bus.engine.startup import import_stages
 from toolbus.bus.rules.lock import BusLock
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig
-from toolbus.connect.auth.identity import LinkOwner
+from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions, with_roots
 from toolbus.core.operation.events import Emit, StateChanged
 from toolbus.core.operation.operation import Admit, Operation, Route
@@ -23,7 +23,7 @@ from toolbus.telemetry.observer import BusTelemetry
 
 if TYPE_CHECKING:
     from toolbus.connect.link import Link
-    from toolbus.connect.opening.early import EarlyStart
+    from toolbus.connect.opening.attempt import EarlyStart
     from toolbus.connect.requests import LinkRequests
     from toolbus.discover import Discovery
 
@@ -253,7 +253,7 @@ class Servers:
 
     async def start_early(self, config: BusConfig, identity: LinkOwner) -> None:
         """Start the processes of servers that will be connected, and meanwhile import the SDK."""
-        from toolbus.connect.opening.early import EarlyStart
+        from toolbus.connect.opening.attempt import EarlyStart
 
         self._early = {
             alias: EarlyStart(server, identity.secrets)

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from toolbus.config import ServerConfig
-from toolbus.connect.auth.identity import LinkOwner
+from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.values.errors import SignInFailed
 from toolbus.core.values.login import LoginHandler
 
@@ -26,8 +26,8 @@ async def sign_in(
 ) -> "Login":
     """Sign in and store the login; `SignInFailed` if that fails, or takes too long."""
     # Imported here: it takes the SDK with it.
-    from toolbus.connect.auth.oauth.sign_in import OAuthClient
-    from toolbus.connect.opening.early import resolve
+    from toolbus.connect.auth.flow import OAuthClient
+    from toolbus.connect.opening.attempt import resolve
 
     if server.mistake is not None:
         raise server.mistake

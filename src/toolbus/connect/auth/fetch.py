@@ -20,12 +20,10 @@ from urllib.parse import urlencode
 from toolbus.config import ServerConfig
 from toolbus.connect.auth.browser import is_link
 from toolbus.connect.auth.failure import AuthFailure, Unreachable
-from toolbus.connect.http.address import is_loopback_host
-from toolbus.connect.http.pool import Pool
-from toolbus.connect.http.proxy import Proxy, environment_proxy
+from toolbus.connect.http.pool import Pool, Proxy, environment_proxy, request_bytes
 from toolbus.connect.http.response import HttpFailure, TooLarge
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
-from toolbus.connect.http.url import Url, parse_url
+from toolbus.connect.http.url import Url, is_loopback_host, parse_url
 from toolbus.core.text.encodable import encoding_problem
 
 logger = logging.getLogger("toolbus")
@@ -53,7 +51,10 @@ class FetchedReply:
     def json(self) -> dict[str, Any] | None:
         """The JSON object in the body; None if there is none, or if it could not be stored and sent again."""
         try:
-            value = json.loads(self.body, parse_int=_number)
+            value = json.loads(
+                self.body,
+                parse_int=lambda digits: int(digits) if len(digits) <= _LONGEST_INT else float(digits),
+            )
         except (ValueError, RecursionError):
             return None
         is_usable = isinstance(value, dict) and encoding_problem(cast(object, value)) is None
@@ -83,18 +84,15 @@ class Fetch:
         return min(MAX_SECONDS, self.config.timeouts.connect / 3)
 
     async def get(self, url: str) -> FetchedReply:
-        """Get a document."""
         return await self._send("GET", self._checked(url), {"accept": "application/json"}, None)
 
     async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> FetchedReply:
-        """Post a form."""
         accept = {"accept": "application/json"}
         return await self._send(
             "POST", self._checked(url), {**accept, **FORM, **headers}, urlencode(form).encode()
         )
 
     async def post_json(self, url: str, value: Mapping[str, Any]) -> FetchedReply:
-        """Post a JSON document."""
         headers = {"accept": "application/json", "content-type": "application/json"}
         return await self._send("POST", self._checked(url), headers, json.dumps(value).encode())
 
@@ -142,15 +140,18 @@ class Fetch:
         self, method: str, url: Url, headers: Mapping[str, str], content: bytes | None
     ) -> FetchedReply:
         try:
-            proxy = None if url.socket_path else environment_proxy(url)
+            proxy = environment_proxy(url, lambda: guarded_tls_context(self.config))
         except ValueError as error:
             raise AuthFailure(f"the proxy that the environment names cannot be used: {error}") from error
+        try:
+            # A tunnel carries it as if there were no proxy.
+            request = request_bytes(method, url, headers, content, None if url.is_tls else proxy)
+        except ValueError as error:
+            raise AuthFailure("a value contains a line break") from error
         failure: HttpFailure | None = None
         for address in await self._addresses(url, is_proxied=proxy is not None):
             try:
-                return await self._exchange_at(
-                    address, proxy, url, _request(method, url, proxy, headers, content)
-                )
+                return await self._exchange_at(address, proxy, url, request)
             except HttpFailure as failed:
                 if failed.sent:
                     raise
@@ -165,7 +166,6 @@ class Fetch:
             url,
             tls=self._tls(url) if url.is_tls else None,
             proxy=proxy,
-            proxy_tls=guarded_tls_context(self.config) if proxy and proxy.url.is_tls else None,
             connect_timeout=self._seconds,
             limit=MAX_BYTES,
             address=address,
@@ -193,7 +193,6 @@ class Fetch:
         return [str(address) for address in dict.fromkeys(found)]
 
     def _is_named(self, url: Url) -> bool:
-        """Whether the user named the host of a URL."""
         return any(url.host == named.host for named in self.named)
 
     async def _refuse_private(self, url: Url, addresses: Sequence[Address]) -> None:
@@ -220,23 +219,6 @@ class Fetch:
     def _tls(self, url: Url) -> ssl.SSLContext:
         """The client certificate, and trust without verification, are for the server alone."""
         return tls_context(self.config) if self._is_named(url) else guarded_tls_context(self.config)
-
-
-def _request(
-    method: str, url: Url, proxy: Proxy | None, headers: Mapping[str, str], content: bytes | None
-) -> bytes:
-    is_forwarded = proxy is not None and not url.is_tls  # a tunnel carries it as if there were no proxy
-    target = url.text if is_forwarded else url.target
-    lines = [f"{method} {target} HTTP/1.1", f"host: {url.authority}", "user-agent: toolbus"]
-    if proxy is not None and is_forwarded and proxy.authorization is not None:
-        lines.append(f"proxy-authorization: {proxy.authorization}")
-    if content is not None:
-        lines.append(f"content-length: {len(content)}")
-    lines += [f"{name}: {value}" for name, value in headers.items()]
-    head = "\r\n".join([*lines, "", ""])
-    if head.count("\n") != len(lines) + 1 or head.count("\r") != len(lines) + 1 or "\0" in head:
-        raise AuthFailure("a value contains a line break")
-    return head.encode("latin-1", errors="replace") + (content or b"")
 
 
 async def _addresses(url: Url) -> list[Address]:
@@ -280,10 +262,6 @@ def _plain(address: Address) -> Address:
     """The IPv4 address that an IPv6 one stands for."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     return mapped or address
-
-
-def _number(digits: str) -> float:
-    return int(digits) if len(digits) <= _LONGEST_INT else float(digits)
 
 
 def _shown(url: Url) -> str:

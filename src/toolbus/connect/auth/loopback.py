@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from http import HTTPStatus
 from ipaddress import ip_address
-from urllib.parse import SplitResult, parse_qsl, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from toolbus.connect.auth.failure import AuthFailure
 
@@ -78,7 +78,11 @@ class Loopback:
     async def __aenter__(self) -> "Loopback":
         if self.listens:
             try:
-                await self._listen()
+                name = self._parts.hostname or HOST
+                await self._bind((HOST, "::1") if name == "localhost" else (name,))
+                if not self._parts.port:
+                    host = f"[{name}]" if ":" in name else name
+                    self.redirect_uri = self._parts._replace(netloc=f"{host}:{self._port}").geturl()
             except BaseException:
                 await self._close()
                 raise
@@ -99,13 +103,6 @@ class Loopback:
             self._waiting.pop(state, None)
         await self._close()
         return f"{self.redirect_uri.partition('?')[0]}?{query}"
-
-    async def _listen(self) -> None:
-        name = self._parts.hostname or HOST
-        hosts = (HOST, "::1") if name == "localhost" else (name,)
-        await self._bind(hosts)
-        if not self._parts.port:
-            self.redirect_uri = _with_port(self._parts, self._port)
 
     async def _bind(self, hosts: Sequence[str]) -> None:
         for host in hosts:
@@ -226,12 +223,6 @@ def _host_name(value: str) -> str | None:
         return urlsplit(f"//{value.strip()}").hostname
     except ValueError:
         return None
-
-
-def _with_port(parts: SplitResult, port: int) -> str:
-    name = parts.hostname or HOST
-    host = f"[{name}]" if ":" in name else name
-    return parts._replace(netloc=f"{host}:{port}").geturl()
 
 
 def _response(status: HTTPStatus, title: str, text: str) -> bytes:

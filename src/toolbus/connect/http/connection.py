@@ -12,8 +12,7 @@ from typing import cast
 from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.connect.http.body import ENCODINGS, Inflater
-from toolbus.connect.http.response import HttpFailure, Response
+from toolbus.connect.http.response import ENCODINGS, HttpFailure, Inflater, Response
 
 MAX_HEAD = 256 * 1024
 """The most bytes of a response that are not its body: its head, its trailers, the frames of its chunks."""
@@ -93,7 +92,6 @@ class ClientConnection(asyncio.Protocol):
         return self._received
 
     def abort(self) -> None:
-        """Close the connection at once."""
         if self._transport is not None:
             self._transport.abort()
         self._fail("the connection was closed")
@@ -110,14 +108,12 @@ class ClientConnection(asyncio.Protocol):
             self._transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """End the pause."""
         if self._paused and self._transport is not None:
             self._paused = False
             if not self._transport.is_closing():
                 self._transport.resume_reading()
 
     def fds(self) -> list[int]:
-        """The descriptors that a fork must not keep."""
         fd = -1 if self._transport is None else self._fileno(self._transport)
         return [] if fd < 0 else [fd]
 
@@ -149,14 +145,11 @@ class ClientConnection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         response = self._response
-        if (
-            response is not None
-            and response.status
-            and exc is None
-            and _ends_with_connection(response)
-            and self._is_inflated
-        ):
-            self._complete(response)
+        if response is not None and response.status and exc is None:
+            # The end of the connection ends the body if nothing else does.
+            is_body = not response.headers.keys() & {"content-length", "transfer-encoding"}
+            if is_body and self._is_inflated:
+                self._complete(response)
         self._fail(f"the connection failed: {exc}" if exc else "the server closed the connection")
         self._transport = None
         self._on_end(self)
@@ -246,7 +239,6 @@ class ClientConnection(asyncio.Protocol):
             received.set_result(response)
 
     def _fail(self, reason: str) -> None:
-        """Fail the request, if there is one."""
         response, self._response = self._response, None
         if response is None:
             return
@@ -275,8 +267,3 @@ class ClientConnection(asyncio.Protocol):
 
 
 Callback = Callable[[ClientConnection], None]
-
-
-def _ends_with_connection(response: Response) -> bool:
-    """Whether the end of the connection ends the body: nothing else does."""
-    return "content-length" not in response.headers and "transfer-encoding" not in response.headers

@@ -1,24 +1,158 @@
-"""The connections to one server: opened when needed, kept while the server surely keeps them."""
+"""The connections to one server, directly or through the proxy that the environment names.
+
+They are opened when needed, and kept while the server surely keeps them.
+"""
 
 import asyncio
+import base64
 import os
 import socket
 import ssl
+import urllib.request
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, cast
+from urllib.parse import unquote_to_bytes
 
-from toolbus.connect.http.certificate import digest_shown
 from toolbus.connect.http.connection import ClientConnection
-from toolbus.connect.http.proxy import Proxy, as_transport, open_tunnel
 from toolbus.connect.http.response import HttpFailure
-from toolbus.connect.http.url import Url
+from toolbus.connect.http.tls import digest_shown
+from toolbus.connect.http.url import Url, bracketed, parse_url
 from toolbus.core.flag import Flag
+from toolbus.core.text.hosts import ascii_authority
+
+MAX_REPLY = 64 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class Proxy:
+    """An HTTP proxy; https servers are reached by a tunnel through it."""
+
+    url: Url
+    authorization: str | None = field(default=None, repr=False)
+    """The value of its `proxy-authorization` header."""
+    tls: ssl.SSLContext | None = None
+    """For an https proxy."""
+
+
+def environment_proxy(url: Url, tls: Callable[[], ssl.SSLContext] | None = None) -> Proxy | None:
+    """The proxy for a URL by `http_proxy` and the like, unless `no_proxy` names it; ValueError if invalid.
+
+    `tls` makes the TLS context for an https proxy.
+    """
+    if url.socket_path is not None or _bypasses(url):
+        return None
+    proxies = urllib.request.getproxies()
+    text = proxies.get(url.scheme) or proxies.get("all")
+    if not text:
+        return None
+    text = text if "://" in text else f"http://{text}"
+    proxy = parse_url(text)
+    userinfo = text.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    basic = base64.b64encode(unquote_to_bytes(userinfo)).decode() if userinfo else None
+    context = tls() if tls is not None and proxy.is_tls else None
+    return Proxy(proxy, f"Basic {basic}" if basic else None, context)
+
+
+def _bypasses(url: Url) -> bool:
+    urllib_request = cast(Any, urllib.request)  # typeshed does not know these functions
+    hosts = (url.host, f"{url.host}:{url.port}")
+    listed: dict[str, str] = urllib_request.getproxies_environment()
+    if listed.get("no", "").isascii():
+        return any(bool(urllib_request.proxy_bypass(host)) for host in hosts)
+    listed["no"] = ",".join(map(_ascii_name, listed["no"].split(",")))
+    return any(bool(urllib_request.proxy_bypass_environment(host, listed)) for host in hosts)
+
+
+def _ascii_name(name: str) -> str:
+    """An entry of `no_proxy` as hosts are compared with it; what is not a name matches none."""
+    try:
+        return ascii_authority(name.strip().lstrip("."))
+    except ValueError:
+        return name
+
+
+async def open_tunnel(transport: asyncio.Transport, proxy: Proxy, url: Url) -> None:
+    """Ask the proxy for a tunnel; OSError if it refuses."""
+    host = bracketed(url.host)
+    lines = [f"CONNECT {host}:{url.port} HTTP/1.1", f"host: {host}:{url.port}"]
+    if proxy.authorization is not None:
+        lines.append(f"proxy-authorization: {proxy.authorization}")
+    reply = _Reply()
+    transport.set_protocol(reply)
+    transport.write("\r\n".join([*lines, "", ""]).encode("latin-1"))
+    status = await reply.status
+    if not 200 <= status < 300:
+        reason = "it requires credentials" if status == 407 else "it refused"
+        raise OSError(
+            f"the proxy {proxy.url.authority} does not connect to the server: {reason} (HTTP {status})"
+        )
+
+
+class _Reply(asyncio.Protocol):
+    """Reads the head of the proxy's reply."""
+
+    def __init__(self) -> None:
+        self.status: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        self._data = b""
+
+    def data_received(self, data: bytes) -> None:
+        self._data += data
+        if b"\r\n\r\n" not in self._data and len(self._data) < MAX_REPLY:
+            return
+        match self._data.partition(b"\r\n")[0].split(b" ", 2):
+            case [version, code, *_] if version.startswith(b"HTTP/1.") and code.isdigit() and len(code) == 3:
+                self._resolve(int(code))
+            case _:
+                self._resolve(OSError("the proxy's reply is not HTTP"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._resolve(OSError("the proxy closed the connection"))
+
+    def _resolve(self, outcome: int | OSError) -> None:
+        if self.status.done():
+            return
+        if isinstance(outcome, int):
+            self.status.set_result(outcome)
+        else:
+            self.status.set_exception(outcome)
+
+
+def as_transport(transport: asyncio.BaseTransport | None) -> asyncio.Transport:
+    """The transport of a connection that is up."""
+    assert transport is not None
+    return cast(asyncio.Transport, transport)
+
 
 KEEP_ALIVE = 4.0
 """Seconds that an idle connection is kept: less than common servers keep theirs (5 s)."""
 ADDRESS_DELAY = 0.25
 """Seconds before the next address of a host is tried as well (RFC 8305)."""
 CLOSE_TIME = 1.0
+
+
+def request_bytes(
+    method: str, url: Url, headers: Mapping[str, str], content: bytes | None, proxy: Proxy | None = None
+) -> bytes:
+    """A request as it is sent, to the proxy if it is to forward it; ValueError if it has a line break."""
+    what = url.target if proxy is None else url.text
+    sent = {"host": url.authority, "user-agent": "toolbus"}
+    if proxy is not None and proxy.authorization is not None:
+        sent["proxy-authorization"] = proxy.authorization
+    # By name, so that none is sent twice: a server and a proxy could each read another one.
+    for name, value in headers.items():
+        sent[name.lower()] = value
+    if content is not None:
+        sent["content-length"] = str(len(content))
+    lines = [f"{name}: {value}" for name, value in sent.items()]
+    head = "\r\n".join((f"{method} {what} HTTP/1.1", *lines, "", ""))
+    if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2 or "\0" in head:
+        raise ValueError("a header contains a line break")
+    try:
+        return head.encode("latin-1") + (content or b"")
+    except UnicodeEncodeError:
+        return head.encode(errors="replace") + (content or b"")
 
 
 class Pool:
@@ -30,13 +164,12 @@ class Pool:
         *,
         tls: ssl.SSLContext | None,
         proxy: Proxy | None = None,
-        proxy_tls: ssl.SSLContext | None = None,
         connect_timeout: float,
         limit: int,
         address: str | None = None,
         certificate: str | None = None,
     ) -> None:
-        """`tls` is for an https server, `proxy_tls` for an https proxy, `limit` for a response's bytes.
+        """`tls` is for an https server, `limit` for a response's bytes.
 
         With an `address`, the host of the URL is not looked up. With a `certificate`, a server that is
         reached without a proxy has to show the one with that SHA-256; `tls` need not verify it then.
@@ -47,7 +180,6 @@ class Pool:
         self._url = url
         self._tls = tls
         self._proxy = proxy
-        self._proxy_tls = proxy_tls
         self._connect_timeout = connect_timeout
         self._loop = asyncio.get_running_loop()
         self._open: set[ClientConnection] = set()
@@ -67,7 +199,6 @@ class Pool:
         return await self._connect()
 
     async def close(self) -> None:
-        """Close all connections."""
         if self._expiry is not None:
             self._expiry.cancel()
         self._idle.clear()
@@ -103,11 +234,7 @@ class Pool:
             self._check_certificate(await self._reach(connection, url, tls))
             return
         proxy = self._proxy
-        transport = await self._reach(
-            asyncio.Protocol() if tls else connection,
-            proxy.url,
-            self._proxy_tls if proxy.url.is_tls else None,
-        )
+        transport = await self._reach(asyncio.Protocol() if tls else connection, proxy.url, proxy.tls)
         if tls is None:
             return
         try:

@@ -1,6 +1,7 @@
-"""The URL of a server: where to connect, and what to request there."""
+"""The URL of a server: where to connect, what to request there, and whether it is this machine."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
 from toolbus.core.text.hosts import ascii_authority, ascii_host
@@ -86,3 +87,11 @@ def parse_url(text: str) -> Url:
 def bracketed(host: str) -> str:
     """The host as it is written in front of a port."""
     return f"[{host}]" if ":" in host else host
+
+
+def is_loopback_host(host: str) -> bool:
+    """Whether a host is this machine, by its name or address."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost" or host.endswith(".localhost")

@@ -27,7 +27,6 @@ class Backoff:
 
     @property
     def open(self) -> bool:
-        """Whether the breaker is open."""
         return self.failures >= BREAKER_THRESHOLD
 
     def record_failure(self, *, open_breaker: bool = False) -> None:

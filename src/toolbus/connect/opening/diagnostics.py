@@ -1,4 +1,4 @@
-"""What a transport knows about its server, for error messages.
+"""What a transport knows about its server, for error messages without secrets.
 
 The SDK reports most failures as "connection closed". The diagnostics add the rest: the phase, the exit
 code, the last lines on stderr, why the connection ended, and when the server was last active.
@@ -8,8 +8,11 @@ import asyncio
 import os
 import time
 from collections import deque
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
+from typing import cast
+
+from pydantic import ValidationError
 
 from toolbus.core.text.stderr import error_lines
 from toolbus.core.values.errors import Phase
@@ -88,7 +91,6 @@ class Diagnostics:
         return time.monotonic() - self._last_active
 
     def mark_active(self) -> None:
-        """Record that the server is active."""
         self._last_active = time.monotonic()
 
     def mark_lost(self, reason: str) -> None:
@@ -98,7 +100,6 @@ class Diagnostics:
         self.gone.set()
 
     def add_stderr(self, line: str) -> None:
-        """Keep a line that the process wrote to stderr."""
         self.stderr.append(line)
         self.stderr_count += 1
 
@@ -137,3 +138,43 @@ def _read(path: str) -> bytes:
         return os.read(file, 4096)
     finally:
         os.close(file)
+
+
+class RedactedCause(Exception):
+    """Stands in for an exception that shows a secret: its class and text, with the secret as `***`."""
+
+
+def redacted_cause(error: BaseException, redacted: Callable[[str], str]) -> BaseException:
+    """The exception; if a secret shows in it, or in an exception that led to it, a stand-in without them."""
+    if all(_is_safe(one, redacted) for one in _chain(error)):
+        return error
+    text = redacted(first_problem(error) if isinstance(error, ValidationError) else str(error))
+    stand_in = RedactedCause(f"{type(error).__name__}: {text}")
+    return stand_in.with_traceback(error.__traceback__)
+
+
+def first_problem(error: ValidationError) -> str:
+    """The first problem, without the input, which may contain a secret."""
+    first = error.errors(include_url=False, include_input=False)[0]
+    return f"{'.'.join(map(str, first['loc']))}: {first['msg']}"
+
+
+def _is_safe(error: BaseException, redacted: Callable[[str], str]) -> bool:
+    if isinstance(error, ValidationError):
+        return False  # it quotes the input and cuts it, so that a part of a secret may be left
+    texts: list[str] = [str(error), repr(error), *getattr(error, "__notes__", ())]
+    return all(redacted(text) == text for text in texts)
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """The exception, those it groups, and those that led to it."""
+    todo: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while todo:
+        one = todo.pop()
+        if one is not None and id(one) not in seen:
+            seen.add(id(one))
+            yield one
+            todo += (one.__cause__, one.__context__)
+            if isinstance(one, BaseExceptionGroup):
+                todo += cast("BaseExceptionGroup[BaseException]", one).exceptions

@@ -3,7 +3,7 @@
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.opening.process_hints import exit_hint
 from toolbus.connect.transports.http import AUTH_STATUSES, status_text
-from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.text.display import in_seconds
 from toolbus.core.values.errors import AuthRequired, ConfigError, ConnectFailed, SecretMissing, ToolbusError
 
@@ -41,7 +41,6 @@ def needs_user(error: ToolbusError | None) -> bool:
 
 
 def timeout_failure(attempt: Attempt) -> ConnectFailed:
-    """The error of an attempt that timed out."""
     config, diagnostics = attempt.config, attempt.diagnostics
     hint = (
         "it writes text to its standard output, where only messages belong: check that it is an MCP server"

@@ -1,10 +1,15 @@
-"""What a sandbox shows of the file system. What is not listed here does not exist inside."""
+"""What a sandbox shows of the file system and the environment. What is not listed does not exist there."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+import re
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal, TypeAlias
+
+from toolbus.config import Resolved, ServerConfig
+from toolbus.core.values.errors import ConnectFailed
 
 Access: TypeAlias = Literal["read", "write"]
 
@@ -83,7 +88,8 @@ class SandboxFiles:
         """Show what the program itself consists of: never the home folder, or one that contains it."""
         for path in paths:
             real = os.path.realpath(path)
-            if not (self.can_change(path) or self.is_too_wide(real) or _is_system(path, real)):
+            is_system = is_below(os.path.abspath(path), _SYSTEM) and is_below(real, _SYSTEM)
+            if not (self.can_change(path) or self.is_too_wide(real) or is_system):
                 self._bind(path, real, "read")
 
     def is_too_wide(self, path: str) -> bool:
@@ -131,10 +137,6 @@ def is_below(path: str, folders: Iterable[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
 
 
-def _is_system(path: str, real: str) -> bool:
-    return is_below(os.path.abspath(path), _SYSTEM) and is_below(real, _SYSTEM)
-
-
 def _system_arguments(net: bool) -> Iterator[str]:
     for folder in _SYSTEM:
         if os.path.islink(folder) and is_below(os.path.realpath(folder), _SYSTEM):
@@ -151,3 +153,100 @@ def _system_arguments(net: bool) -> Iterator[str]:
 
 def _depth(path: str) -> int:
     return path.rstrip(os.sep).count(os.sep)
+
+
+_KEPT = re.compile(r"PATH|LANG|LANGUAGE|LC_\w+|TZ")
+# Read by the loader, the C library or a shell: bubblewrap itself must not see them, or they would be run
+# outside of the sandbox.
+_LOADED = re.compile(
+    r"LD_.*|GLIBC_.*|MALLOC_.*|GCONV_PATH|LOCPATH|NLSPATH|BASH.*|SHELLOPTS|PS4|ENV|IFS|(?![A-Za-z_]\w*$).*",
+    re.ASCII | re.DOTALL,
+)
+
+
+def home_folder() -> str:
+    """The home inside: it has the same path as outside, so that `~/notes` means the same, and is empty."""
+    home = os.path.expanduser("~")
+    return os.path.normpath(home) if os.path.isabs(home) and os.path.normpath(home) != os.sep else USER_HOME
+
+
+def inside_environment(config: ServerConfig, values: Resolved) -> dict[str, str]:
+    """The environment inside; `inherit_env: all` passes nothing that is not named."""
+    assert config.sandbox is not None
+    inherited = config.inherit_env
+    named = {*config.sandbox.env, *(() if isinstance(inherited, str) else inherited)}
+    base = {
+        name: value
+        for name, value in os.environ.items()
+        # An exported shell function would be run by the server's shell.
+        if not value.startswith("()") and (name in named or (inherited != "none" and _KEPT.fullmatch(name)))
+    }
+    return {"HOME": home_folder(), "USER": "user", "LOGNAME": "user"} | base | dict(values.env)
+
+
+def divided(env: Mapping[str, str]) -> tuple[dict[str, str], list[str]]:
+    """The variables for bubblewrap, which passes them on, and arguments for those that it must not see.
+
+    Others are not arguments: every user of the machine can read those, and variables may be secrets.
+    """
+    passed = {name: value for name, value in env.items() if not _LOADED.fullmatch(name)}
+    withheld = [name for name in env if name not in passed]
+    return passed, [word for name in withheld for word in ("--setenv", name, env[name])]
+
+
+_CA_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "NODE_EXTRA_CA_CERTS", "REQUESTS_CA_BUNDLE")
+
+
+def granted_files(config: ServerConfig, values: Resolved) -> SandboxFiles:
+    """The files that the config names; raises `ConnectFailed` if one cannot be shown."""
+    assert config.sandbox is not None
+    files = SandboxFiles(home=home_folder(), net=config.sandbox.net)
+    try:
+        grants: list[tuple[Access, tuple[str, ...]]] = [("write", values.writable), ("read", values.readable)]
+        for access, paths in grants:
+            try:
+                files.grant(paths, access)
+                files.check_links(paths)
+            except OutsideSandbox as error:
+                cause = f"sandbox.{access}: {values.redacted(str(error))}"
+                raise ConnectFailed(config.alias, "spawn", cause, hint="check the path") from None
+    except OSError as error:
+        cause = f"its sandbox cannot be made: {error.strerror or type(error).__name__}"
+        raise ConnectFailed(config.alias, "spawn", cause) from None
+    return files
+
+
+def argument_paths(values: Resolved, args: tuple[str, ...]) -> list[str]:
+    """The arguments that are paths, from the working directory; also the value of `--option=PATH`."""
+    found: list[str] = []
+    for word in args:
+        text = word.partition("=")[2] if word.startswith("-") else word
+        if text and "\0" not in text and "://" not in text:
+            found.append(os.path.abspath(os.path.join(working_folder(values), os.path.expanduser(text))))
+    return found
+
+
+def named_files(values: Resolved, args: tuple[str, ...], env: dict[str, str]) -> list[str]:
+    """The files, not the folders, that the command line names, and the certificates of the environment.
+
+    Not by an argument with the name of a user: that could be the name of any file beside the config.
+    """
+    fixed = tuple(word for word in args if word not in values.personal_args)
+    found = [path for path in argument_paths(values, fixed) if is_file(path)]
+    certificates = (env[name] for name in _CA_VARIABLES if name in env)
+    return [*found, *(path for path in certificates if os.path.isabs(path) and os.path.exists(path))]
+
+
+def is_file(path: str) -> bool:
+    try:
+        return stat.S_ISREG(os.stat(path).st_mode)
+    except OSError:
+        return False
+
+
+def working_folder(values: Resolved) -> str:
+    """The working directory outside."""
+    try:
+        return os.path.abspath(values.cwd or "")
+    except OSError:  # the current folder was deleted
+        return os.sep

@@ -5,8 +5,7 @@ import re
 from collections.abc import Sequence
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.sandbox.files import SandboxFiles
-from toolbus.connect.sandbox.grants import argument_paths, granted_files, is_file
+from toolbus.connect.sandbox.files import SandboxFiles, argument_paths, granted_files, is_file
 from toolbus.core.values.errors import ConnectFailed
 
 _OWN = "bwrap: "

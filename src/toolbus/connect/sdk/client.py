@@ -15,19 +15,20 @@ import anyio
 import anyio.abc
 from mcp import Client
 from mcp.client.extension import advertise
-from mcp.client.session import LoggingFnT, MessageHandlerFnT
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
 from mcp_types import Implementation, LoggingLevel
 from opentelemetry.context import get_value
 from opentelemetry.trace import INVALID_SPAN, Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from toolbus.connect.ask.handlers import RequestHandler
+from toolbus.connect.handlers import RequestHandler
+from toolbus.connect.observer import Callbacks
 from toolbus.connect.sdk.input_required import TasksExtension
 from toolbus.connect.sdk.result_filter import ResultFilter
-from toolbus.core.operation.tracing import SPAN, ConnectionFacts, RequestSpan, Tracing
+from toolbus.core.operation.tracing import SPAN, ConnectionFacts, RequestSpan
 from toolbus.core.values.apps import APPS, APPS_SETTINGS
 from toolbus.core.values.skills import SKILLS
+from toolbus.core.version import version as toolbus_version
 
 if "_connect" not in Client.__annotations__:
     raise ImportError(
@@ -51,26 +52,23 @@ async def connected_client(
     connect: Connector,
     *,
     mode: str,
-    client_info: Implementation,
-    message_handler: MessageHandlerFnT,
-    logging_callback: LoggingFnT,
+    callbacks: Callbacks,
     log_level: LoggingLevel | None,
     handler: RequestHandler,
-    tracing: Tracing | None = None,
 ) -> AsyncGenerator[tuple[Client, ResultFilter]]:
     """A connected client, and the filter that every message passes."""
     filters: list[ResultFilter] = []
 
     async def connect_filtered(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> Dispatcher[Any]:
-        filters.append(ResultFilter(await connect(stack, mode, raise_exceptions), tracing))
+        filters.append(ResultFilter(await connect(stack, mode, raise_exceptions), callbacks.tracing))
         return filters[0]
 
     client = Client(
         _UnusedTransport(),
         mode=mode,
-        client_info=client_info,
-        message_handler=message_handler,
-        logging_callback=logging_callback,
+        client_info=Implementation(name="toolbus", version=toolbus_version()),
+        message_handler=callbacks.on_message,
+        logging_callback=callbacks.on_log,
         # In the modern era a server sends its log only on request.
         log_level=log_level,
         extensions=[TasksExtension(), advertise(SKILLS), advertise(APPS, APPS_SETTINGS)],
@@ -81,8 +79,8 @@ async def connected_client(
     client._connect = connect_filtered  # pyright: ignore[reportPrivateUsage]  # the seam
     async with client:
         filters[0].version = filters[0].connection.protocol = client.protocol_version
-        if tracing is not None:
-            tracing.connected(filters[0].connection)
+        if callbacks.tracing is not None:
+            callbacks.tracing.connected(filters[0].connection)
         yield client, filters[0]
 
 

@@ -22,7 +22,7 @@ from toolbus.connect.in_flight import CURRENT
 from toolbus.connect.sdk.input_required import SUSPENDING, TaskResult, TaskStarted, check_input_required
 from toolbus.connect.sdk.result_filter import ResultFilter, keep_unknown_blocks
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer
-from toolbus.connect.transports.wire.wire_error import NotSendable
+from toolbus.connect.transports.wire.pending import NotSendable
 from toolbus.core.ask.forwarding import Forwarding
 from toolbus.core.operation.operation import CallInFlight
 from toolbus.core.values.records import JSON

@@ -68,7 +68,6 @@ class TasksExtension(ClientExtension):
     identifier = TASKS
 
     def claims(self) -> list[ResultClaim[TaskResult]]:
-        """The response that is a task."""
         return [ResultClaim(result_type="task", model=TaskResult, resolve=_raise_started)]
 
 

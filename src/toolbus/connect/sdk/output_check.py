@@ -15,7 +15,6 @@ class OutputCheck:
 
     @cached_property
     def _validator(self) -> Validator | str:
-        """The validator, or why there is none."""
         try:
             return Validator(self._schema)
         except InvalidSchema as error:
@@ -30,13 +29,12 @@ class OutputCheck:
         is_valid = self._validator.accepts(output)
         if is_valid is None:
             return self._unchecked("it is too large or too deep for its schema, or has odd numbers")
-        return None if is_valid else f"the output does not match its schema: {self._fault(output)}"
+        if is_valid:
+            return None
+        fault = self._validator.explanation(output) or "it is not valid"
+        return f"the output does not match its schema: {fault}"
 
     def _unchecked(self, reason: str) -> str | None:
         """The warning about output that was not checked: once, because it says little about one call."""
         warned, self._warned = self._warned, True
         return None if warned else f"the output is not checked: {reason}"
-
-    def _fault(self, output: JSON) -> str:
-        assert isinstance(self._validator, Validator)
-        return self._validator.explanation(output) or "it is not valid"

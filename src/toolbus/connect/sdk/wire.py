@@ -50,7 +50,6 @@ def era(protocol: str) -> Era:
 
 
 def resource(server: str, item: types.Resource) -> Resource:
-    """A listed resource."""
     return Resource(
         server=server,
         uri=item.uri,
@@ -64,7 +63,6 @@ def resource(server: str, item: types.Resource) -> Resource:
 
 
 def resource_template(server: str, item: types.ResourceTemplate) -> ResourceTemplate:
-    """A listed resource template."""
     return ResourceTemplate(
         server=server,
         uri_template=item.uri_template,
@@ -77,7 +75,6 @@ def resource_template(server: str, item: types.ResourceTemplate) -> ResourceTemp
 
 
 def prompt(server: str, item: types.Prompt) -> Prompt:
-    """A listed prompt."""
     arguments = tuple(
         PromptArgument(name=a.name, description=a.description or "", required=bool(a.required))
         for a in item.arguments or ()
@@ -155,7 +152,6 @@ def is_unicode(text: str) -> bool:
 
 
 def prompt_result(result: types.GetPromptResult) -> PromptResult:
-    """A prompt with its arguments filled in."""
     return PromptResult(
         description=result.description,
         messages=tuple(PromptMessage(role=m.role, content=block(m.content)) for m in result.messages),
@@ -163,7 +159,6 @@ def prompt_result(result: types.GetPromptResult) -> PromptResult:
 
 
 def elicitation(server: str, tool: str | None, params: types.ElicitRequestParams) -> Elicitation:
-    """A request of the server for input from the user."""
     form = params if isinstance(params, types.ElicitRequestFormParams) else None
     link = params if isinstance(params, types.ElicitRequestURLParams) else None
     return Elicitation.asked(
@@ -176,7 +171,6 @@ def elicitation(server: str, tool: str | None, params: types.ElicitRequestParams
 
 
 def elicit_result(answer: Answer) -> types.ElicitResult:
-    """The user's answer, for the server."""
     content = dict(answer.content) if answer.action == "accept" and answer.content is not None else None
     return types.ElicitResult(action=answer.action, content=content)
 
@@ -199,7 +193,6 @@ def sampling(
     params: types.CreateMessageRequestParams,
     messages: tuple[PromptMessage, ...],
 ) -> Sampling:
-    """A request of the server for a completion from a model."""
     preferences = params.model_preferences
     hints = (hint.name for hint in (preferences.hints if preferences else None) or ())
     return Sampling(
@@ -217,7 +210,6 @@ def sampling(
 
 
 def sampled(result: Sampled) -> types.CreateMessageResult:
-    """The model's output, for the server."""
     source = result.content
     content: types.TextContent | types.ImageContent | types.AudioContent
     match source:
@@ -235,19 +227,16 @@ def sampled(result: Sampled) -> types.CreateMessageResult:
 
 
 def roots(folders: Iterable[str | Path]) -> types.ListRootsResult:
-    """The folders that a server may access."""
     found = [{"uri": as_uri(folder), "name": Path(str(folder)).name} for folder in folders]
     return types.ListRootsResult.model_validate({"roots": found})
 
 
 def as_uri(root: str | Path) -> str:
-    """The URI of a root folder."""
     text = str(root)
     return text if text.startswith("file://") else Path(os.path.expanduser(text)).resolve().as_uri()
 
 
 def completion(result: types.CompleteResult) -> Completion:
-    """The suggested values of an argument."""
     found = result.completion
     return Completion(values=tuple(found.values), total=found.total, has_more=bool(found.has_more))
 
@@ -302,12 +291,10 @@ class _Task(BaseModel):
 def contents(
     items: Iterable[types.TextResourceContents | types.BlobResourceContents],
 ) -> tuple[Embedded, ...]:
-    """The contents of a resource."""
     return tuple(_embedded(item) for item in items)
 
 
 def block(item: types.ContentBlock) -> Block:
-    """One content block."""
     match item:
         case types.TextContent():
             return Text(text=item.text, annotations=_plain(item.annotations), meta=item.meta)

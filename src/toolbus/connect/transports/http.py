@@ -17,17 +17,13 @@ from typing import Any, cast
 
 from toolbus.config.secrets.redact import names_credential
 from toolbus.connect.auth.credentials import HttpRefusal
-from toolbus.connect.http.address import is_loopback_host
-from toolbus.connect.http.body import ACCEPT_ENCODING
-from toolbus.connect.http.pool import Pool
-from toolbus.connect.http.proxy import Proxy, environment_proxy
-from toolbus.connect.http.response import HttpFailure, Response
+from toolbus.connect.http.pool import Pool, Proxy, environment_proxy, request_bytes
+from toolbus.connect.http.response import ACCEPT_ENCODING, HttpFailure, Response
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
-from toolbus.connect.http.url import Url, parse_url
+from toolbus.connect.http.url import Url, is_loopback_host, parse_url
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.opening.diagnostics import HttpActivity
-from toolbus.connect.transports.wire.delivery import DELIVERY, Delivery
-from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.connect.transports.wire.pending import DELIVERY, Delivery, WireError
 from toolbus.core.operation.tracing import ConnectionFacts
 from toolbus.core.values.errors import INTERNAL_ERROR, ConnectFailed
 
@@ -132,7 +128,8 @@ class HttpClient:
                 added = self._credentials.headers(method, url) or {}
             if added is not self._added:
                 self._learn(added)
-            response = await self._send_once(method, target, {**headers, **added}, content, delivery)
+            sent = {"accept-encoding": ACCEPT_ENCODING, **headers, **added}
+            response = await self._send_once(method, target, sent, content, delivery)
             if response.status not in AUTH_STATUSES or earlier == MAX_REFUSALS:
                 return response
             refusal = HttpRefusal(
@@ -154,11 +151,16 @@ class HttpClient:
         self,
         method: str,
         target: ServerUrl,
-        headers: Mapping[str, str],
+        headers: dict[str, str],
         content: bytes | None,
         delivery: Delivery | None,
     ) -> Response:
-        data = self._request_bytes(method, target.url, headers, content)
+        if (cookie := self._cookies.header(target.url)) is not None:
+            headers["cookie"] = f"{headers['cookie']}; {cookie}" if "cookie" in headers else cookie
+        try:
+            data = request_bytes(method, target.url, headers, content, self._proxy)
+        except ValueError as error:
+            raise HttpFailure(str(error), sent=False) from error
         connection = await self._pool.connection()
         if delivery is not None:
             delivery.unsent = False
@@ -172,28 +174,6 @@ class HttpClient:
         if logger.isEnabledFor(logging.DEBUG):
             logger.debug("%s %s: HTTP %d", method, target.public, response.status)
         return response
-
-    def _request_bytes(
-        self, method: str, url: Url, headers: Mapping[str, str], content: bytes | None
-    ) -> bytes:
-        what = url.target
-        sent = {"host": url.authority, "accept-encoding": ACCEPT_ENCODING, "user-agent": "toolbus"}
-        if self._proxy is not None:
-            what = url.text
-            if self._proxy.authorization is not None:
-                sent["proxy-authorization"] = self._proxy.authorization
-        # By name, so that none is sent twice: a server and a proxy could each read another one.
-        for name, value in headers.items():
-            sent[name.lower()] = value
-        if (cookie := self._cookies.header(url)) is not None:
-            sent["cookie"] = f"{sent['cookie']}; {cookie}" if "cookie" in sent else cookie
-        if content is not None:
-            sent["content-length"] = str(len(content))
-        lines = [f"{name}: {value}" for name, value in sent.items()]
-        head = "\r\n".join((f"{method} {what} HTTP/1.1", *lines, "", ""))
-        if head.count("\n") != len(lines) + 2 or head.count("\r") != len(lines) + 2 or "\0" in head:
-            raise HttpFailure("a header contains a line break", sent=False)
-        return _encoded(head) + (content or b"")
 
     def _redirect(self, method: str, target: ServerUrl, response: Response) -> ServerUrl | None:
         """The target of a redirect that is followed."""
@@ -248,12 +228,11 @@ class HttpExchange:
 
 @asynccontextmanager
 async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
-    """An HTTP client for one server."""
     config = attempt.config
     assert attempt.values.url is not None
     url = parse_url(attempt.values.url)
     try:
-        proxy = environment_proxy(url)
+        proxy = environment_proxy(url, lambda: guarded_tls_context(config))
     except ValueError as error:
         raise ConnectFailed(
             config.alias,
@@ -267,7 +246,6 @@ async def http_client(attempt: Attempt) -> AsyncGenerator[HttpClient]:
         url,
         tls=tls_context(config) if url.is_tls else None,
         proxy=proxy,
-        proxy_tls=guarded_tls_context(config) if proxy and proxy.url.is_tls else None,
         connect_timeout=config.timeouts.connect,
         limit=config.limits.message,
     )
@@ -289,7 +267,6 @@ def _warn_insecure(attempt: Attempt, url: Url) -> None:
 
 
 def http_activity(url: Url, proxy: Proxy | None) -> HttpActivity:
-    """The activity record of the server at this URL; behind a proxy, the server is not checked."""
     interval = CHECK_INTERVAL_TLS if url.is_tls else CHECK_INTERVAL
     return HttpActivity(url.host, url.port, None if proxy else interval, url.socket_path)
 
@@ -331,13 +308,6 @@ def status_text(status: int) -> str:
     return f"HTTP {status} {HTTPStatus(status).phrase if status in set(HTTPStatus) else ''}".rstrip()
 
 
-def _encoded(head: str) -> bytes:
-    try:
-        return head.encode("latin-1")
-    except UnicodeEncodeError:
-        return head.encode(errors="replace")
-
-
 MAX_COOKIES = 50
 MAX_LENGTH = 4096
 """Characters of one cookie, as in browsers."""
@@ -359,7 +329,6 @@ class Cookies:
         self._jar.extract_cookies(cast(Any, _Headers(short)), urllib.request.Request(_for_jar(url)))
 
     def header(self, url: Url) -> str | None:
-        """The `cookie` header of a request."""
         if self._jar is None:
             return None
         request = urllib.request.Request(_for_jar(url))

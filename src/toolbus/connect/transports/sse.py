@@ -19,7 +19,7 @@ from toolbus.connect.transports.http import (
 )
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
 from toolbus.connect.transports.wire.messages import add_trace
-from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.values.errors import ConnectFailed
 
 logger = logging.getLogger("toolbus")

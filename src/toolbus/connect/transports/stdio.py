@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from toolbus.connect.opening.attempt import Attempt
 from toolbus.connect.transports.process.process import NORMAL_GRACE, SHORT_GRACE, ServerProcess
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
-from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.text.display import over_limit
 
 WARN_DELAY = 0.5
@@ -36,13 +36,6 @@ async def stdio_peer(attempt: Attempt) -> AsyncGenerator[JsonRpcPeer]:
         await process.end(grace)
 
 
-class _StdioPeer(JsonRpcPeer):
-    @property
-    def in_flight(self) -> Collection[object]:
-        """The requests that have no response yet."""
-        return self._pending.keys()
-
-
 class _Lines:
     """Messages as lines, from and to the pipes of one process."""
 
@@ -62,7 +55,7 @@ class _Lines:
         self._flush_scheduled = False
         self._buffered: list[bytes] = []
         self._is_ignored = False
-        self.peer = _StdioPeer(
+        self.peer = JsonRpcPeer(
             "stdio",
             self._write,
             redacted=self._redacted,
@@ -112,7 +105,6 @@ class _Lines:
             self._warn_timer = asyncio.get_running_loop().call_later(WARN_DELAY, self._warn_skipped)
 
     def close(self) -> None:
-        """End the connection."""
         self.peer.close("the connection is closed")
         self._watch.stop()
         self._warn_skipped()
@@ -121,7 +113,6 @@ class _Lines:
         self._process.disconnect("the server does not read its input")
 
     def _warn_skipped(self) -> None:
-        """Warn once about output that was skipped."""
         if self._warn_timer is not None:
             self._warn_timer.cancel()
             self._warn_timer = None
@@ -194,7 +185,6 @@ class InputWatch:
             self._schedule()
 
     def stop(self) -> None:
-        """Stop looking."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -28,7 +28,7 @@ from toolbus.connect.transports.http import (
 )
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer, ResponseFuture
 from toolbus.connect.transports.wire.messages import UnreadableMessage, add_trace, likely_id, parsed
-from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.connect.transports.wire.pending import WireError
 
 logger = logging.getLogger("toolbus")
 
@@ -169,7 +169,8 @@ class _StreamablePeer(JsonRpcPeer):
         is_modern = sent.get(VERSION) in MODERN_PROTOCOL_VERSIONS
         # An error with the id of the request is a response to it, so it was processed.
         is_response = request_id is not None and message.get("id") == request_id
-        if not is_modern and SESSION in sent and not is_response and _is_session_unknown(status, reply.body):
+        is_unknown = status in (404, 410) or (status == 400 and b"session" in reply.body[:2000].lower())
+        if not is_modern and SESSION in sent and not is_response and is_unknown:
             self._diagnostics.lost_by_server = True
             reason = f"the server no longer knows the session (HTTP {status})"
             return WireError(reason, sent=False, status=status)
@@ -244,7 +245,3 @@ class _StreamPosition:
         self.last_id = event.id or self.last_id
         if event.retry is not None:
             self.delay = min(event.retry / 1000, MAX_RECONNECT_DELAY)
-
-
-def _is_session_unknown(status: int, body: bytes) -> bool:
-    return status in (404, 410) or (status == 400 and b"session" in body[:2000].lower())

@@ -24,9 +24,9 @@ from toolbus.config import Secrets, ServerConfig
 from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.serve import TokenIssuer
+from toolbus.connect.auth.discovery import ProtectedResource, find_authorization_server
 from toolbus.connect.auth.failure import AuthFailure
 from toolbus.connect.auth.fetch import Fetch, FetchedReply
-from toolbus.connect.auth.oauth.discovery import ProtectedResource, find_authorization_server
 from toolbus.connect.http.url import parse_url
 from toolbus.core.values.errors import SecretMissing
 from toolbus.gateway.access.admission import CredentialDenied, CredentialHolder, CredentialUndecided

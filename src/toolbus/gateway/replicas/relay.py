@@ -18,10 +18,10 @@ from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from itertools import count
 
-from toolbus.connect.http.certificate import unverified
 from toolbus.connect.http.connection import ClientConnection
 from toolbus.connect.http.pool import Pool
 from toolbus.connect.http.response import HttpFailure, Response
+from toolbus.connect.http.tls import unverified
 from toolbus.connect.http.url import parse_url
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.access.admission import RequestFacts

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from toolbus.config import BusConfig
 from toolbus.config.settings.serve import AT_START, Serve, Tls
-from toolbus.connect.http.certificate import certificate_of
+from toolbus.connect.http.tls import certificate_of
 from toolbus.console.announcement import Announcement
 from toolbus.console.app import ConsoleApp
 from toolbus.console.console import Console, ConsoleKeys

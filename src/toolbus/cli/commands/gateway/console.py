@@ -15,7 +15,7 @@ from toolbus.cli.output.screen import Screen, short_path
 from toolbus.config.find import find_config, named_config
 from toolbus.config.trust import located
 from toolbus.connect.auth.browser import has_browser, open_browser
-from toolbus.connect.http.certificate import digest_shown, unverified
+from toolbus.connect.http.tls import digest_shown, unverified
 from toolbus.console.announcement import Announcement, announcements, forget
 from toolbus.core.values.errors import ConfigError, ToolbusError
 

@@ -13,7 +13,9 @@ from toolbus.cli.input.arguments import content
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, picked
 from toolbus.cli.parameters import Timeout
-from toolbus.code.names import words
+from toolbus.cli.session import command_line
+from toolbus.code.stubs import words
+from toolbus.config import BusConfig
 from toolbus.core.ask.people import Stopwatch
 from toolbus.core.values.records import JSON, ToolResult
 from toolbus.schema.values import entries_of
@@ -49,7 +51,6 @@ async def run(
     code = None if script is None else _script(script)
     if code is None and not stubs:
         raise Usage("name a script, or - for stdin; --stubs shows what it can call")
-    from toolbus.cli.session import command_line
 
     screen = own.screen
     async with own.bus(_servers(own.config, own.selected(), code), asks=True) as bus:

@@ -10,8 +10,7 @@ from toolbus.cli.commands.use.tools import locked_bus
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Screen, one_line, picked, visible
 from toolbus.core.values.records import JSON
-from toolbus.search.hit import Hit
-from toolbus.search.progress import SearchState
+from toolbus.search.hit import Hit, SearchState
 
 if TYPE_CHECKING:
     from toolbus.bus.view import View

@@ -1,11 +1,15 @@
-"""What the process of a server is to its owner, however it was started."""
+"""What the process of a server is to its owner, however it was started, and the helpers of its start."""
 
 import asyncio
+import os
 import sys
+import threading
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
+
+from toolbus.connect.forks import detach_after_fork
 
 if sys.platform != "win32":
     import fcntl
@@ -76,6 +80,60 @@ class Child(Protocol):
     def close(self) -> None:
         """Close its pipes; what is left of it is no longer observed."""
         ...
+
+
+class HelperProcess:
+    """A process that starts or ends servers for this one, and ends when our end of its input is closed."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._fd = -1  # a number: a socket that is open at the end of the program would be warned of
+        self._pid = 0
+        self._owner = 0
+        """The process that started it: a fork of that has to start its own."""
+        self._watched = 0
+        """How many process groups it has been told of, and not to forget."""
+
+    def end(self) -> int:
+        """Let it end if it has nothing to watch; returns the number of its process, 0 if none ends."""
+        with self._lock:
+            if self._fd < 0 or self._owner != os.getpid() or self._watched:
+                return 0
+            self._close()
+            return self._pid
+
+    def forget_ended(self, pid: int) -> None:
+        """Its process is gone: the number may be that of another child of this program soon."""
+        with self._lock:
+            if self._pid == pid:
+                self._pid = 0
+
+    def fds(self) -> list[int]:
+        self._lock = threading.Lock()  # another thread may have held it in the parent
+        self._watched = 0
+        return [] if self._fd < 0 else [self._fd]
+
+    def _close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1
+
+    def _spawn(self, command: list[str], env: dict[str, str], stdin: int) -> None:
+        """Start it, without our environment, which may contain secrets."""
+        with open(os.devnull, "wb") as devnull:
+            self._pid = os.posix_spawn(
+                command[0],
+                command,
+                env,
+                file_actions=[
+                    (os.POSIX_SPAWN_DUP2, stdin, 0),
+                    (os.POSIX_SPAWN_DUP2, devnull.fileno(), 1),
+                    (os.POSIX_SPAWN_DUP2, devnull.fileno(), 2),
+                ],
+                setsid=True,  # so that Ctrl+C in our terminal does not reach it
+            )
+        self._owner = os.getpid()
+        detach_after_fork(self)
 
 
 def unread_bytes(pipe: int) -> int:

@@ -2,6 +2,11 @@
 
 On macOS, on Windows, and in programs that cannot start a Python interpreter. A descendant that made a
 session of its own has left the group, and is not ended.
+
+If this process dies without cleaning up (SIGKILL, `os._exit`, a crash), a shell kills the servers that are
+left: it reads the process groups to watch from a pipe, and acts when the pipe breaks. One shell serves the
+whole process, from before the first server until the last bus has closed. A server announces itself: it is
+started by a shell that holds the pipe until it has written its own number, so the pipe cannot break before.
 """
 
 import asyncio
@@ -13,8 +18,91 @@ from contextlib import ExitStack, suppress
 from typing import Literal, cast
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.connect.transports.process.child import FILTER_FD, ChildEvents, Launch, unread_bytes
-from toolbus.connect.transports.process.reaper import reaper
+from toolbus.connect.transports.process.child import (
+    FILTER_FD,
+    ChildEvents,
+    HelperProcess,
+    Launch,
+    unread_bytes,
+)
+
+LAST_DIGIT = 9
+"""The last descriptor that every shell can redirect."""
+
+SCRIPT = """
+cd /
+left=
+while read -r sign group; do
+  case $sign in
+    +) left="$left $group" ;;
+    -) kept=; for g in $left; do [ "$g" = "$group" ] || kept="$kept $g"; done; left=$kept ;;
+  esac
+done
+[ -n "$left" ] || exit 0
+for g in $left; do kill -TERM "-$g" 2>/dev/null; done
+sleep 1
+for g in $left; do kill -KILL "-$g" 2>/dev/null; done
+"""
+
+
+class Reaper(HelperProcess):
+    """Starts the shell, and sends it the process groups to watch."""
+
+    def announcing(self, command: Sequence[str]) -> tuple[Sequence[str], tuple[int, ...]]:
+        """The command for a process that announces its group itself, and the descriptors it inherits.
+
+        The command alone if this process has too many files open: call `watch` once it is started.
+        """
+        if sys.platform == "win32":
+            return command, ()
+        with self._lock:
+            self._ensure_running()
+            if self._fd > LAST_DIGIT:
+                return command, ()
+            self._watched += 1
+            announce = f'echo "+ $$" >&{self._fd}; exec {self._fd}>&-; exec "$@"'
+            return ("/bin/sh", "-c", announce, "sh", *command), (self._fd,)
+
+    def watch(self, group: int) -> None:
+        """Kill this process group if this process dies first."""
+        self._watched += 1
+        self._send(f"+ {group}\n")
+
+    def forget(self, group: int) -> None:
+        """Stop watching a group that has ended; the system may reuse its number."""
+        self._watched -= 1
+        self._send(f"- {group}\n")
+
+    def _send(self, line: str) -> None:
+        if sys.platform == "win32":
+            return
+        with self._lock:
+            self._ensure_running()
+            # If the shell was killed just now, no call fails; the next group starts another shell.
+            with suppress(OSError):
+                os.write(self._fd, line.encode())
+
+    def _ensure_running(self) -> None:
+        if not self._is_running():
+            self._close()
+            read_end, self._fd = os.pipe()
+            try:
+                self._spawn(["/bin/sh", "-c", SCRIPT], {"PATH": os.defpath}, read_end)
+            finally:
+                os.close(read_end)
+
+    def _is_running(self) -> bool:
+        # After a fork the shell belongs to the parent: its pipe would not break when this process dies.
+        if self._owner != os.getpid() or self._fd < 0:
+            return False
+        try:
+            return os.waitpid(self._pid, os.WNOHANG) == (0, 0)
+        except ChildProcessError:
+            return False
+
+
+reaper = Reaper()
+
 
 POLL_INTERVAL = 0.01
 
@@ -29,22 +117,18 @@ class GroupedProcess:
 
     @property
     def stdin(self) -> asyncio.WriteTransport:
-        """Its input."""
         return cast(asyncio.WriteTransport, self._transport.get_pipe_transport(0))
 
     @property
     def unread(self) -> int:
-        """How many bytes of its input it has not read, as far as the system reports it."""
         pipes = self.fds()
         is_open = pipes and not self.stdin.is_closing()
         return unread_bytes(pipes[0]) + self.stdin.get_write_buffer_size() if is_open else 0
 
     def terminate(self) -> bool:
-        """Ask the group to end; returns whether any may be left."""
         return self._kill_process() if sys.platform == "win32" else _signal_group(self.pid, signal.SIGTERM)
 
     def kill(self) -> bool:
-        """Kill the group; returns whether any may be left."""
         return self._kill_process() if sys.platform == "win32" else _signal_group(self.pid, signal.SIGKILL)
 
     def _kill_process(self) -> bool:
@@ -53,19 +137,16 @@ class GroupedProcess:
         return False
 
     async def wait_gone(self) -> None:
-        """Wait until none is left."""
         # Polled, because the system does not report the end of a process group.
         while _signal_group(self.pid, 0):  # noqa: ASYNC110
             await asyncio.sleep(POLL_INTERVAL)
 
     def close(self) -> None:
-        """Close its pipes."""
         if sys.platform != "win32" and not _signal_group(self.pid, 0):
             reaper.forget(self.pid)
         self._transport.close()
 
     def fds(self) -> list[int]:
-        """The descriptors that a fork must not keep."""
         found: list[int] = []
         for transport in map(self._transport.get_pipe_transport, range(3)):
             with suppress(ValueError):  # it is closed

@@ -12,14 +12,13 @@ import marshal
 import os
 import socket
 import sys
-import threading
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Any, cast
 
 from toolbus.connect.forks import detach_after_fork
-from toolbus.connect.transports.process.child import ChildEvents, Launch, unread_bytes
+from toolbus.connect.transports.process.child import ChildEvents, HelperProcess, Launch, unread_bytes
 from toolbus.core.flag import Flag
 
 GUARD = Path(__file__).with_name("guard.py")
@@ -34,13 +33,11 @@ class GuardUnavailable(Exception):
     """The guard cannot be started here, or ended before it had started the server."""
 
 
-class Guard:
-    """Starts the guard, and sends it requests."""
+class Guard(HelperProcess):
+    """Starts the guard, and sends it requests; it ends as soon as no server is left."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._channel = -1  # a number: a socket that is open at the end of the program would be warned of
-        self._pid = 0
+        super().__init__()
         self._has_failed = False
         self._identity: Sequence[Any] = ()
         """Whose process it is: servers get the rights of the guard."""
@@ -50,13 +47,12 @@ class Guard:
         with self._lock:
             for _ in range(2):
                 self._ensure_running()
-                channel = socket.socket(fileno=self._channel)
+                channel = socket.socket(fileno=self._fd)
                 try:
                     socket.send_fds(channel, [b"+"], fds)
                     return
                 except (BrokenPipeError, ConnectionResetError):  # it was killed
-                    self._channel, broken = -1, self._channel
-                    os.close(broken)
+                    self._close()
                 finally:
                     channel.detach()
         raise GuardUnavailable("it ends at once")
@@ -64,7 +60,7 @@ class Guard:
     @property
     def has_failed(self) -> bool:
         """Whether it ended by itself: it needs something that this system does not have."""
-        if not self._has_failed and self._pid and self._identity[0] == os.getpid():
+        if not self._has_failed and self._pid and self._owner == os.getpid():
             with suppress(ChildProcessError):
                 _, status = os.waitpid(self._pid, os.WNOHANG)
                 self._has_failed = os.waitstatus_to_exitcode(status) > 0
@@ -75,56 +71,24 @@ class Guard:
         with self._lock:
             self._ensure_running()
 
-    def end(self) -> int:
-        """Let it end, as soon as no server is left; returns the number of its process, 0 if none runs."""
-        with self._lock:
-            if self._channel < 0 or self._identity[0] != os.getpid():
-                return 0
-            os.close(self._channel)
-            self._channel = -1
-            return self._pid
-
-    def forget_ended(self, pid: int) -> None:
-        """Its process is gone: the number may be that of another child of this program soon."""
-        with self._lock:
-            if self._pid == pid:
-                self._pid = 0
-
-    def fds(self) -> list[int]:
-        """The descriptors that a fork must not keep."""
-        self._lock = threading.Lock()  # another thread may have held it in the parent
-        return [] if self._channel < 0 else [self._channel]
-
     def _ensure_running(self) -> None:
         identity = os.getpid(), os.getresuid(), os.getresgid(), os.getgroups()
-        if self._channel >= 0 and self._identity != identity:
-            os.close(self._channel)
-            self._channel = -1
-        if self._channel < 0:
+        if self._identity != identity:
+            self._close()
+        if self._fd < 0:
             if self._pid:
                 with suppress(ChildProcessError):  # it is that of our parent
                     os.waitpid(self._pid, os.WNOHANG)
-            self._channel, self._identity = self._spawn(), identity
-            detach_after_fork(self)
+            self._fd, self._identity = self._open(), identity
 
-    def _spawn(self) -> int:
+    def _open(self) -> int:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         ours.setblocking(False)
         code = RUN.format(folder=str(GUARD.parent), owner=os.getpid())
-        with ours, theirs, open(os.devnull, "wb") as devnull:
+        env = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
+        with ours, theirs:
             try:
-                self._pid = os.posix_spawn(
-                    sys.executable,
-                    [sys.executable, "-I", "-S", "-c", code],
-                    # Without our environment, which may contain secrets.
-                    {n: os.environ[n] for n in ("LD_LIBRARY_PATH",) if n in os.environ},
-                    file_actions=[
-                        (os.POSIX_SPAWN_DUP2, theirs.fileno(), 0),
-                        (os.POSIX_SPAWN_DUP2, devnull.fileno(), 1),
-                        (os.POSIX_SPAWN_DUP2, devnull.fileno(), 2),
-                    ],
-                    setsid=True,  # so that Ctrl+C in our terminal does not reach it
-                )
+                self._spawn([sys.executable, "-I", "-S", "-c", code], env, theirs.fileno())
             except (OSError, NotImplementedError) as error:
                 raise GuardUnavailable(str(error)) from error
             return ours.detach()
@@ -158,35 +122,28 @@ class GuardedProcess:
 
     @property
     def stdin(self) -> asyncio.WriteTransport:
-        """Its input."""
         return cast(asyncio.WriteTransport, self._transports[0])
 
     @property
     def unread(self) -> int:
-        """How many bytes of its input it has not read."""
         pipe = _fileno(self._pipes[0])
         return 0 if pipe < 0 else unread_bytes(pipe) + self.stdin.get_write_buffer_size()
 
     def terminate(self) -> bool:
-        """Ask it and its descendants to end; returns whether any may be left."""
         return self._send(b"term")
 
     def kill(self) -> bool:
-        """Kill it and its descendants; returns whether any may be left."""
         return self._send(b"kill")
 
     async def wait_gone(self) -> None:
-        """Wait until none is left."""
         await self._gone.wait()
 
     def close(self) -> None:
-        """Close its pipes; the keeper ends what is left."""
         for transport in self._transports:
             transport.close()
         self._close_control()
 
     def fds(self) -> list[int]:
-        """The descriptors that a fork must not keep."""
         return [fd for fd in (self._control.fileno(), *map(_fileno, self._pipes)) if fd >= 0]
 
     async def connect(self, pipes: Sequence[int]) -> None:

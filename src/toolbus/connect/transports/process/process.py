@@ -18,12 +18,10 @@ from typing import Any
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.config.secrets.redact import PROXIES
-from toolbus.connect.cause import redacted_cause
-from toolbus.connect.opening.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagnostics
+from toolbus.connect.opening.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagnostics, redacted_cause
 from toolbus.connect.opening.process_hints import misplaced_file
 from toolbus.connect.transports.process.child import Child, Launch
-from toolbus.connect.transports.process.start import start_child
-from toolbus.connect.transports.process.turns import StartTurn
+from toolbus.connect.transports.process.start import StartTurn, start_child
 from toolbus.core.flag import Flag
 from toolbus.core.values.errors import ConnectFailed
 
@@ -106,16 +104,11 @@ class ServerProcess:
         if self._spawning is None:
             self._spawning = asyncio.get_running_loop().create_task(self._spawn())
 
-    async def wait_turn(self) -> None:
-        """Begin to start it, and wait until it is its turn; `end_turn` passes that on to the next one."""
-        self.take_turn()
-        self.begin()
-        assert self._turn is not None
-        await self._turn.wait()
-
-    def take_turn(self) -> None:
-        """Have it wait for its turn before it starts."""
+    def begin_in_turn(self) -> StartTurn:
+        """Begin to start it when it is its turn; `end_turn` passes that on to the next one."""
         self._turn = self._turn or StartTurn(self._diagnostics)
+        self.begin()
+        return self._turn
 
     def end_turn(self) -> None:
         """It is connected, or never will be."""
@@ -157,11 +150,9 @@ class ServerProcess:
 
     @property
     def lost(self) -> str | None:
-        """Why it can no longer be used."""
         return self._diagnostics.lost
 
     def unread(self) -> int:
-        """How many bytes of its input it has not read, as far as the system reports it."""
         return 0 if self._child is None else self._child.unread
 
     async def end(self, grace: Grace = SHORT_GRACE) -> None:
@@ -219,7 +210,7 @@ class ServerProcess:
     async def _confined(self) -> Launch:
         # Here, because every program that uses a server would wait for these imports.
         from toolbus.connect.sandbox.confine import confined, refuse_container
-        from toolbus.connect.sandbox.environment import inside_environment
+        from toolbus.connect.sandbox.files import inside_environment
 
         config, diagnostics = self._config, self._diagnostics
         env = inside_environment(config, self._values)
@@ -334,7 +325,6 @@ def _find_program(server: str, values: Resolved, env: dict[str, str]) -> str:
 
 
 async def _terminate(child: Child, exited: Flag, grace: Grace) -> None:
-    """End the process and its descendants in bounded time."""
     # What is still queued is dropped: a server that does not read it would not see the end either.
     child.stdin.abort() if child.stdin.get_write_buffer_size() else child.stdin.close()
     try:

@@ -1,19 +1,25 @@
-"""Start a process in the way that this system has: below the guard, or as a process group.
+"""Start a process: when it is its turn, and below the guard or as a process group.
 
-Either way has a helper process, which starts with the first server and ends with the last bus of the program.
+Of many servers, only as many start at once as the machine can carry. A process has its turn until it is
+connected, has failed, or no longer works: it waits for input, or for the network. A turn never takes longer
+than `LONGEST_TURN`, so a server that hangs does not hold up the others.
+
+Either way of starting has a helper process. It starts with the first server and ends with the last bus.
 """
 
 import asyncio
 import logging
 import os
 import weakref
+from collections import deque
 from contextlib import suppress
+from weakref import WeakKeyDictionary
 
 from toolbus.connect.forks import detach_after_fork
+from toolbus.connect.opening.diagnostics import Diagnostics
 from toolbus.connect.transports.process.child import Child, ChildEvents, Launch
-from toolbus.connect.transports.process.grouped import spawn_grouped
+from toolbus.connect.transports.process.grouped import reaper, spawn_grouped
 from toolbus.connect.transports.process.guarded import GuardUnavailable, can_guard, guard, spawn_guarded
-from toolbus.connect.transports.process.reaper import reaper
 
 logger = logging.getLogger("toolbus")
 END_TIMEOUT = 1.0
@@ -22,7 +28,6 @@ END_INTERVAL = 0.005
 
 
 async def start_child(events: ChildEvents, launch: Launch) -> Child:
-    """Start a process; raises OSError or ValueError if it cannot start."""
     if can_guard():
         try:
             return await spawn_guarded(events, launch)
@@ -73,3 +78,96 @@ def _is_running(pid: int) -> bool:
         return os.waitpid(pid, os.WNOHANG) == (0, 0)
     except ChildProcessError:  # the program waits for all of its children itself
         return False
+
+
+PER_CORE, FEWEST = 2, 4
+"""How many processes start at once."""
+LONGEST_TURN = 10.0
+IDLE_AFTER = 0.25
+"""Seconds without work after which a process has started, as far as the machine is concerned."""
+CHECK_INTERVAL = 0.15
+
+
+class StartTurn:
+    """The turn of one process to start."""
+
+    def __init__(self, diagnostics: Diagnostics) -> None:
+        self._diagnostics = diagnostics
+        self._queue: _Queue | None = None
+        self._changed = asyncio.Event()
+        self._ends_at = 0.0
+
+    async def wait(self) -> None:
+        """Wait until it begins, or `end` is called."""
+        if self._queue is None:
+            self._queue = _queue_of(asyncio.get_running_loop())
+            self._diagnostics.queued = True
+            self._queue.join(self)
+        await self._changed.wait()
+
+    def begin(self, now: float) -> None:
+        self._ends_at = now + LONGEST_TURN
+        self._diagnostics.queued = False
+        self._diagnostics.mark_active()
+        self._changed.set()
+
+    def end(self) -> None:
+        """The process has started, or does not have to; any number of times."""
+        self._diagnostics.queued = False
+        self._changed.set()
+        if self._queue is not None:
+            self._queue.leave(self)
+
+    def is_over(self, now: float) -> bool:
+        """Whether the next process may start, although this one is not connected yet."""
+        is_idle = self._diagnostics.pid is not None and self._diagnostics.inactive >= IDLE_AFTER
+        return is_idle or now >= self._ends_at
+
+
+class _Queue:
+    """The turns in one event loop, which it does not keep alive."""
+
+    def __init__(self) -> None:
+        self._most = max(FEWEST, PER_CORE * _cores())
+        self._running: set[StartTurn] = set()
+        self._waiting: deque[StartTurn] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def join(self, turn: StartTurn) -> None:
+        self._waiting.append(turn)
+        self._advance()
+
+    def leave(self, turn: StartTurn) -> None:
+        if turn in self._waiting:
+            self._waiting.remove(turn)
+        self._running.discard(turn)
+        self._advance()
+
+    def _advance(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._waiting and len(self._running) < self._most:
+            turn = self._waiting.popleft()
+            self._running.add(turn)
+            turn.begin(loop.time())
+        if self._waiting and self._timer is None:
+            self._timer = loop.call_later(CHECK_INTERVAL, self._check)
+
+    def _check(self) -> None:
+        self._timer, now = None, asyncio.get_running_loop().time()
+        self._running = {turn for turn in self._running if not turn.is_over(now)}
+        self._advance()
+
+
+_queues: "WeakKeyDictionary[asyncio.AbstractEventLoop, _Queue]" = WeakKeyDictionary()
+
+
+def _queue_of(loop: asyncio.AbstractEventLoop) -> _Queue:
+    if loop not in _queues:
+        _queues[loop] = _Queue()
+    return _queues[loop]
+
+
+def _cores() -> int:
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

@@ -27,9 +27,8 @@ from mcp_types import INTERNAL_ERROR, INVALID_PARAMS, RequestId
 from pydantic import ValidationError
 from pydantic_core import to_json
 
-from toolbus.connect.transports.wire.delivery import DELIVERY, Delivery
 from toolbus.connect.transports.wire.messages import Message, is_usable_id
-from toolbus.connect.transports.wire.pending import ResponseFuture
+from toolbus.connect.transports.wire.pending import DELIVERY, Delivery, ResponseFuture
 
 logger = logging.getLogger("toolbus")
 MAX_CALLBACKS = 10_000
@@ -111,7 +110,6 @@ class ServerMessages:
         self._on_request, self._on_notify, self._intercept = on_request, on_notify, intercept
 
     def cancel(self) -> None:
-        """Stop handling messages."""
         for task in tuple(self._tasks):
             task.cancel()
         self.reports.clear()  # one that has not begun would not do that itself
@@ -129,7 +127,6 @@ class ServerMessages:
             self.report(lambda handle=self._on_notify: handle(self._notified, method, params), before)
 
     def requested(self, request_id: RequestId, method: str, params: Mapping[str, Any] | None) -> None:
-        """Handle a request."""
         key, on_request = coerce_request_id(request_id), self._on_request
         if on_request is None or not is_usable_id(request_id):
             return

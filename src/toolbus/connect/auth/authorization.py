@@ -1,16 +1,19 @@
-"""A person authorizes us: the sign-in page, and what the browser brings back (RFC 6749, 7636, 9207)."""
+"""A person authorizes us, in a browser (RFC 6749, 7636, 9207) or with a code on any device (RFC 8628)."""
 
 import asyncio
 import base64
 import hashlib
 import secrets
+import time
 from collections.abc import Awaitable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from toolbus.connect.auth.failure import AuthFailure, PersonNeeded
-from toolbus.connect.auth.oauth.discovery import AuthorizationServer
-from toolbus.connect.auth.text import shown
+from toolbus.connect.auth.client import DEVICE_GRANT, TokenEndpoint
+from toolbus.connect.auth.discovery import AuthorizationServer
+from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Unreachable, shown
+from toolbus.state.tokens.tokens import Login
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -28,7 +31,6 @@ class Authorization:
 
     @property
     def url(self) -> str:
-        """The sign-in page."""
         endpoint = self.server.endpoint("authorization_endpoint", "/authorize")
         if endpoint is None:
             raise AuthFailure(f"the authorization server {self.server.issuer} has no sign-in page")
@@ -66,7 +68,9 @@ class Authorization:
             if self.server.has("authorization_response_iss_parameter_supported"):
                 raise AuthFailure("a code alone cannot be checked; paste the whole URL of the page")
             return text
-        return self._checked_code(_parameters(text))
+        # Also if only the query was copied.
+        query = urlsplit(text).query if "?" in text else text
+        return self._checked_code(dict(parse_qsl(query.lstrip("?"))))
 
     def _checked_code(self, found: Mapping[str, str]) -> str:
         if not secrets.compare_digest(found.get("state", "").encode(), self.state.encode()):
@@ -115,7 +119,58 @@ async def first_of(listening: Awaitable[str], asking: Awaitable[str | None]) -> 
     return returned
 
 
-def _parameters(text: str) -> dict[str, str]:
-    """The parameters of a redirect; also if only its query was copied."""
-    query = urlsplit(text).query if "?" in text else text
-    return dict(parse_qsl(query.lstrip("?")))
+INTERVAL = 5.0
+LIFETIME = 1800.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
+class DeviceCode:
+    """The code that the person enters, and the one that we poll with."""
+
+    device_code: str
+    user_code: str
+    url: str
+    interval: float
+    expires_at: float
+
+
+async def request_code(endpoint: TokenEndpoint, form: Mapping[str, str]) -> DeviceCode:
+    """Ask for a code; AuthFailure if the authorization server has no device flow."""
+    reply = await endpoint.post("device_authorization_endpoint", form)
+    answer = reply.json() or {}
+    device_code, user_code = answer.get("device_code"), answer.get("user_code")
+    url = answer.get("verification_uri_complete") or answer.get("verification_uri")
+    if reply.status != 200 or not all(isinstance(text, str) for text in (device_code, user_code, url)):
+        reason = shown(answer.get("error_description") or answer.get("error") or reply.problem)
+        raise AuthFailure(f"the authorization server issued no device code: {reason}")
+    return DeviceCode(
+        device_code=device_code or "",
+        user_code=shown(user_code),
+        url=await endpoint.fetch.check_page(url or ""),
+        interval=_seconds(answer.get("interval"), INTERVAL, 1.0, 60.0),
+        expires_at=time.time() + _seconds(answer.get("expires_in"), LIFETIME, 1.0, LIFETIME),
+    )
+
+
+async def poll(endpoint: TokenEndpoint, code: DeviceCode, form: Mapping[str, str], login: Login) -> Login:
+    """The login with its tokens, once the person has entered the code."""
+    interval = code.interval
+    while time.time() < code.expires_at:
+        await asyncio.sleep(interval)
+        try:
+            polled = {**form, "grant_type": DEVICE_GRANT, "device_code": code.device_code}
+            return await endpoint.tokens(polled, login)
+        except Unreachable:
+            interval = min(interval * 2, 60.0)
+        except Rejected as rejected:
+            if rejected.error == "slow_down":
+                interval += INTERVAL
+            elif rejected.error == "access_denied":
+                raise PersonNeeded("the sign-in was declined") from rejected
+            elif rejected.error != "authorization_pending":
+                raise
+    raise PersonNeeded("the code has expired before it was entered")
+
+
+def _seconds(value: Any, default: float, least: float, most: float) -> float:
+    return min(max(float(value), least), most) if isinstance(value, int | float) else default

@@ -7,11 +7,10 @@ token      the tokens, which are stored
 """
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
 
 from mcp.client.auth.utils import issuers_match, union_scopes
@@ -19,29 +18,27 @@ from mcp.shared.auth_utils import resource_url_from_server_url
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.config.settings.auth import ClientCredentials, IdentityAssertion, OAuth, Workload
-from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Step, Unreachable
-from toolbus.connect.auth.fetch import Fetch
-from toolbus.connect.auth.loopback import Loopback
-from toolbus.connect.auth.oauth.authorization import Authorization, check_pkce, first_of
-from toolbus.connect.auth.oauth.challenge import Challenge
-from toolbus.connect.auth.oauth.client import (
-    DEVICE_GRANT,
+from toolbus.connect.auth.authorization import Authorization, check_pkce, first_of, poll, request_code
+from toolbus.connect.auth.client import (
     ClientRegistration,
+    TokenEndpoint,
     configured_client,
     register,
     stored_client,
 )
-from toolbus.connect.auth.oauth.discovery import (
+from toolbus.connect.auth.discovery import (
     AuthorizationServer,
+    Challenge,
     ProtectedResource,
     find_authorization_server,
     find_resource,
 )
-from toolbus.connect.auth.oauth.dpop import DpopKey
-from toolbus.connect.auth.oauth.token_endpoint import TokenEndpoint, TokenSet
-from toolbus.connect.auth.text import shown
+from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Step, Unreachable
+from toolbus.connect.auth.fetch import Fetch
+from toolbus.connect.auth.loopback import Loopback
+from toolbus.connect.auth.tokens import DpopKey
 from toolbus.connect.http.url import parse_url
-from toolbus.core.values.errors import TokenStoreError
+from toolbus.core.values.errors import SignInFailed, TokenStoreError
 from toolbus.core.values.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.tokens import Login, TokenSource
 
@@ -104,7 +101,6 @@ class OAuthFlow:
             yield
 
     async def save(self, login: Login) -> None:
-        """Store a login of a person."""
         if self.is_personal:
             await self._tokens.save(login)
 
@@ -161,38 +157,29 @@ class OAuthFlow:
             client = configured_client(server, self._auth, self._values.auth)
             assert client is not None, "the config of a machine has a client"
         audience = self._audience(resource)
-        form = await self._machine_form(server, audience)
-        form |= {name: text for name, text in (("scope", scope), ("resource", audience)) if text}
-        endpoint = TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key)
+        form = await self._machine_form(server, audience) | _form(scope=scope, resource=audience)
+        login = replace(self._blank(server), metadata=server.metadata, audience=audience, scope=scope)
         try:
-            with _step("token"):
-                tokens = await endpoint.tokens(form)
+            return await self._completed(self._endpoint(server, client, key), form, login)
         except Rejected as rejected:
             rejected.hint = "check the credentials in auth"
             raise
-        login = replace(self._blank(server), metadata=server.metadata, audience=audience, scope=scope)
-        return self._completed(login, client, tokens, key)
 
     async def refresh(self, login: Login) -> Login:
         """Renew the tokens without a person; PersonNeeded if that is not possible any more."""
         if login.refresh is None:
             raise PersonNeeded("the login has expired")
-        server = AuthorizationServer(issuer=login.issuer, metadata=login.metadata)
-        client = configured_client(server, self._auth, self._values.auth) or stored_client(login.client)
-        if client is None:
-            raise PersonNeeded("the registration of the client has expired")
         key = DpopKey(login.jwk) if login.jwk else None
-        endpoint = TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key)
-        form = {"grant_type": "refresh_token", "refresh_token": login.refresh}
-        form |= {"resource": login.audience} if login.audience else {}
+        endpoint = self._stored_endpoint(login, key)
+        if endpoint is None:
+            raise PersonNeeded("the registration of the client has expired")
+        form = _form(grant_type="refresh_token", refresh_token=login.refresh, resource=login.audience)
         try:
-            with _step("token"):
-                tokens = await endpoint.tokens(form)
+            return await self._completed(endpoint, form, login)
         except Rejected as rejected:
             if rejected.error in _TEMPORARY:
                 raise Unreachable(f"the authorization server responded: {rejected.reason}") from rejected
             raise PersonNeeded(f"the login can no longer be renewed: {rejected.reason}") from rejected
-        return self._completed(login, client, tokens, key)
 
     async def sign_out(self, *, revoke: bool = False) -> bool | None:
         """Forget the login; returns whether it was revoked, None if there was none."""
@@ -206,11 +193,9 @@ class OAuthFlow:
 
     async def _revoke(self, login: Login) -> bool:
         """Revoke the refresh token, with which the access tokens end; returns whether that is confirmed."""
-        server = AuthorizationServer(issuer=login.issuer, metadata=login.metadata)
-        client = configured_client(server, self._auth, self._values.auth) or stored_client(login.client)
-        if client is None or server.endpoint("revocation_endpoint") is None:
+        endpoint = self._stored_endpoint(login)
+        if endpoint is None or endpoint.server.endpoint("revocation_endpoint") is None:
             return False
-        endpoint = TokenEndpoint(fetch=self._fetch, server=server, client=client)
         tokens = {"refresh_token": login.refresh, "access_token": login.access}
         confirmed = True
         for kind, token in tokens.items():
@@ -248,51 +233,42 @@ class OAuthFlow:
                 )
                 code = request.code(await first_of(loopback.received(request.state), handler(asked)))
         self._hide(code, request.verifier)
-        form = {
-            "grant_type": "authorization_code",
-            "code": code,
-            "redirect_uri": request.redirect_uri,
-            "code_verifier": request.verifier,
-        }
-        form |= {"resource": login.audience} if login.audience else {}
-        with _step("token"):
-            tokens = await TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key).tokens(
-                form
-            )
-        return self._completed(login, client, tokens, key)
+        form = _form(
+            grant_type="authorization_code",
+            code=code,
+            redirect_uri=request.redirect_uri,
+            code_verifier=request.verifier,
+            resource=login.audience,
+        )
+        return await self._completed(self._endpoint(server, client, key), form, login)
 
     async def _sign_in_elsewhere(
         self, handler: LoginHandler, server: AuthorizationServer, login: Login, key: DpopKey | None
     ) -> Login:
         """With a code, on any device."""
-        form = {name: text for name, text in (("scope", login.scope), ("resource", login.audience)) if text}
         with _step("sign-in"):
             client = await self._client(server, login, "http://127.0.0.1/callback")
-            endpoint = TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key)
-            code = await request_code(endpoint, form)
+            endpoint = self._endpoint(server, client, key)
+            code = await request_code(endpoint, _form(scope=login.scope, resource=login.audience))
             self._hide(code.device_code)
             request = LoginRequest(
                 server=self._alias, user=self._user, url=code.url, redirect_uri="", code=code.user_code
             )
-            polling = asyncio.ensure_future(
-                poll(endpoint, code, {"resource": login.audience} if login.audience else {})
-            )
+            polling = asyncio.ensure_future(poll(endpoint, code, _form(resource=login.audience), login))
             asking = asyncio.ensure_future(handler(request))
             try:
                 await asyncio.wait({polling, asking}, return_when=asyncio.FIRST_COMPLETED)
                 if asking.done():
                     asking.result()  # what it returns is not needed, but it may have failed
-                tokens = await polling
+                return self._accepted(await polling, key)
             finally:
                 polling.cancel()
                 asking.cancel()
                 await asyncio.gather(polling, asking, return_exceptions=True)
-        return self._completed(login, client, tokens, key)
 
     async def _client(
         self, server: AuthorizationServer, login: Login, redirect_uri: str
     ) -> ClientRegistration:
-        """Who we are at this authorization server."""
         with _step("client"):
             # A client that was registered before may be gone, or not allowed to ask for more scopes.
             client = configured_client(server, self._auth, self._values.auth)
@@ -317,29 +293,31 @@ class OAuthFlow:
             return None  # the store keeps it aside when a new one is saved
         return login if login is not None and issuers_match(login.issuer, server.issuer) else None
 
+    def _endpoint(
+        self, server: AuthorizationServer, client: ClientRegistration, key: DpopKey | None = None
+    ) -> TokenEndpoint:
+        return TokenEndpoint(fetch=self._fetch, server=server, client=client, key=key)
+
+    def _stored_endpoint(self, login: Login, key: DpopKey | None = None) -> TokenEndpoint | None:
+        """The token endpoint that issued a login; None if its client is not valid any more."""
+        server = AuthorizationServer(issuer=login.issuer, metadata=login.metadata)
+        client = configured_client(server, self._auth, self._values.auth) or stored_client(login.client)
+        return None if client is None else self._endpoint(server, client, key)
+
     def _blank(self, server: AuthorizationServer) -> Login:
         return Login(issuer=server.issuer, resource=self.resource, user=self._user)
 
-    def _completed(
-        self, login: Login, client: ClientRegistration, tokens: TokenSet, key: DpopKey | None
-    ) -> Login:
-        self._hide(tokens.access, tokens.refresh)
-        if key is not None and tokens.type != "DPoP" and self._auth.dpop == "always":
+    async def _completed(self, endpoint: TokenEndpoint, form: Mapping[str, str], login: Login) -> Login:
+        with _step("token"):
+            return self._accepted(await endpoint.tokens(form, login), endpoint.key)
+
+    def _accepted(self, login: Login, key: DpopKey | None) -> Login:
+        self._hide(login.access, login.refresh)
+        if key is not None and login.type != "DPoP" and self._auth.dpop == "always":
             raise AuthFailure(
                 "the authorization server issued a token that is not bound to a key", step="token"
             )
-        return replace(
-            login,
-            client=client.to_record(),
-            access=tokens.access,
-            type=tokens.type,
-            scope=tokens.scope if tokens.scope is not None else login.scope,
-            expires_at=tokens.expires_at,
-            renewed_at=time.time(),
-            # A refresh token stays valid unless a new one comes.
-            refresh=tokens.refresh or (login.refresh if login.access else None),
-            jwk=key.jwk if key and tokens.type == "DPoP" else None,
-        )
+        return login
 
     def _audience(self, resource: ProtectedResource) -> str | None:
         setting = self._values.auth.get("resource", self._auth.resource)
@@ -377,6 +355,11 @@ class OAuthFlow:
         return DpopKey.generate() if wanted else None
 
 
+def _form(**fields: str | None) -> dict[str, str]:
+    """The fields of a form that have a value."""
+    return {name: text for name, text in fields.items() if text}
+
+
 @contextmanager
 def _step(name: Step) -> Generator[None]:
     """Name the step in a failure that does not know it."""
@@ -387,59 +370,56 @@ def _step(name: Step) -> Generator[None]:
         raise
 
 
-INTERVAL = 5.0
-LIFETIME = 1800.0
+Result = TypeVar("Result")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class DeviceCode:
-    """The code that the person enters, and the one that we poll with."""
+class OAuthClient:
+    """The login of one user to one server; failures are `SignInFailed`, or `TokenStoreError`."""
 
-    device_code: str
-    user_code: str
-    url: str
-    interval: float
-    expires_at: float
+    def __init__(self, config: ServerConfig, values: Resolved, tokens: TokenSource, user: str = "") -> None:
+        self._alias = config.alias
+        self._redacted = values.redacted
+        self._flow = OAuthFlow(config, values, tokens, user)
 
+    @property
+    def resource(self) -> str:
+        """The server, as the name of its tokens."""
+        return self._flow.resource
 
-async def request_code(endpoint: TokenEndpoint, form: Mapping[str, str]) -> DeviceCode:
-    """Ask for a code; AuthFailure if the authorization server has no device flow."""
-    reply = await endpoint.post("device_authorization_endpoint", form)
-    answer = reply.json() or {}
-    device_code, user_code = answer.get("device_code"), answer.get("user_code")
-    url = answer.get("verification_uri_complete") or answer.get("verification_uri")
-    if reply.status != 200 or not all(isinstance(text, str) for text in (device_code, user_code, url)):
-        reason = shown(answer.get("error_description") or answer.get("error") or reply.problem)
-        raise AuthFailure(f"the authorization server issued no device code: {reason}")
-    return DeviceCode(
-        device_code=device_code or "",
-        user_code=shown(user_code),
-        url=await endpoint.fetch.check_page(url or ""),
-        interval=_seconds(answer.get("interval"), INTERVAL, 1.0, 60.0),
-        expires_at=time.time() + _seconds(answer.get("expires_in"), LIFETIME, 1.0, LIFETIME),
-    )
+    async def login(self) -> Login | None:
+        """The stored login."""
+        return await self._reported(self._flow.login())
 
+    async def discover(self) -> None:
+        """Find out whether a person could sign in: the server, and its authorization server, are asked."""
+        await self._reported(self._flow.discover_for_person())
 
-async def poll(endpoint: TokenEndpoint, code: DeviceCode, form: Mapping[str, str]) -> TokenSet:
-    """The tokens, once the person has entered the code."""
-    interval = code.interval
-    while time.time() < code.expires_at:
-        await asyncio.sleep(interval)
+    async def sign_in(
+        self, handler: LoginHandler, *, scopes: Sequence[str] = (), device: bool = False
+    ) -> Login:
+        """Let a person sign in, in a browser or with a code on another device, and store the login."""
+        return await self._reported(self._sign_in(handler, scopes, device))
+
+    async def _sign_in(self, handler: LoginHandler, scopes: Sequence[str], device: bool) -> Login:
+        login = await self._flow.sign_in(handler, scopes=scopes, device=device)
+        async with self._flow.lock():
+            await self._flow.save(login)
+        return login
+
+    async def sign_out(self, *, revoke: bool = False) -> bool | None:
+        """Forget the login; returns whether it was revoked, None if there was none."""
+        return await self._reported(self._flow.sign_out(revoke=revoke))
+
+    async def _reported(self, work: Awaitable[Result]) -> Result:
+        # Not a context manager: the failure would be the context of our error, and may quote a secret.
         try:
-            return await endpoint.tokens(
-                {**form, "grant_type": DEVICE_GRANT, "device_code": code.device_code}
-            )
-        except Unreachable:
-            interval = min(interval * 2, 60.0)
-        except Rejected as rejected:
-            if rejected.error == "slow_down":
-                interval += INTERVAL
-            elif rejected.error == "access_denied":
-                raise PersonNeeded("the sign-in was declined") from rejected
-            elif rejected.error != "authorization_pending":
-                raise
-    raise PersonNeeded("the code has expired before it was entered")
+            return await work
+        except AuthFailure as failure:
+            reported = as_error(failure, self._alias, self._redacted)
+        raise reported
 
 
-def _seconds(value: Any, default: float, least: float, most: float) -> float:
-    return min(max(float(value), least), most) if isinstance(value, int | float) else default
+def as_error(failure: AuthFailure, server: str, redacted: Callable[[str], str]) -> SignInFailed:
+    return SignInFailed(
+        server, failure.step or "sign-in", redacted(failure.reason), hint=redacted(failure.hint)
+    )

@@ -16,15 +16,12 @@ from typing import Any
 from mcp.client.auth.utils import issuers_match, union_scopes
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.connect.auth.credentials import HttpRefusal
+from toolbus.connect.auth.credentials import HttpRefusal, LinkOwner, static_headers
+from toolbus.connect.auth.discovery import Challenge, challenge_of
 from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Unreachable
-from toolbus.connect.auth.identity import LinkOwner
-from toolbus.connect.auth.oauth.challenge import Challenge, challenge_of
-from toolbus.connect.auth.oauth.flow import OAuthFlow
-from toolbus.connect.auth.oauth.sign_in import as_error
-from toolbus.connect.auth.oauth.token_in_use import TokenInUse, usable_until
-from toolbus.connect.auth.static import static_headers
-from toolbus.connect.transports.wire.wire_error import WireError
+from toolbus.connect.auth.flow import OAuthFlow, as_error
+from toolbus.connect.auth.tokens import TokenInUse, usable_until
+from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.ask.interactions import ANSWER_WITHIN
 from toolbus.core.values.errors import (
     ConnectFailed,
@@ -89,7 +86,6 @@ class OAuthCredentials:
             self._is_loaded = False  # somebody may have signed in since the last attempt
 
     def close(self) -> None:
-        """Stop renewing."""
         self._token.close()
         for task in (self._renewal, self._watch):
             if task is not None:
@@ -100,7 +96,6 @@ class OAuthCredentials:
         return self._token.headers(method, url) if self._is_loaded else None
 
     async def renew(self) -> None:
-        """Load the login, and renew it if it has expired."""
         await self._wait_for_early_renewal()
         if not self._token.is_valid:
             await self._shared(self._load_or_refresh, 401)
@@ -180,14 +175,16 @@ class OAuthCredentials:
             stored = await self._to_renew()
             if stored is None or not stored.access:
                 self._drop(SIGNED_OUT if self._is_stored else NOBODY)
-            elif self._flow.is_personal:
+            else:
                 try:
-                    await self._keep(await self._flow.refresh(stored))
+                    await self._renew(stored)
                 except PersonNeeded as needed:
                     await self._store_rejected(stored)
                     self._drop(needed.reason)
-            else:
-                await self._keep(await self._flow.obtain(known=stored))
+
+    async def _renew(self, login: Login) -> None:
+        renew = self._flow.refresh(login) if self._flow.is_personal else self._flow.obtain(known=login)
+        await self._keep(await renew)
 
     async def _to_renew(self) -> Login | None:
         """The login to renew: the stored one; that of a program, or one that was not stored, is in memory."""
@@ -350,10 +347,8 @@ class OAuthCredentials:
             async with self._flow.lock():
                 if await self._take_stored(login.access):
                     return
-                if not self._flow.is_personal:
-                    await self._keep(await self._flow.obtain(known=login))
-                elif (stored := await self._to_renew()) is not None:
-                    await self._keep(await self._flow.refresh(stored))
+                if (stored := await self._to_renew()) is not None:
+                    await self._renew(stored)
         except (AuthFailure, ToolbusError) as error:
             reason = self._values.redacted(str(error))
             logger.debug("the login of server %r was not renewed early: %s", self._config.alias, reason)

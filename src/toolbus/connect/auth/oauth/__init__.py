@@ -1,1 +1,0 @@
-"""OAuth: discovery, sign-in and tokens."""
