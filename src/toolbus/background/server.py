@@ -9,9 +9,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from toolbus.background.claim import claim
-from toolbus.background.command_runner import RunLine, follow_clients
-from toolbus.background.connections import Connections
+from toolbus.background.connections import Connections, RunLine, follow_clients
+from toolbus.background.inquiry import claim
 from toolbus.background.place import BusPlace
 from toolbus.background.shared_bus import SharedBus
 from toolbus.bus.toolbus import Toolbus

@@ -10,8 +10,7 @@ from typing import Annotated, Any, Concatenate, ParamSpec
 import typer
 
 from toolbus.cli.suggested import repeat_config
-from toolbus.cli.terminal import client_terminal, working_folder
-from toolbus.core.config_files import named_file, nearest_file
+from toolbus.cli.terminal import TERMINAL, working_folder
 
 P = ParamSpec("P")
 
@@ -142,11 +141,8 @@ def _adapted(
 
 def check_config(settings: SharedOptions) -> None:
     """Raise `ConfigError` if there is no config, before slow imports."""
-    if settings.config or client_terminal() is not None or named_file() is not None:
-        return
-    folder = working_folder()
-    if nearest_file(folder) is None:
-        raise no_config(folder)
+    if settings.config is None and not TERMINAL.get().finds_config():
+        raise no_config(working_folder())
 
 
 def no_config(folder: Path) -> Exception:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 
 from toolbus.cli.errors import FAILED
-from toolbus.cli.login_prompt import LoginPrompt
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.session import async_command, load_trusted_config, selected_servers
 from toolbus.cli.sign_in import (
     LoginOptions,
+    LoginPrompt,
     check_sign_in,
     lasting_tokens,
     oauth_client,

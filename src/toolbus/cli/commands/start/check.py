@@ -36,9 +36,8 @@ from toolbus.cli.commands.use.tools import held_line
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, one_line, quoted, short_path, visible
-from toolbus.cli.session import async_command, load_trusted_config, open_bus, selected_servers
+from toolbus.cli.session import BUS, async_command, load_trusted_config, open_bus, selected_servers
 from toolbus.cli.suggested import suggested
-from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.launch.administrator import read_administrator
 from toolbus.core.operation.events import Event, StateChanged, Warned
@@ -142,10 +141,8 @@ async def _check(screen: Screen, config: BusConfig, selected: Sequence[str], dia
     events = _StartupEvents()
     async with open_bus(screen, config, selected, events.on_event) as bus:
         await bus.calls.refresh(*KINDS)
-        if (client := client_terminal()) is not None:
-            # What happened before this command came.
-            for event in client.bus.startups(selected):
-                events.on_event(event)
+        for event in BUS.get().startups(selected):
+            events.on_event(event)
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
         policy = policy_report(config, bus, selected)

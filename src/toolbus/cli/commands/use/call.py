@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Literal
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import GivenArguments, read
 from toolbus.cli.input.elicitation import terminal_interactions
-from toolbus.cli.listing_cache import CachedListing, fresh_listings
+from toolbus.cli.listing_cache import CachedListing
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import (
+    BUS,
     UNATTENDED,
     async_command,
     command_line,
@@ -25,7 +26,7 @@ from toolbus.cli.session import (
     open_bus,
     start_idle_servers,
 )
-from toolbus.cli.terminal import client_terminal, here
+from toolbus.cli.terminal import here
 from toolbus.config import BusConfig
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD
 from toolbus.core.ask.people import Stopwatch
@@ -76,9 +77,7 @@ async def run(settings: SharedOptions, name: str, given: GivenArguments, options
         elif isinstance(event, Warned) and NOT_AS_LOCKED in event.message:
             drift[event.message] = event
 
-    # What the background bus lists is known, and need not be looked up.
-    in_background = client_terminal() is not None
-    servers = candidate_servers(config, name) if in_background else _servers_to_start(config, name)
+    servers = _servers_to_start(config, name)
     async with open_bus(screen, config, servers, note_refusal, interactions) as bus:
         if name not in bus.catalog:
             # The server may be misspelt: with all of them up, the error can suggest the right name.
@@ -201,7 +200,7 @@ def _facts(spec: ToolSpec) -> dict[str, str]:
 def _servers_to_start(config: BusConfig, name: str) -> list[str]:
     """The servers to start for this tool; raises `ToolNotFound` if the cache shows a misspelling."""
     likely = candidate_servers(config, name)
-    listed = fresh_listings(config)
+    listed = BUS.get().listings(config)
     if not all(alias in listed for alias in likely):
         return likely
     for alias in likely:
