@@ -303,7 +303,7 @@ def _print(text: str) -> None:
 
 
 class _Following:
-    """A stream of this process that is, in the thread of a command, that of its client."""
+    """A stream of this process, which leads to the client in the thread of its command."""
 
     def __init__(self, name: StreamName) -> None:
         self._name: StreamName = name

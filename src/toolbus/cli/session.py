@@ -87,7 +87,7 @@ class BusSource(Protocol):
         ...
 
     async def start_others(self, bus: "Toolbus", config: BusConfig, servers: Collection[str]) -> None:
-        """Start these servers, too."""
+        """Start more servers."""
         ...
 
 
@@ -228,7 +228,7 @@ def open_bus(
 
 
 async def start_idle_servers(screen: Screen, bus: "Toolbus", config: BusConfig) -> None:
-    """Start the idle servers of the bus, too."""
+    """Start the idle servers of the bus."""
     idle = [alias for alias, status in bus.servers.items() if status.state == "idle"]
     with screen.spinner("starting " + ", ".join(idle)):
         await BUS.get().start_others(bus, config, idle)

@@ -82,6 +82,11 @@ def tokens_of(config: BusConfig) -> TokenSource:
     return BUS.get().tokens(config)
 
 
+def tokens_after(change: BusConfig, config: BusConfig, tokens: TokenSource) -> TokenSource:
+    """The token store after a change of the config: the same one, unless `tokens` has changed."""
+    return tokens if change.tokens == config.tokens else tokens_of(change)
+
+
 def lasting_tokens(config: BusConfig) -> TokenSource:
     """The token store, for a command that ends at once; ConfigError if it would keep nothing."""
     if config.tokens == "memory":

@@ -159,7 +159,7 @@ class ChatTurn:
         prompt: str | None,
         prepare: Coroutine[Any, Any, None] | None = None,
     ) -> None:
-        """`prepare` runs before it, and may ask, too."""
+        """`prepare` runs before it, and may ask the user."""
         self._loop = loop
         self._events: SimpleQueue[RunEvent | ThreadQuestion[Any, Any] | None] = SimpleQueue()
         self._questions: set[ThreadQuestion[Any, Any]] = set()

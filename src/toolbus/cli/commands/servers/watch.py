@@ -31,6 +31,7 @@ from toolbus.cli.sign_in import (
     connect_signed_in,
     sign_in,
     signed_in_line,
+    tokens_after,
     tokens_of,
     waiting_for_sign_in,
 )
@@ -114,7 +115,7 @@ class _Watch:
 
     async def _use(self, fresh: BusConfig) -> str:
         config = self._follower.config
-        tokens = self._tokens if fresh.tokens == config.tokens else tokens_of(fresh)
+        tokens = tokens_after(fresh, config, self._tokens)
         await self._bus.reload(starting_only(fresh, (), tokens))
         self._tokens = tokens
         # Idle: its launch was held, and is approved now.
