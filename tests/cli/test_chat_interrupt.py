@@ -5,12 +5,12 @@ import signal
 
 import pytest
 
-from tests.inside.cli import ChatTurns, Prompter, Screen, SharedOptions, background_loop
+from tests.inside.cli import ChatTurns, ChatView, Prompter, Screen, SharedOptions, background_loop
 from toolbus.agent import Agent, RunEvent, RunResult, TextDelta
 from toolbus.testing import ScriptedModel
 
 
-class Drawing:
+class Drawing(ChatView):
     """A view that Ctrl-C comes upon in the middle of a drawing."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ def test_ctrl_c_stops_the_turn_once_what_is_being_drawn_is_drawn() -> None:
     with background_loop() as loop:
         agent = loop.enter(Agent(model=ScriptedModel(["One two three."])))
         with pytest.raises(KeyboardInterrupt):
-            ChatTurns(loop, agent, view, Prompter(Screen(SharedOptions()), None), ()).send("go")
+            ChatTurns(loop, agent, view, Prompter(Screen(SharedOptions()), can_ask=False), ()).send("go")
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
     assert view.drawn[0] == "begun"
     assert len(view.drawn) == 3, "more was heard after Ctrl-C"

@@ -29,7 +29,7 @@ VARIABLES = (
     "TOOLBUS_CONFIG",
     "TOOLBUS_MODEL",
 )
-"""What a command has to know of our environment; all else is that of `toolbus up`."""
+"""What a command has to know of our environment; everything else comes from `toolbus up`."""
 FAILED = 1
 STREAMS = (0, 1, 2)
 ACCEPTED_WITHIN = 5.0

@@ -1,4 +1,4 @@
-"""The clients of the background bus: accepts them, runs their commands, and answers what they ask."""
+"""The clients of the background bus: accept them, run their commands in threads, and answer what they ask."""
 
 import array
 import asyncio
@@ -7,16 +7,23 @@ import logging
 import os
 import signal
 import socket
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from threading import Thread
-from typing import Any
+from typing import Any, TypeAlias
 
-from toolbus.background.command_runner import RunLine, run_command
+from toolbus.background.command_line import bus_command
 from toolbus.background.passed_terminal import PassedTerminal
 from toolbus.background.protocol import Messages, ProtocolViolation, check_peer, send
-from toolbus.background.shared_bus import SharedBus
+from toolbus.background.shared_bus import LentBus, SharedBus
+from toolbus.cli.output.screen import visible, wrapped
+from toolbus.cli.session import BUS
+from toolbus.cli.suggested import repeat_config, suggested
+from toolbus.cli.terminal import OWN, STREAMS, TERMINAL, StreamName
+from toolbus.config.find import is_own
 
 logger = logging.getLogger("toolbus")
 MAX_CONNECTIONS = 128
@@ -25,9 +32,11 @@ MAX_RUNNING = 64
 """Commands that run at the same time, each in a thread; others wait for one to end."""
 FIRST_WITHIN = 30.0
 """Seconds that a client has to say what it wants."""
-STREAMS = 3
+FAILED = 1
 _INT_BYTES = array.array("i").itemsize
 _names = itertools.count(1)
+RunLine: TypeAlias = Callable[[Sequence[str]], int]
+"""Runs a command line, and returns its exit code."""
 
 
 class Connections:
@@ -168,7 +177,7 @@ class CommandConnection:
 
     def _read(self) -> None:
         try:
-            data, ancillary, _, _ = self._socket.recvmsg(65536, socket.CMSG_SPACE(STREAMS * _INT_BYTES))
+            data, ancillary, _, _ = self._socket.recvmsg(65536, socket.CMSG_SPACE(len(STREAMS) * _INT_BYTES))
             self._take_streams(ancillary)
             if not data:
                 self.close()
@@ -208,13 +217,11 @@ class CommandConnection:
                 self.close()
             case {"run": list()} if self._has_left():
                 self.close()
-            case {"run": list()} if len(self._streams) == STREAMS:
+            case {"run": list()} if len(self._streams) == len(STREAMS):
                 words = [str(word) for word in message["run"]]
                 first, second, third = self._streams
                 self._streams.clear()  # they are the terminal's now
-                name = f"cli-{next(_names)}"
-                streams = (first, second, third)
-                self._terminal = PassedTerminal(self._clients.bus, name, message, streams, self.send)
+                self._terminal = PassedTerminal(message, (first, second, third), self.send)
                 self._send({"accepted": True})
                 self._task = asyncio.create_task(self._run(self._terminal, words))
             case _:
@@ -241,11 +248,12 @@ class CommandConnection:
 
     async def _in_thread(self, terminal: PassedTerminal, words: list[str]) -> int:
         ended: asyncio.Future[int] = self._loop.create_future()
+        bus = LentBus(self._clients.bus, f"cli-{next(_names)}")
 
         def run() -> None:
             code = 1
             try:
-                code = run_command(self._clients.run, terminal, words)
+                code = run_command(self._clients.run, bus, terminal, words)
             except BaseException:  # top of a thread
                 logger.exception("a command failed in the background bus")
             finally:
@@ -254,5 +262,61 @@ class CommandConnection:
                     self._loop.call_soon_threadsafe(lambda: ended.done() or ended.set_result(code))
 
         # Not of a pool: a command that waits for its terminal must not hold up others, nor the end.
-        Thread(target=run, name=f"toolbus-{terminal.session}", daemon=True).start()
+        Thread(target=run, name=f"toolbus-{bus.session}", daemon=True).start()
         return await ended
+
+
+def run_command(run: RunLine, bus: LentBus, terminal: PassedTerminal, words: Sequence[str]) -> int:
+    """Run a command line on the terminal of a client; returns the exit code."""
+    with TERMINAL.using(terminal), BUS.using(bus):
+        try:
+            _note(bus.shared, terminal, words)
+            return run(words)
+        except SystemExit as end:
+            return end.code if isinstance(end.code, int) else FAILED
+        except KeyboardInterrupt:
+            return 130
+        finally:
+            follow_clients()  # the parser wraps the streams of the process when a pipe breaks
+
+
+def _note(bus: SharedBus, terminal: PassedTerminal, words: Sequence[str]) -> None:
+    """Say what differs from a command that would run by itself."""
+    command = bus_command(words)
+    named = None if command is None or command.config is None else Path(command.config)
+    repeat_config(named)
+    config = bus.follower.config
+    if bus.follower.is_reloading:
+        _print("the config has changed, but is not in use yet: its new servers are still starting")
+    elif (problem := bus.follower.problem) is not None:
+        _print(f"the config has changed, but is not in use: {problem}; 'toolbus status' shows it")
+    is_named = named is not None or "TOOLBUS_CONFIG" in terminal.environ
+    config_folder = config.folder or bus.folder
+    expected = terminal.cwd if is_named or is_own(config_folder) else config_folder.resolve()
+    floating = [alias for alias, one in config.servers.items() if one.command is not None and one.cwd is None]
+    if floating and expected != bus.folder:
+        _print(f"{', '.join(floating)}: run in {bus.folder}, where 'toolbus up' was run, not in {expected}")
+
+
+def _print(text: str) -> None:
+    print(wrapped(f"toolbus: {visible(suggested(text))}", sys.stderr), file=sys.stderr, flush=True)
+
+
+class _Following:
+    """A stream of this process, which leads to the client in the thread of its command."""
+
+    def __init__(self, name: StreamName) -> None:
+        self._name: StreamName = name
+
+    def __getattr__(self, attribute: str) -> object:
+        return getattr(TERMINAL.get().stream(self._name), attribute)
+
+
+_following = {name: _Following(name) for name in STREAMS}
+
+
+def follow_clients() -> None:
+    """Have `print` and all else that uses the streams of the process reach the client whose command it is."""
+    OWN.keep_streams()
+    for name, stream in _following.items():
+        setattr(sys, name, stream)

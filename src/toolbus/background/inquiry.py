@@ -1,5 +1,6 @@
-"""Ask the background bus about itself, or tell it to stop."""
+"""Whether a background bus runs: claim to be it, ask it about itself, or tell it to stop."""
 
+import os
 import socket
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,8 @@ from toolbus.background.client import running_bus
 from toolbus.background.place import BusPlace
 from toolbus.background.protocol import Messages, process_of, send
 from toolbus.core.values.errors import ToolbusError
+from toolbus.state.file_lock import try_lock
+from toolbus.state.files import PrivateFolder
 
 ANSWER_WITHIN = 30.0
 """Seconds for an answer; the bus may be busy."""
@@ -77,3 +80,33 @@ def facts_of(file: Path) -> dict[str, Any] | None:
         return None
     with inquiry:
         return inquiry.ask("status")["status"]
+
+
+class AlreadyRunning(ToolbusError):
+    """Another process is the background bus of the config, or is about to be."""
+
+    def __init__(self, place: BusPlace) -> None:
+        super().__init__(
+            f"another background bus for {place.config} is starting or running; 'toolbus status' shows it"
+        )
+
+
+def claim(place: BusPlace) -> None:
+    """Have it until the process ends; raises `AlreadyRunning`, OSError."""
+    PrivateFolder(place.lock.parent, protects=True).make_folders(place.lock.name)
+    file = os.open(place.lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    if not try_lock(file):
+        os.close(file)
+        raise AlreadyRunning(place)
+
+
+def is_claimed(place: BusPlace) -> bool:
+    """Whether somebody holds it."""
+    try:
+        file = os.open(place.lock, os.O_RDWR | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        return not try_lock(file)
+    finally:
+        os.close(file)

@@ -1,48 +1,50 @@
 """The terminal that a client passed to the background bus: its streams, folder, variables and signals."""
 
+import asyncio
 import errno
 import logging
 import os
 import select
 import signal
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Future, InvalidStateError
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from io import BufferedReader, BufferedWriter, RawIOBase, TextIOWrapper
 from pathlib import Path
 from queue import SimpleQueue
 from threading import Lock, Thread
 from typing import TYPE_CHECKING, Any, TextIO
 
+from toolbus.cli.terminal import StreamName
+
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer, WriteableBuffer
-
-    from toolbus.background.shared_bus import SharedBus
 
 POLL_SECONDS = 0.5
 """How often a thread that waits for its client looks for signals."""
 
 
 class PassedTerminal:
-    """A `ClientTerminal`: used by the thread of the command, and fed by the loop of the bus."""
+    """A `Terminal`: used by the thread of the command, and fed by the loop of the bus."""
+
+    ending: tuple[int, ...] = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    has_process = False
 
     def __init__(
         self,
-        bus: "SharedBus",
-        session: str,
         request: Mapping[str, Any],
         streams: tuple[int, int, int],
         send: Callable[[dict[str, Any]], None],
     ) -> None:
-        self.bus = bus
-        self.session = session
         self.cwd = Path(str(request.get("cwd", "/")))
         self.environ: Mapping[str, str] = dict(request.get("environ") or {})
         encodings: list[str] = request.get("encodings") or ["utf-8"] * 3
         reader = BufferedReader(_Input(streams[0], self.check_signals))
-        self.stdin: TextIO = TextIOWrapper(reader, encodings[0])
-        self.stdout: TextIO = self._writer(streams[1], encodings[1], is_line_buffered=os.isatty(streams[1]))
-        self.stderr: TextIO = self._writer(streams[2], encodings[2], is_line_buffered=True)
+        self._streams: dict[StreamName, TextIO] = {
+            "stdin": TextIOWrapper(reader, encodings[0]),
+            "stdout": self._writer(streams[1], encodings[1], is_line_buffered=os.isatty(streams[1])),
+            "stderr": self._writer(streams[2], encodings[2], is_line_buffered=True),
+        }
         self._send = send
         self._lock = Lock()
         self._handlers: dict[int, list[Callable[[], object] | None]] = {}
@@ -56,14 +58,15 @@ class PassedTerminal:
         buffer = BufferedWriter(_Output(stream, self.check_reader))
         return TextIOWrapper(buffer, encoding, "backslashreplace", line_buffering=is_line_buffered)
 
-    @property
-    def size(self) -> tuple[int, int]:
-        """Columns and lines."""
-        for stream in (self.stdout, self.stderr, self.stdin):
-            with suppress(OSError, ValueError):  # not a terminal
-                columns, lines = os.get_terminal_size(stream.fileno())
-                return columns or 80, lines or 25
-        return 80, 25
+    def stream(self, name: StreamName) -> TextIO:
+        return self._streams[name]
+
+    def opened(self, path: Path) -> Path:
+        return self.cwd / path
+
+    def finds_config(self) -> bool:
+        """The client has found one."""
+        return True
 
     # Signals
 
@@ -84,8 +87,21 @@ class PassedTerminal:
             with self._lock:
                 handlers.pop()
 
+    @contextmanager
+    def signal_calls(self, number: int, call: Callable[[], object]) -> Generator[None]:
+        loop = asyncio.get_running_loop()
+
+        def call_in_loop() -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(call)
+
+        with self.handling(number, call_in_loop):
+            yield
+
+    def suspending(self, call: Callable[[], object]) -> AbstractContextManager[None]:
+        return self.handling(signal.SIGTSTP, call)
+
     def check_signals(self) -> None:
-        """Raise for a signal that nobody handled."""
         with self._lock:
             number = self._unhandled.pop(0) if self._unhandled else None
         if number == signal.SIGINT:
@@ -141,8 +157,7 @@ class PassedTerminal:
     # What the client does for us
 
     def read_line(self, prompt: str) -> str:
-        """Have the client read a line."""
-        self.stdout.flush()
+        self._streams["stdout"].flush()
         answer = self._ask({"read": prompt})
         while True:
             with suppress(TimeoutError):
@@ -150,12 +165,15 @@ class PassedTerminal:
             self.check_signals()
 
     def suspended(self) -> None:
-        """Let the client stop."""
         self._send({"suspended": True})
 
     def claim(self) -> "Future[Any]":
-        """Have the client come to the front."""
         return self._ask({"claim": True})
+
+    def is_in_foreground(self) -> bool:
+        """Have the client come to the front, which stops it until it may."""
+        self.claim().result()
+        return True
 
     def _ask(self, message: dict[str, Any]) -> "Future[Any]":
         answer: Future[Any] = Future()
@@ -176,15 +194,14 @@ class PassedTerminal:
 
     # The end
 
-    def show_log(self, level: int) -> None:
-        """Show the log of the bus on stderr."""
-        self._log = self._log or ClientLog(self.stderr, level)
+    def show_log(self, level: int, loggers: Iterable[str], formatter: logging.Formatter) -> None:
+        self._log = self._log or ClientLog(self._streams["stderr"], level, tuple(loggers), formatter)
 
     def close(self) -> None:
         """Write what is left, and let go of the streams, so that whoever reads them sees their end."""
         if self._log is not None:
             self._log.close()
-        for stream in (self.stdout, self.stderr, self.stdin):
+        for stream in reversed(self._streams.values()):
             # Nobody reads it any more, or waits for it.
             with suppress(OSError, ValueError, KeyboardInterrupt, SystemExit):
                 stream.close()
@@ -252,15 +269,15 @@ _lock = Lock()
 class ClientLog:
     """Writes what the bus logs to a stream until it is closed, in a thread of its own."""
 
-    def __init__(self, stream: TextIO, level: int) -> None:
-        from toolbus.cli.output.screen import log_formatter, loggers
-
+    def __init__(
+        self, stream: TextIO, level: int, names: tuple[str, ...], formatter: logging.Formatter
+    ) -> None:
         self._stream = stream
         self._lines: SimpleQueue[str | None] = SimpleQueue()
         self.level = level
-        self._names = loggers(level)
+        self._names = names
         self._handler = _QueueHandler(self._lines, level)
-        self._handler.setFormatter(log_formatter())
+        self._handler.setFormatter(formatter)
         self._thread = Thread(target=self._write, name="toolbus-log", daemon=True)
         self._thread.start()
         with _lock:

@@ -9,9 +9,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from toolbus.background.claim import claim
-from toolbus.background.command_runner import RunLine, follow_clients
-from toolbus.background.connections import Connections
+from toolbus.background.connections import Connections, RunLine, follow_clients
+from toolbus.background.inquiry import claim
 from toolbus.background.place import BusPlace
 from toolbus.background.shared_bus import SharedBus
 from toolbus.bus.toolbus import Toolbus
@@ -19,7 +18,7 @@ from toolbus.cli.command import keep_environment
 from toolbus.cli.output.event_lines import DATE_AND_TIME
 from toolbus.cli.output.screen import enable_part_log
 from toolbus.cli.session import log_server_message, starting_only
-from toolbus.cli.sign_in import tokens_of
+from toolbus.cli.sign_in import tokens_after, tokens_of
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import CallEnded, CatalogChanged, Event, Logged
 from toolbus.core.version import version
@@ -158,8 +157,7 @@ class BackgroundBus:
         self._program.save_listings(self.follower.config, self.bus)
 
     async def _use_config(self, fresh: BusConfig) -> str:
-        is_same_store = fresh.tokens == self.follower.config.tokens
-        tokens = self.shared.tokens if is_same_store else tokens_of(fresh)
+        tokens = tokens_after(fresh, self.follower.config, self.shared.tokens)
         await self.bus.reload(_running(fresh, tokens))
         self.shared.tokens, self._is_listing_new = tokens, True
         return ""

@@ -2,13 +2,17 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterable, Iterator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Coroutine, Iterator, Mapping
 from concurrent.futures import Future
-from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, suppress
+from contextlib import ExitStack, asynccontextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+from toolbus.cli.listing_cache import CachedListing
+from toolbus.cli.options import SharedOptions
+from toolbus.cli.output.screen import Screen
+from toolbus.config import BusConfig
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.ask.question_router import QuestionRouter
@@ -22,8 +26,6 @@ if TYPE_CHECKING:
     from toolbus.state.tokens.tokens import TokenSource
 
 T = TypeVar("T")
-Spinner: TypeAlias = Callable[[str], AbstractContextManager[object]]
-"""Shows a text while something is waited for."""
 MAX_KEPT = 100
 """Events of a server that are kept from its last start."""
 
@@ -64,52 +66,76 @@ class SharedBus:
         for alias in servers:
             yield from tuple(self._startups.get(alias, ()))
 
-    async def connect(self, servers: Iterable[str]) -> None:
+    def tell(self, work: Callable[[], None]) -> None:
+        """Do some work in the loop of the bus."""
+        self._loop.call_soon_threadsafe(work)
+
+
+class LentBus:
+    """A `BusSource`: the background bus, for one command in an event loop of its own."""
+
+    def __init__(self, shared: SharedBus, session: str) -> None:
+        self.shared = shared
+        self.session = session
+
+    def config(self, settings: SharedOptions) -> BusConfig:
+        return self.shared.follower.config
+
+    def tokens(self, config: BusConfig) -> "TokenSource":
+        return self.shared.tokens
+
+    def listings(self, config: BusConfig) -> Mapping[str, CachedListing]:
+        """Nothing: what the bus lists need not be looked up."""
+        return {}
+
+    def startups(self, servers: Collection[str]) -> Iterator[Event]:
+        return self.shared.startups(servers)
+
+    @asynccontextmanager
+    async def opened(
+        self,
+        screen: Screen,
+        config: BusConfig,
+        servers: Collection[str],
+        on_event: Callable[[Event], None] | None,
+        interactions: Interactions,
+        wait: float,
+        tokens: "TokenSource | None",
+    ) -> "AsyncGenerator[Toolbus]":
+        """The bus, which stays open; starts those of the servers that are down."""
+        loop, shared = asyncio.get_running_loop(), self.shared
+        if not shared.started.done():
+            with screen.spinner("starting " + ", ".join(servers)):
+                await asyncio.wrap_future(shared.started)
+        bus = shared.started.result()
+        stack = ExitStack()
+
+        def enter() -> None:
+            stack.enter_context(shared.board.session(self.session, _hopping(interactions, loop)))
+            if on_event is not None:
+                stack.callback(bus.on_event(_hopping_event(on_event, loop)))
+
+        shared.tell(enter)
+        try:
+            states = bus.servers.items()
+            down = [alias for alias, status in states if alias in servers and status.state != "ready"]
+            if down:
+                with screen.spinner("starting " + ", ".join(down)):
+                    await self.start_others(bus, config, down)
+                    if wait > 0:
+                        await bus.wait_ready(down, timeout=wait)
+            yield bus
+        finally:
+            shared.tell(stack.close)
+
+    async def start_others(self, bus: "Toolbus", config: BusConfig, servers: Collection[str]) -> None:
         """Try to connect these servers; what fails shows in their states."""
-        bus = self.started.result()
 
         async def connect(alias: str) -> None:
             with suppress(ToolbusError):
                 await bus.connect(alias)
 
         await asyncio.gather(*map(connect, servers))
-
-    @asynccontextmanager
-    async def lent(
-        self,
-        session: str,
-        spinner: Spinner,
-        servers: Collection[str],
-        on_event: Callable[[Event], None] | None,
-        interactions: Interactions,
-        wait: float,
-    ) -> "AsyncGenerator[Toolbus]":
-        """The bus, for a command in an event loop of its own; starts those of the servers that are down."""
-        loop = asyncio.get_running_loop()
-        if not self.started.done():
-            with spinner("starting " + ", ".join(servers)):
-                await asyncio.wrap_future(self.started)
-        bus = self.started.result()
-        stack = ExitStack()
-
-        def enter() -> None:
-            stack.enter_context(self.board.session(session, _hopping(interactions, loop)))
-            if on_event is not None:
-                stack.callback(bus.on_event(_hopping_event(on_event, loop)))
-
-        self._loop.call_soon_threadsafe(enter)
-        try:
-            down = [
-                alias for alias, status in bus.servers.items() if alias in servers and status.state != "ready"
-            ]
-            if down:
-                with spinner("starting " + ", ".join(down)):
-                    await self.connect(down)
-                    if wait > 0:
-                        await bus.wait_ready(down, timeout=wait)
-            yield bus
-        finally:
-            self._loop.call_soon_threadsafe(stack.close)
 
 
 def _hopping(interactions: Interactions, loop: asyncio.AbstractEventLoop) -> Interactions:

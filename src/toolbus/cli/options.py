@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from toolbus.cli.terminal import client_terminal, working_folder
-from toolbus.core.config_files import named_file, nearest_file
+from toolbus.cli.terminal import TERMINAL, working_folder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,11 +31,8 @@ class SharedOptions:
 
 def check_config(settings: SharedOptions) -> None:
     """Raise `ConfigError` if there is no config, before slow imports."""
-    if settings.config or client_terminal() is not None or named_file() is not None:
-        return
-    folder = working_folder()
-    if nearest_file(folder) is None:
-        raise no_config(folder)
+    if settings.config is None and not TERMINAL.get().finds_config():
+        raise no_config(working_folder())
 
 
 def no_config(folder: Path) -> Exception:

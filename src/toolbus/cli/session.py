@@ -2,17 +2,16 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Collection, Coroutine, Generator, Iterable
-from contextlib import asynccontextmanager, contextmanager
-from functools import wraps
+from collections.abc import AsyncGenerator, Callable, Collection, Generator, Iterable, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec
+from typing import TYPE_CHECKING, ParamSpec, Protocol
 
-from toolbus.cli.listing_cache import save_listings
+from toolbus.cli.listing_cache import CachedListing, fresh_listings, save_listings
 from toolbus.cli.options import SharedOptions, no_config
 from toolbus.cli.output.screen import Screen, escaped_json, one_line
-from toolbus.cli.terminal import client_terminal, run_until_signal, working_folder
+from toolbus.cli.terminal import CommandValue, working_folder
 from toolbus.config import BusConfig, find_config, found_config, usable_config
 from toolbus.config.find import named_config, with_config_cwd
 from toolbus.core.ask.interactions import Interactions
@@ -41,32 +40,126 @@ LOG_LEVELS = {
 logger = logging.getLogger("toolbus.server")
 
 
-def async_command(command: Callable[P, Coroutine[Any, Any, int]]) -> Callable[P, int]:
-    """Run a coroutine function in an event loop of its own; a signal cancels it, so that it can clean up."""
+class BusSource(Protocol):
+    """Where commands get their bus: they start one, or borrow that of the background bus."""
 
-    @wraps(command)
-    def run(*args: P.args, **kwargs: P.kwargs) -> int:
-        return run_until_signal(command(*args, **kwargs))
+    session: str
+    """The session of their calls."""
 
-    return run
+    def config(self, settings: SharedOptions) -> BusConfig:
+        """The config, after the user has trusted it."""
+        ...
+
+    def tokens(self, config: BusConfig) -> "TokenSource":
+        """The token store of the config."""
+        ...
+
+    def listings(self, config: BusConfig) -> Mapping[str, CachedListing]:
+        """What servers listed recently, as far as it has to be known before they are started."""
+        ...
+
+    def startups(self, servers: Collection[str]) -> Iterable[Event]:
+        """What happened to these servers since they were started, before the command came."""
+        ...
+
+    def opened(
+        self,
+        screen: Screen,
+        config: BusConfig,
+        servers: Collection[str],
+        on_event: Callable[[Event], None] | None,
+        interactions: Interactions,
+        wait: float,
+        tokens: "TokenSource | None",
+    ) -> "AbstractAsyncContextManager[Toolbus]":
+        """The bus, with these servers started."""
+        ...
+
+    async def start_others(self, bus: "Toolbus", config: BusConfig, servers: Collection[str]) -> None:
+        """Start more servers."""
+        ...
+
+
+class OwnBus:
+    """Starts a bus for each command."""
+
+    session = ""
+
+    def config(self, settings: SharedOptions) -> BusConfig:
+        """The config from `--config`, or the one found."""
+        from toolbus.cli.input.trust import trust_prompt
+
+        if settings.config is not None:
+            return usable_config(settings.config)
+        with explain_missing_config():
+            return found_config(trust_prompt(settings))
+
+    def tokens(self, config: BusConfig) -> "TokenSource":
+        from toolbus.bus.engine.stores import store_for_command, tokens_in
+
+        return tokens_in(config, store_for_command(config))
+
+    def listings(self, config: BusConfig) -> Mapping[str, CachedListing]:
+        """The cached ones that are fresh."""
+        return fresh_listings(config)
+
+    def startups(self, servers: Collection[str]) -> Iterable[Event]:
+        """Nothing: the command has seen all of it."""
+        return ()
+
+    @asynccontextmanager
+    async def opened(
+        self,
+        screen: Screen,
+        config: BusConfig,
+        servers: Collection[str],
+        on_event: Callable[[Event], None] | None,
+        interactions: Interactions,
+        wait: float,
+        tokens: "TokenSource | None",
+    ) -> "AsyncGenerator[Toolbus]":
+        """A new bus; listings are cached at the end."""
+        with screen.spinner("starting " + ", ".join(servers)) as spinner:
+            # Imported here, under the spinner: the SDK takes longer to import than many servers to start.
+            from toolbus.bus.toolbus import Toolbus
+
+            starting = _StartupMonitor(config, spinner, on_event)
+            own = starting_only(config, servers, tokens)
+            bus = Toolbus(own, on_event=starting.handle, interactions=interactions)
+            try:
+                await bus.start()
+                if bus.lock is not None:  # then it has not started them yet
+                    await bus.wait_ready(list(servers), timeout=0)
+                await starting.wait_until_settled(bus, servers)
+                if wait > 0:
+                    spinner.set_text(one_line(f"waiting for {', '.join(servers)}"))
+                    await bus.wait_ready(list(servers), timeout=wait)
+            except BaseException:
+                await bus.stop()
+                raise
+        try:
+            yield bus
+        finally:
+            try:
+                save_listings(config, bus)
+            finally:
+                await bus.stop()
+
+    async def start_others(self, bus: "Toolbus", config: BusConfig, servers: Collection[str]) -> None:
+        await bus.reload(starting_only(config, config.servers))
+
+
+BUS: CommandValue[BusSource] = CommandValue("toolbus_bus", OwnBus())
 
 
 def command_line() -> Caller:
     """The caller of the operations of a command."""
-    client = client_terminal()
-    return Caller(face="cli", session="" if client is None else client.session)
+    return Caller(face="cli", session=BUS.get().session)
 
 
 def load_trusted_config(settings: SharedOptions) -> BusConfig:
     """Load the config from `--config`, or the one found, after the user has trusted it."""
-    if (client := client_terminal()) is not None:
-        return client.bus.follower.config
-    from toolbus.cli.input.trust import trust_prompt
-
-    if settings.config is not None:
-        return usable_config(settings.config)
-    with explain_missing_config():
-        return found_config(trust_prompt(settings))
+    return BUS.get().config(settings)
 
 
 def load_untrusted_config(settings: SharedOptions) -> BusConfig:
@@ -107,8 +200,7 @@ def _no_servers_reason(config: BusConfig) -> str:
     return "no servers configured; add one with 'toolbus add'"
 
 
-@asynccontextmanager
-async def open_bus(
+def open_bus(
     screen: Screen,
     config: BusConfig,
     servers: Collection[str],
@@ -116,52 +208,19 @@ async def open_bus(
     interactions: Interactions = UNATTENDED,
     wait: float = 0,
     tokens: "TokenSource | None" = None,
-) -> "AsyncGenerator[Toolbus]":
+) -> "AbstractAsyncContextManager[Toolbus]":
     """Open a bus and start these servers, waiting up to `wait` seconds for those that are down.
 
     The others stay on the bus, idle, because tool names must not depend on which servers were started.
-    Listings are cached at the end. In the background bus, it is that one, and it stays open.
     """
-    if (client := client_terminal()) is not None:
-        lent = client.bus.lent(client.session, screen.spinner, servers, on_event, interactions, wait)
-        async with lent as bus:
-            yield bus
-        return
-    with screen.spinner("starting " + ", ".join(servers)) as spinner:
-        # Imported here, under the spinner: the SDK takes longer to import than many servers to start.
-        from toolbus.bus.toolbus import Toolbus
-
-        starting = _StartupMonitor(config, spinner, on_event)
-        own = starting_only(config, servers, tokens)
-        bus = Toolbus(own, on_event=starting.handle, interactions=interactions)
-        try:
-            await bus.start()
-            if bus.lock is not None:  # then it has not started them yet
-                await bus.wait_ready(list(servers), timeout=0)
-            await starting.wait_until_settled(bus, servers)
-            if wait > 0:
-                spinner.set_text(one_line(f"waiting for {', '.join(servers)}"))
-                await bus.wait_ready(list(servers), timeout=wait)
-        except BaseException:
-            await bus.stop()
-            raise
-    try:
-        yield bus
-    finally:
-        try:
-            save_listings(config, bus)
-        finally:
-            await bus.stop()
+    return BUS.get().opened(screen, config, servers, on_event, interactions, wait, tokens)
 
 
 async def start_idle_servers(screen: Screen, bus: "Toolbus", config: BusConfig) -> None:
-    """Start the idle servers of the bus, too."""
+    """Start the idle servers of the bus."""
     idle = [alias for alias, status in bus.servers.items() if status.state == "idle"]
     with screen.spinner("starting " + ", ".join(idle)):
-        if (client := client_terminal()) is not None:
-            await client.bus.connect(idle)
-            return
-        await bus.reload(starting_only(config, config.servers))
+        await BUS.get().start_others(bus, config, idle)
 
 
 def starting_only(

@@ -1,146 +1,255 @@
-"""The terminal of a command: that of this process, or that of a client of the background bus.
+"""The terminal of a command: that of this process, or one that a client passed to the background bus.
 
 In the background bus, commands of several clients run side by side, each in a thread of its own. Whatever
 belongs to one of them (streams, working folder, variables, signals) is asked for here.
 """
 
+import logging
 import os
 import signal
+import sys
 import threading
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Callable, Coroutine, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TextIO
+from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TextIO, TypeAlias, TypeVar
+
+from toolbus.core.config_files import named_file, nearest_file
 
 if TYPE_CHECKING:
     from concurrent.futures import Future
 
-    from toolbus.background.shared_bus import SharedBus
+T = TypeVar("T")
+StreamName: TypeAlias = Literal["stdin", "stdout", "stderr"]
+STREAMS: tuple[StreamName, ...] = ("stdin", "stdout", "stderr")
 
 
-class ClientTerminal(Protocol):
-    """The terminal of a client of the background bus."""
+class Terminal(Protocol):
+    """What a command has to know of the place where it was given."""
 
-    session: str
-    """The name of the session of its calls."""
-    bus: "SharedBus"
-    stdin: TextIO
-    stdout: TextIO
-    stderr: TextIO
-    cwd: Path
-    environ: Mapping[str, str]
-    """Its variables, as far as a command has to know them."""
+    ending: tuple[int, ...]
+    """The signals that cancel a command, besides the Ctrl-C that Python handles."""
+    has_process: bool
+    """Whether the streams of the process are those of the terminal, and may be redirected."""
 
     @property
-    def size(self) -> tuple[int, int]:
-        """Columns and lines."""
+    def cwd(self) -> Path:
+        """The folder that the command was given in."""
+        ...
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        """The variables, as far as a command has to know them."""
+        ...
+
+    def stream(self, name: StreamName) -> TextIO:
+        """One of the streams."""
+        ...
+
+    def opened(self, path: Path) -> Path:
+        """A path that was given on the command line, to open it."""
+        ...
+
+    def finds_config(self) -> bool:
+        """Whether there is a config for a command that names none."""
         ...
 
     def handling(self, number: int, call: Callable[[], object] | None) -> AbstractContextManager[None]:
-        """Call the function, in another thread, when the client gets the signal, until the block ends.
+        """Call the function, maybe in another thread, when the signal comes, until the block ends.
 
-        With None, `check_signals` raises.
+        With None, KeyboardInterrupt or SystemExit is raised, at the latest by `check_signals`.
         """
+        ...
+
+    def signal_calls(self, number: int, call: Callable[[], object]) -> AbstractContextManager[None]:
+        """Call the function in the running event loop when the signal comes, until the block ends."""
         ...
 
     def check_signals(self) -> None:
         """Raise for a signal that nobody handled: KeyboardInterrupt, or SystemExit with its exit code."""
         ...
 
-    def read_line(self, prompt: str) -> str:
-        """Have the client read a line, with editing and history; EOFError, KeyboardInterrupt."""
+    def suspending(self, call: Callable[[], object]) -> AbstractContextManager[None]:
+        """Call the function on Ctrl-Z, until the block ends, if the process itself is not stopped then.
+
+        Reading must stop then, and `suspended` be called.
+        """
         ...
 
     def suspended(self) -> None:
-        """Let the client stop, after Ctrl-Z; whoever handles that signal must have stopped reading."""
+        """Let the terminal stop, now that nobody reads from it."""
         ...
 
     def claim(self) -> "Future[None]":
-        """Have the client come to the front: a program in the background is stopped before it may read."""
+        """Come to the front: a program in the background is stopped before it may read."""
         ...
 
-    def show_log(self, level: int) -> None:
-        """Show the log of the bus on stderr until the command ends."""
+    def is_in_foreground(self) -> bool:
+        """Whether the terminal may be used; one in the background would be stopped for it."""
+        ...
+
+    def read_line(self, prompt: str) -> str:
+        """Read a line, with editing and history; EOFError, KeyboardInterrupt."""
+        ...
+
+    def show_log(self, level: int, loggers: Iterable[str], formatter: logging.Formatter) -> None:
+        """Show what is logged on stderr until the command ends."""
         ...
 
 
-_client: ContextVar[ClientTerminal | None] = ContextVar("toolbus_client", default=None)
+class OwnTerminal:
+    """The terminal of this process."""
+
+    ending: tuple[int, ...] = tuple(
+        getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
+    )
+    has_process = True
+
+    def __init__(self) -> None:
+        self._streams: dict[StreamName, TextIO] = {}
+
+    def keep_streams(self) -> None:
+        """Stay with the streams of the process as they are now."""
+        self._streams = self._streams or {name: getattr(sys, name) for name in STREAMS}
+
+    @property
+    def cwd(self) -> Path:
+        return Path.cwd()
+
+    @property
+    def environ(self) -> Mapping[str, str]:
+        return os.environ
+
+    def stream(self, name: StreamName) -> TextIO:
+        return self._streams[name] if self._streams else getattr(sys, name)
+
+    def opened(self, path: Path) -> Path:
+        return path
+
+    def finds_config(self) -> bool:
+        return named_file() is not None or nearest_file(self.cwd) is not None
+
+    @contextmanager
+    def handling(self, number: int, call: Callable[[], object] | None) -> Generator[None]:
+        def handle(*_: object) -> None:
+            if call is not None:
+                call()
+            elif number == signal.SIGINT:
+                raise KeyboardInterrupt
+            else:
+                raise SystemExit(128 + number)
+
+        before = signal.signal(number, handle)
+        try:
+            yield
+        finally:
+            signal.signal(number, before)
+
+    def signal_calls(self, number: int, call: Callable[[], object]) -> AbstractContextManager[None]:
+        from toolbus.gateway.serve.signals import signal_calls
+
+        return signal_calls(number, call)
+
+    def check_signals(self) -> None:
+        """Python has raised already."""
+
+    def suspending(self, call: Callable[[], object]) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def suspended(self) -> None:
+        raise AssertionError("the system stops this process")
+
+    def claim(self) -> "Future[None]":
+        from concurrent.futures import Future
+
+        claimed: Future[None] = Future()
+        claimed.set_result(None)  # the system stops this process when it reads
+        return claimed
+
+    def is_in_foreground(self) -> bool:
+        try:
+            return os.tcgetpgrp(self.stream("stdin").fileno()) == os.getpgrp()
+        except OSError:
+            return False
+
+    def read_line(self, prompt: str) -> str:
+        from toolbus.cli.input.line_editor import read_line
+
+        return read_line(prompt)
+
+    def show_log(self, level: int, loggers: Iterable[str], formatter: logging.Formatter) -> None:
+        handler = logging.StreamHandler(self.stream("stderr"))
+        handler.setFormatter(formatter)
+        for name in loggers:
+            logging.getLogger(name).setLevel(level)
+            logging.getLogger(name).addHandler(handler)
 
 
-def client_terminal() -> ClientTerminal | None:
-    """The terminal of the client whose command this is; None if it is a command of this process."""
-    client = _client.get()
-    # Tasks of the bus that a command caused have its context. The bus itself is in the main thread, which
-    # must never wait for a terminal.
-    if client is None or threading.current_thread() is threading.main_thread():
-        return None
-    return client
+class CommandValue(Generic[T]):
+    """A value of this process, or of the client whose command runs in this thread."""
+
+    def __init__(self, name: str, own: T) -> None:
+        self._own = own
+        self._value: ContextVar[T] = ContextVar(name, default=own)
+
+    def get(self) -> T:
+        """The value for this thread."""
+        # Tasks of the bus that a command caused have its context. The bus itself is in the main thread, which
+        # must never wait for a terminal.
+        is_main = threading.current_thread() is threading.main_thread()
+        return self._own if is_main else self._value.get()
+
+    @contextmanager
+    def using(self, value: T) -> Generator[None]:
+        """Make it the value for the command that runs in this block."""
+        token = self._value.set(value)
+        try:
+            yield
+        finally:
+            self._value.reset(token)
 
 
-@contextmanager
-def using(client: ClientTerminal) -> Generator[None]:
-    """Make it the terminal of the command that runs in this block."""
-    token = _client.set(client)
-    try:
-        yield
-    finally:
-        _client.reset(token)
+OWN = OwnTerminal()
+TERMINAL: CommandValue[Terminal] = CommandValue("toolbus_terminal", OWN)
 
 
 def variables() -> Mapping[str, str]:
     """The variables of the terminal."""
-    client = client_terminal()
-    return os.environ if client is None else client.environ
+    return TERMINAL.get().environ
 
 
 def working_folder() -> Path:
     """The folder that the command was given in."""
-    client = client_terminal()
-    return Path.cwd() if client is None else client.cwd
+    return TERMINAL.get().cwd
 
 
 def here(path: Path) -> Path:
     """A path that was given on the command line, to open it; a message shows it as it was given."""
-    client = client_terminal()
-    return path if client is None else client.cwd / path
+    return TERMINAL.get().opened(path)
 
 
-@contextmanager
-def signal_calls(number: int, call: Callable[[], object]) -> Generator[None]:
-    """Call the function in the running event loop when the signal comes, until the block ends."""
-    import asyncio  # here and below: it takes long, and no mistake in a command line needs it
-
-    loop, client = asyncio.get_running_loop(), client_terminal()
-    if client is not None:
-
-        def call_in_loop() -> None:
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(call)
-
-        with client.handling(number, call_in_loop):
-            yield
-        return
-    from toolbus.gateway.serve import signals
-
-    with signals.signal_calls(number, call):
-        yield
+def terminal_size(terminal: Terminal) -> tuple[int, int]:
+    """The columns and lines of a terminal."""
+    for name in ("stdout", "stderr", "stdin"):
+        with suppress(OSError, ValueError, AttributeError):  # not a terminal, or closed
+            columns, lines = os.get_terminal_size(terminal.stream(name).fileno())
+            return columns or 80, lines or 25
+    return 80, 25
 
 
 def run_until_signal(work: Coroutine[Any, Any, int]) -> int:
     """Run a command in an event loop of its own; a signal cancels it, so that it can clean up."""
-    import asyncio
+    import asyncio  # here and below: it takes long, and no mistake in a command line needs it
 
     return asyncio.run(_until_signal(work))
 
 
 async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
-    """Cancel the work on SIGTERM and SIGHUP, as asyncio does on Ctrl-C."""
     import asyncio
 
-    loop, client = asyncio.get_running_loop(), client_terminal()
-    task = asyncio.ensure_future(work)
+    terminal, task = TERMINAL.get(), asyncio.ensure_future(work)
     received: list[int] = []
 
     def end(number: int) -> None:
@@ -148,14 +257,9 @@ async def _until_signal(work: Coroutine[Any, Any, int]) -> int:
         task.cancel()
 
     try:
-        if client is None:
-            for name in ("SIGTERM", "SIGHUP"):
-                with suppress(AttributeError, NotImplementedError):  # Windows has neither
-                    loop.add_signal_handler(getattr(signal, name), end, int(getattr(signal, name)))
-            return await task
         with ExitStack() as stack:
-            for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-                stack.enter_context(signal_calls(number, partial(end, number)))
+            for number in terminal.ending:
+                stack.enter_context(terminal.signal_calls(number, partial(end, number)))
             return await task
     except asyncio.CancelledError:
         if signal.SIGINT in received:

@@ -8,16 +8,21 @@ import asyncio
 import signal
 from collections.abc import Callable, Coroutine, Generator, Iterator
 from concurrent.futures import Future, InvalidStateError, wait
-from contextlib import AbstractAsyncContextManager, contextmanager, suppress
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    ExitStack,
+    contextmanager,
+    suppress,
+)
 from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
 from threading import Thread
-from types import FrameType
 from typing import Any, Generic, TypeVar
 
 from toolbus.agent import Agent, ApprovalAsked, RunEvent, RunResult
-from toolbus.cli.terminal import client_terminal
+from toolbus.cli.terminal import TERMINAL, OwnTerminal
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.values.elicitation import Answer, Elicitation
 
@@ -27,36 +32,24 @@ A = TypeVar("A")
 BETWEEN_TURNS = "nobody can be asked between the turns of a chat"
 POLL_SECONDS = 0.5
 """How often to check for signals, which do not interrupt a wait on Windows."""
-END_SIGNALS = ("SIGTERM", "SIGHUP")
+END_SIGNALS = OwnTerminal.ending
 
 
 @contextmanager
 def background_loop() -> Generator["BackgroundLoop"]:
     """Run a loop until the block ends; Ctrl-C, SIGTERM and SIGHUP end the block."""
-
-    client = client_terminal()
-    if client is not None:
+    terminal = TERMINAL.get()
+    with ExitStack() as stack:
+        for number in END_SIGNALS:
+            stack.enter_context(terminal.handling(number, None))
         loop = BackgroundLoop()
         try:
             yield loop
         finally:
+            # Closing has time limits; a second Ctrl-C would leave processes behind.
+            for number in (signal.SIGINT, *END_SIGNALS):
+                stack.enter_context(terminal.handling(number, lambda: None))
             loop.close()
-        return
-
-    def end(number: int, frame: FrameType | None) -> None:
-        raise SystemExit(128 + number)
-
-    numbers = [getattr(signal, name) for name in END_SIGNALS if hasattr(signal, name)]
-    before = {number: signal.signal(number, end) for number in numbers}
-    loop = BackgroundLoop()
-    try:
-        yield loop
-    finally:
-        # Closing has time limits; a second Ctrl-C would leave processes behind.
-        ignored = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, *numbers)}
-        loop.close()
-        for number, handler in {**ignored, **before}.items():
-            signal.signal(number, handler)
 
 
 class BackgroundLoop:
@@ -166,7 +159,7 @@ class ChatTurn:
         prompt: str | None,
         prepare: Coroutine[Any, Any, None] | None = None,
     ) -> None:
-        """`prepare` runs before it, and may ask, too."""
+        """`prepare` runs before it, and may ask the user."""
         self._loop = loop
         self._events: SimpleQueue[RunEvent | ThreadQuestion[Any, Any] | None] = SimpleQueue()
         self._questions: set[ThreadQuestion[Any, Any]] = set()
@@ -207,22 +200,18 @@ class ChatTurn:
         assert run.result is not None, "a run that raised nothing has a result"
         return run.result
 
-    @contextmanager
-    def ctrl_c_ends_waiting(self) -> Generator[None]:
+    def ctrl_c_ends_waiting(self) -> AbstractContextManager[None]:
         """Make Ctrl-C end only the wait for the next event; a spinner interrupted at its start hangs."""
 
-        def interrupt(number: int, frame: FrameType | None) -> None:
+        def interrupt() -> None:
             self._interrupted = True
             self._events.put(None)
 
-        with _signal_handler(signal.SIGINT, interrupt):
-            yield
+        return TERMINAL.get().handling(signal.SIGINT, interrupt)
 
-    @contextmanager
-    def ctrl_c_raises(self) -> Generator[None]:
+    def ctrl_c_raises(self) -> AbstractContextManager[None]:
         """Make Ctrl-C raise KeyboardInterrupt, while the user is asked."""
-        with _signal_handler(signal.SIGINT, signal.default_int_handler):
-            yield
+        return TERMINAL.get().handling(signal.SIGINT, None)
 
     def __iter__(self) -> Iterator[RunEvent | ThreadQuestion[Any, Any]]:
         """Events and questions until the run ends."""
@@ -232,7 +221,7 @@ class ChatTurn:
             try:
                 event = self._events.get(timeout=POLL_SECONDS)
             except Empty:
-                _check_signals()
+                TERMINAL.get().check_signals()
                 continue
             if event is not None:
                 yield event
@@ -258,29 +247,8 @@ class ChatTurn:
         self._work.cancel()
 
 
-@contextmanager
-def _signal_handler(number: int, handler: Callable[[int, FrameType | None], None]) -> Generator[None]:
-    client = client_terminal()
-    if client is not None:
-        raises = handler is signal.default_int_handler
-        with client.handling(number, None if raises else partial(handler, number, None)):
-            yield
-        return
-    before = signal.signal(number, handler)
-    try:
-        yield
-    finally:
-        signal.signal(number, before)
-
-
 def _result_of(future: "Future[T]") -> T:
     while not future.done():
         wait([future], POLL_SECONDS)
-        _check_signals()
+        TERMINAL.get().check_signals()
     return future.result()
-
-
-def _check_signals() -> None:
-    """Raise for a signal of a client: there is no other way to interrupt this thread."""
-    if (client := client_terminal()) is not None:
-        client.check_signals()

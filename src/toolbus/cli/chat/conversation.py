@@ -1,5 +1,6 @@
 """Run the turns of a chat: send a prompt to the agent, show events, ask the user."""
 
+import asyncio
 from collections.abc import Coroutine, Mapping
 from typing import Any
 
@@ -11,11 +12,85 @@ from toolbus.cli.chat.background import (
     PendingQuestion,
     ThreadQuestion,
 )
-from toolbus.cli.chat.prompter import Prompter
 from toolbus.cli.chat.view import ChatView
+from toolbus.cli.input.approval import EVERY, IN_CHAT, CallToApprove, ask_approval
+from toolbus.cli.input.ask import Interrupted
+from toolbus.cli.input.elicitation import ask_user
+from toolbus.cli.output.screen import Screen, one_line
 from toolbus.config.secrets.redact import redacted
-from toolbus.core.ask.approval import is_approval
+from toolbus.core.ask.approval import ApprovalAnswer, is_approval
 from toolbus.core.values.records import Prompt
+
+NO_TERMINAL = "there is no terminal to ask for approval"
+CHANGED = "{} is not the tool that you allowed: its definition has changed"
+STOP_HINT = "Ctrl-C to stop the turn"
+
+
+class Prompter:
+    """Asks, and remembers tools that are always allowed, until they change; without a terminal, denies."""
+
+    def __init__(self, screen: Screen, *, can_ask: bool) -> None:
+        self._screen = screen
+        self._can_ask = can_ask
+        self._always: dict[tuple[str | None, str], str | None] = {}
+        """The digest of each tool that is always allowed, by server and name; a rule asks nevertheless."""
+
+    def approve(self, asked: ApprovalAsked) -> ApprovalAnswer:
+        """Return the answer, or a reason for denial; KeyboardInterrupt on Ctrl-C."""
+        if asked.answer.done():  # by a lasting answer to an equal question
+            return asked.answer.result()
+        tool = asked.server, asked.name
+        if asked.rule is None and tool in self._always:
+            if self._always[tool] == asked.digest:
+                return True
+            del self._always[tool]
+            self._screen.note(CHANGED.format(one_line(asked.name)))
+        answer = self._ask_about(asked)
+        if answer in ("chat", "session", "always"):
+            self._always[tool] = asked.digest
+        return "once" if answer == "chat" else answer
+
+    def approve_other(self, asked: PendingApproval) -> None:
+        """Ask about a call that the agent did not ask about, and settle it."""
+        if asked.answer.done():
+            return
+        answer: ApprovalAnswer = False
+        try:
+            answer = self._ask_about(asked.question)
+        finally:
+            asked.settle(answer)
+
+    def _ask_about(self, call: CallToApprove) -> ApprovalAnswer:
+        if not self._can_ask:
+            step = "--approve never" if call.rule is None else f"a change of rule {call.rule}"
+            self._screen.note(f"{call.name} was not run: {NO_TERMINAL}; allow it with {step}")
+            return NO_TERMINAL
+        try:
+            choice = asyncio.run(ask_approval(self._screen, call, IN_CHAT if call.rule is None else EVERY))
+        except Interrupted:
+            raise KeyboardInterrupt from None
+        return False if choice == "no" else choice
+
+    def answer(self, asked: PendingQuestion) -> None:
+        """Ask a server's question and settle it; on Ctrl-C, cancels it and raises KeyboardInterrupt."""
+        try:
+            asyncio.run(self._ask(asked))
+        except Interrupted:
+            raise KeyboardInterrupt from None
+
+    async def _ask(self, asked: PendingQuestion) -> None:
+        if asked.answer.done():
+            return
+        task = asyncio.ensure_future(ask_user(self._screen, asked.question, STOP_HINT))
+        loop = asyncio.get_running_loop()
+        # The server may disconnect before the user answers.
+        asked.answer.add_done_callback(lambda _: loop.call_soon_threadsafe(task.cancel))
+        try:
+            await asyncio.wait([task])
+            if not task.cancelled():
+                asked.settle(task.result())
+        finally:
+            asked.settle(asked.question.cancel())  # in any case: the server must not wait forever
 
 
 class ChatTurns:

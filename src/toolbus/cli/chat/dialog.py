@@ -1,5 +1,6 @@
-"""The chat dialog on a terminal: prompts and commands, until the user quits."""
+"""The chat dialog on a terminal: prompts and commands, until the user quits; and sign-ins meanwhile."""
 
+import asyncio
 import os
 import shlex
 from collections import Counter
@@ -9,26 +10,125 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from toolbus.cli.chat.background import BackgroundLoop
 from toolbus.cli.chat.conversation import ChatTurns
-from toolbus.cli.chat.keyboard import Keyboard
 from toolbus.cli.chat.models import display_name
-from toolbus.cli.chat.sign_in import ChatSignIn
 from toolbus.cli.commands.use.prompt import validated_arguments
 from toolbus.cli.commands.use.tools import print_server
 from toolbus.cli.errors import Usage, report
 from toolbus.cli.input.arguments import texts
+from toolbus.cli.input.ask import ask
 from toolbus.cli.output.screen import Screen, one_line
-from toolbus.cli.sign_in import waiting_for_sign_in
-from toolbus.cli.terminal import here
+from toolbus.cli.session import selected_servers
+from toolbus.cli.sign_in import (
+    LoginOptions,
+    LoginPrompt,
+    check_sign_in,
+    connect_signed_in,
+    needed_scopes,
+    sign_in,
+    signed_in_line,
+    waiting_for_sign_in,
+)
+from toolbus.cli.terminal import TERMINAL, here
+from toolbus.config import BusConfig
+from toolbus.core.operation.events import CallEnded, Event
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import Prompt
+from toolbus.state.tokens.tokens import TokenSource
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
 INTERRUPTED = 130
+NO = ("n", "no")
 HINT = "press Ctrl-C again, or type /quit, to quit"
+
+
+class FailedCalls:
+    """Notices calls that failed because somebody has to sign in."""
+
+    def __init__(self) -> None:
+        self._scopes: dict[str, tuple[str, ...]] = {}
+
+    def on_event(self, event: Event) -> None:
+        """In the thread of the bus."""
+        if isinstance(event, CallEnded) and event.error:
+            scopes = needed_scopes(event.error, event.server)
+            if scopes is not None:
+                self._scopes[event.server] = scopes
+
+    def take(self) -> dict[str, tuple[str, ...]]:
+        """The servers since the last time, with the scopes that were missing."""
+        taken, self._scopes = self._scopes, {}
+        return taken
+
+
+class ChatSignIn:
+    """Signs in on the main thread, which has the terminal, and connects the server then."""
+
+    def __init__(
+        self,
+        screen: Screen,
+        loop: BackgroundLoop,
+        bus: "Toolbus",
+        config: BusConfig,
+        tokens: TokenSource,
+        failed: FailedCalls,
+        *,
+        can_ask: bool,
+    ) -> None:
+        self._screen = screen
+        self._can_ask = can_ask
+        self._loop = loop
+        self._bus = bus
+        self._config = config
+        self._tokens = tokens
+        self._failed = failed
+        self._offered: set[str] = set()
+        """Servers that the user was asked about, since they last worked."""
+
+    def offer(self) -> None:
+        """Ask whether to sign in to the servers that wait for it, once each; nothing without a terminal."""
+        waiting = dict.fromkeys(waiting_for_sign_in(self._bus), ()) | self._failed.take()
+        self._offered &= set(waiting)
+        for alias, scopes in waiting.items():
+            if not self._can_ask or alias in self._offered:
+                continue
+            self._offered.add(alias)
+            if self._wants_to(alias):
+                self.run(alias, scopes)
+            else:
+                self._screen.note(f"/login {alias} signs in later")
+
+    def run(self, alias: str, scopes: Sequence[str] = ()) -> None:
+        """Sign in, and connect; an error is printed."""
+        options, prompt = LoginOptions(scopes=scopes), LoginPrompt(self._screen)
+        try:
+            selected_servers(self._config, [alias])
+            check_sign_in(self._config, alias)
+            with self._screen.spinner(f"contacting {alias}"):
+                login = asyncio.run(sign_in(self._config, alias, self._tokens, prompt, options))
+            self._screen.note(signed_in_line(alias, login, self._tokens.place))
+            with self._screen.spinner(f"starting {alias}"):
+                self._loop.run(connect_signed_in(self._bus, alias))
+        except KeyboardInterrupt:
+            self._screen.note("not signed in")
+        except ToolbusError as error:
+            report(error, as_json=False)
+        else:
+            self._offered.discard(alias)
+            tools = sum(spec.origin.server == alias for spec in self._bus.catalog)
+            self._screen.note(f"{alias} is ready with {counted(tools, 'tool')}")
+
+    def _wants_to(self, alias: str) -> bool:
+        try:
+            answer = ask(f"server {alias!r} needs you to sign in; sign in now? [Y/n]: ")
+        except (EOFError, KeyboardInterrupt):
+            self._screen.note("")
+            return False
+        return answer.strip().lower() not in NO
 
 
 class Quit(Exception):
@@ -41,7 +141,6 @@ class Dialog:
     def __init__(
         self,
         screen: Screen,
-        keyboard: Keyboard,
         conversation: ChatTurns,
         bus: "Toolbus",
         change_model: Callable[[str], None],
@@ -51,7 +150,6 @@ class Dialog:
         # Output of commands goes to stderr: stdout is for the model's text.
         self._stderr_screen = copy(screen)
         self._stderr_screen.out = screen.err
-        self._keyboard = keyboard
         self._conversation = conversation
         self._bus = bus
         self._change_model = change_model
@@ -78,7 +176,7 @@ class Dialog:
         interrupted = False
         while True:
             try:
-                line = self._keyboard.read_line("> ")
+                line = TERMINAL.get().read_line("> ")
                 interrupted = False
                 self._handle(line)
             except (EOFError, Quit) as end:
@@ -114,7 +212,7 @@ class Dialog:
     def _send_prompt(self, prompt: Prompt, rest: str) -> None:
         """Send a server's prompt; asks for missing required arguments."""
         try:
-            arguments = ask_for_arguments(prompt, shlex.split(rest), self._keyboard)
+            arguments = ask_for_arguments(prompt, shlex.split(rest))
         except (Usage, ValueError, OSError) as error:
             self._screen.note(str(error))
         except EOFError:
@@ -233,7 +331,7 @@ def by_command(prompts: Iterable[Prompt], taken: Collection[str]) -> dict[str, P
     return short | {f"/{prompt.server}/{prompt.name}": prompt for prompt in known}
 
 
-def ask_for_arguments(prompt: Prompt, words: Sequence[str], keyboard: Keyboard) -> dict[str, str]:
+def ask_for_arguments(prompt: Prompt, words: Sequence[str]) -> dict[str, str]:
     """The typed arguments; asks for missing required ones. Raises `Usage`, or EOFError on Ctrl-D."""
     given = texts(words)
     known = [argument.name for argument in prompt.arguments]
@@ -242,7 +340,7 @@ def ask_for_arguments(prompt: Prompt, words: Sequence[str], keyboard: Keyboard) 
         if argument.required and argument.name not in given and all(name in known for name in given):
             about = " ".join(argument.description.split())
             hint = one_line(f"{argument.name} ({about})" if about else argument.name)
-            given[argument.name] = [keyboard.ask(f"{hint}: ").strip()]
+            given[argument.name] = [ask(f"{hint}: ").strip()]
     return validated_arguments(prompt, given)
 
 

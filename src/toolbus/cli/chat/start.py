@@ -3,15 +3,27 @@
 import os
 import sys
 import warnings
+from dataclasses import dataclass
+from pathlib import Path
 
+from toolbus.adapters.approval import ApprovalMode
 from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_file
-from toolbus.cli.chat.options import ChatOptions
 from toolbus.cli.commands.use.call import check_out_folder
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import load_trusted_config, selected_servers
 from toolbus.cli.terminal import variables
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatOptions:
+    """The options of `toolbus chat`."""
+
+    prompt: str | None = None
+    model: str | None = None
+    approve: ApprovalMode = "writes"
+    out: Path | None = None
 
 
 def run(settings: SharedOptions, options: ChatOptions) -> int:
@@ -29,7 +41,7 @@ def run(settings: SharedOptions, options: ChatOptions) -> int:
     with screen.spinner("looking for a model"):
         keys = keys_from_env_file(config)
         model = choose_model(options.model or variables().get("TOOLBUS_MODEL"), keys)
-    return run_chat(screen, config, options, ModelChoice(model=model, keys=keys), prompt)
+    return run_chat(screen, config, ModelChoice(model=model, keys=keys), prompt, options.approve, options.out)
 
 
 def _silence_libraries(settings: SharedOptions) -> None:

@@ -1,12 +1,13 @@
-"""Show a turn on the terminal: the model's text on stdout, everything else on stderr."""
+"""Show a turn, on the terminal or as JSON: the model's text on stdout, everything else on stderr."""
 
 import re
 import time
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
+from dataclasses import fields
 from pathlib import Path
 from tempfile import mkdtemp
-from typing import TYPE_CHECKING, Protocol, assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from rich.text import Text
 
@@ -32,39 +33,32 @@ MAX_ARGUMENTS = 80
 """Maximum length of a call's arguments in its line."""
 
 
-class ChatView(Protocol):
-    """Shows a turn."""
+class ChatView:
+    """Shows a turn, but for what a view does not define."""
 
     def begin(self) -> None:
         """The prompt was sent to the model."""
-        ...
 
     def on_event(self, event: RunEvent) -> None:
         """Show an event."""
-        ...
 
     def approval_settled(self, call: str, *, allowed: bool) -> None:
         """A call was approved or denied."""
-        ...
 
     def pause(self) -> None:
         """The user is being asked a server's question."""
-        ...
 
     def resume(self) -> None:
         """The user has answered."""
-        ...
 
     def finish(self, result: RunResult[str]) -> None:
         """The turn succeeded."""
-        ...
 
     def stop(self) -> None:
         """The turn failed or was stopped."""
-        ...
 
 
-class TerminalView:
+class TerminalView(ChatView):
     """Shows a turn to the user. Without `streams`, only the final answer goes to stdout."""
 
     def __init__(self, screen: Screen, out: Path | None, *, streams: bool) -> None:
@@ -77,11 +71,9 @@ class TerminalView:
         self._denied: set[str] = set()
 
     def begin(self) -> None:
-        """The prompt was sent to the model."""
         self._spinner.show("thinking")
 
     def on_event(self, event: RunEvent) -> None:
-        """Show an event."""
         match event:
             case TextDelta():
                 if self._stream is not None:
@@ -115,7 +107,6 @@ class TerminalView:
         self._end_line()
 
     def resume(self) -> None:
-        """The user has answered."""
         self._show_spinner()
 
     def finish(self, result: RunResult[str]) -> None:
@@ -239,3 +230,52 @@ class TextStream:
         if plain := cleaned(text):
             print(plain, end="", flush=True)
             self._in_line = not plain.endswith("\n")
+
+
+class JsonView(ChatView):
+    """Prints events as JSON lines; images are base64, or with `out` file paths."""
+
+    def __init__(self, out: Path | None) -> None:
+        self._out = out
+
+    def on_event(self, event: RunEvent) -> None:
+        """Print the event."""
+        match event:
+            case TextDelta():
+                _print_event("text", text=event.text)
+            case ThinkingDelta():
+                _print_event("thinking", text=event.text)
+            case ToolCalled():
+                _print_event("tool_called", **_facts(event))
+            case ToolProgressed():
+                _print_event("tool_progressed", **_facts(event))
+            case ToolReturned():
+                files: results.SavedFiles = {} if self._out is None else save_images(event, self._out)
+                images = results.content_json(ToolResult(content=event.images), files)
+                _print_event("tool_returned", **{**_facts(event), "images": images})
+            case ApprovalAsked():
+                _print_event("approval_asked", **_facts(event))
+            case _:
+                assert_never(event)
+
+    def finish(self, result: RunResult[str]) -> None:
+        """Print the result."""
+        usage = {
+            name: getattr(result.usage, name)
+            for name in ("requests", "tool_calls", "input_tokens", "output_tokens")
+        }
+        calls = [
+            {name: getattr(call, name) for name in ("id", "name", "server", "is_error", "seconds")}
+            for call in result.calls
+        ]
+        _print_event("result", text=result.text, usage=usage, calls=calls)
+
+
+def _facts(event: ToolCalled | ToolProgressed | ToolReturned | ApprovalAsked) -> dict[str, JSON]:
+    """The event's fields that are JSON."""
+    names = [field.name for field in fields(event) if field.name not in ("answer", "images")]
+    return {name: getattr(event, name) for name in names}
+
+
+def _print_event(event: str, **facts: JSON) -> None:
+    print(escaped_json({"event": event, **facts}), flush=True)

@@ -6,9 +6,10 @@ import select
 import signal
 import sys
 import threading
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine
+from typing import Any, TypeVar
 
-from toolbus.cli.terminal import ClientTerminal, client_terminal, signal_calls
+from toolbus.cli.terminal import TERMINAL
 from toolbus.core.text.visible import visible
 
 try:
@@ -16,6 +17,7 @@ try:
 except ImportError:  # Windows
     termios = None
 
+T = TypeVar("T")
 POLL_SECONDS = 0.5
 """How often to check for signals."""
 MAX_ANSWER_BYTES = 4096
@@ -35,32 +37,22 @@ def ask(prompt: str) -> str:
     """Print the prompt and read a line; EOFError on Ctrl-D, KeyboardInterrupt on Ctrl-C."""
     if termios is None:
         return _ask_with_input(prompt)
-    if (client := client_terminal()) is not None:
-        _ask_client(client, prompt)
-    else:
-        _print_prompt(prompt)
-        # Not input(): readline misses a Ctrl-C between its prompt and its wait.
-        while not select.select([sys.stdin], [], [], POLL_SECONDS)[0]:
-            pass
-    return _read_line()
-
-
-def _ask_client(client: ClientTerminal, prompt: str) -> None:
-    """Print the prompt and wait for a line; leave the terminal alone while its client is suspended."""
-    suspended = threading.Event()
-    # Before the prompt: a client that nobody handles stops at once, and we would read what its shell gets.
-    with client.handling(signal.SIGTSTP, suspended.set):
-        client.claim().result()
+    terminal, suspended = TERMINAL.get(), threading.Event()
+    # Before the prompt: a terminal whose Ctrl-Z nobody handles stops at once, and we would read what its
+    # shell gets.
+    with terminal.suspending(suspended.set):
+        terminal.claim().result()
         _print_prompt(prompt)
         while True:
+            # Not input(): readline misses a Ctrl-C between its prompt and its wait.
             is_readable = bool(select.select([sys.stdin], [], [], POLL_SECONDS)[0])
-            client.check_signals()
+            terminal.check_signals()
             if suspended.is_set():
                 suspended.clear()
-                client.suspended()
-                client.claim().result()  # the client answers when it has been continued
+                terminal.suspended()
+                terminal.claim().result()  # it is answered when the terminal has been continued
             elif is_readable:
-                return
+                return _read_line()
 
 
 async def ask_async(prompt: str) -> str:
@@ -70,41 +62,32 @@ async def ask_async(prompt: str) -> str:
             return _ask_with_input(prompt)  # blocks the loop: Windows can only watch a console from a thread
         except KeyboardInterrupt:
             raise Interrupted from None
-    interrupted = asyncio.Event()
-    with signal_calls(signal.SIGINT, interrupted.set):
-        if (client := client_terminal()) is not None:
-            await _ask_client_async(client, prompt, interrupted)
-        else:
-            _print_prompt(prompt)
-            await _unless(interrupted, _is_readable())
-    return _read_line()
-
-
-async def _ask_client_async(client: ClientTerminal, prompt: str, interrupted: asyncio.Event) -> None:
-    """Like `_ask_client`; `Interrupted` on Ctrl-C."""
-    suspended, loop = asyncio.Event(), asyncio.get_running_loop()
+    terminal, loop = TERMINAL.get(), asyncio.get_running_loop()
+    interrupted, suspended = asyncio.Event(), asyncio.Event()
 
     def suspend() -> None:
         loop.call_soon_threadsafe(suspended.set)
 
-    with client.handling(signal.SIGTSTP, suspend):
-        await _unless(interrupted, asyncio.wrap_future(client.claim()))
+    with terminal.signal_calls(signal.SIGINT, interrupted.set), terminal.suspending(suspend):
+        await _unless(interrupted, asyncio.wrap_future(terminal.claim()))
         _print_prompt(prompt)
-        while True:
-            reading = asyncio.ensure_future(_is_readable())
-            stopping = asyncio.ensure_future(suspended.wait())
-            try:
-                first = asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
-                await _unless(interrupted, first)
-            finally:
-                reading.cancel()
-                stopping.cancel()
-            if not suspended.is_set():
-                return
+        while not await _unless(interrupted, _first(suspended, _is_readable())):
             suspended.clear()
-            client.suspended()
-            # The client answers when it has been continued.
-            await _unless(interrupted, asyncio.wrap_future(client.claim()))
+            terminal.suspended()
+            # It is answered when the terminal has been continued.
+            await _unless(interrupted, asyncio.wrap_future(terminal.claim()))
+    return _read_line()
+
+
+async def _first(suspended: asyncio.Event, readable: Coroutine[Any, Any, None]) -> bool:
+    """Wait for either; whether it was the keyboard, from which nobody may read while it is suspended."""
+    reading, stopping = asyncio.ensure_future(readable), asyncio.ensure_future(suspended.wait())
+    try:
+        await asyncio.wait((reading, stopping), return_when=asyncio.FIRST_COMPLETED)
+        return not suspended.is_set()
+    finally:
+        reading.cancel()
+        stopping.cancel()
 
 
 async def _is_readable() -> None:
@@ -118,7 +101,7 @@ async def _is_readable() -> None:
         loop.remove_reader(stdin)
 
 
-async def _unless(interrupted: asyncio.Event, work: Awaitable[object]) -> None:
+async def _unless(interrupted: asyncio.Event, work: Awaitable[T]) -> T:
     """Wait for the work; `Interrupted` if Ctrl-C comes first."""
     waiting = asyncio.ensure_future(work)
     interrupt = asyncio.ensure_future(interrupted.wait())
@@ -126,7 +109,7 @@ async def _unless(interrupted: asyncio.Event, work: Awaitable[object]) -> None:
         await asyncio.wait((waiting, interrupt), return_when=asyncio.FIRST_COMPLETED)
         if interrupted.is_set():
             raise Interrupted
-        await waiting
+        return await waiting
     finally:
         interrupt.cancel()
         waiting.cancel()

@@ -7,20 +7,14 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 from toolbus.cli.input.ask import can_ask, termios
-from toolbus.cli.terminal import client_terminal
+from toolbus.cli.terminal import TERMINAL
 
 
 def is_in_foreground() -> bool:
     """Whether this process may use its terminal; one in the background would be stopped for it."""
     if termios is None or not sys.stdin.isatty():
         return True
-    if (client := client_terminal()) is not None:
-        client.claim().result()
-        return True
-    try:
-        return os.tcgetpgrp(sys.stdin.fileno()) == os.getpgrp()
-    except OSError:
-        return False
+    return TERMINAL.get().is_in_foreground()
 
 
 @contextmanager

@@ -16,7 +16,7 @@ from typing import NoReturn
 
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.keys import is_in_foreground, single_keys
-from toolbus.cli.terminal import signal_calls
+from toolbus.cli.terminal import TERMINAL
 from toolbus.core.text.visible import visible
 
 MAX_LINE = 64 * 2**10
@@ -41,7 +41,7 @@ class PastedLines:
     def __enter__(self) -> "PastedLines":
         with ExitStack() as stack:
             if sys.platform != "win32":
-                stack.enter_context(signal_calls(signal.SIGINT, self._interrupt))
+                stack.enter_context(TERMINAL.get().signal_calls(signal.SIGINT, self._interrupt))
             if sys.stdin is None or not is_in_foreground():
                 self._end()
             elif sys.platform == "win32":

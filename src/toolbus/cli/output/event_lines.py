@@ -36,6 +36,12 @@ def timed_line(who: str, what: str, style: str = "", at: float | None = None, fo
     return Text.assemble((f"{clock}  {one_line(who):12}  ", "dim"), (one_line(what), style))
 
 
+def clock(at: float) -> str:
+    """The time of day, with the date unless it is today."""
+    then, now = time.localtime(at), time.localtime()
+    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
+
+
 def event_line(event: Event) -> tuple[str, str, str]:
     """Subject, text and style of an event's line."""
     match event:

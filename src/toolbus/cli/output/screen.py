@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.suggested import suggested
-from toolbus.cli.terminal import client_terminal, working_folder
+from toolbus.cli.terminal import TERMINAL, working_folder
 from toolbus.core.text.text import BLANK, rewritten_json
 from toolbus.core.text.visible import UNSEEN, visible
 from toolbus.schema.values import JSON
@@ -278,12 +278,9 @@ def _text(cell: Cell) -> "Text":
 
 def enable_logging(level: int) -> None:
     """Log to stderr; at DEBUG, also the SDK and HTTP client."""
-    if (client := client_terminal()) is not None:
-        client.show_log(level)
-        return
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(log_formatter())
-    _add_handler(handler, level)
+    names = ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2")
+    formatter = _EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S")
+    TERMINAL.get().show_log(level, names, formatter)
 
 
 def enable_part_log(part: str, dates: str, who: str = "clients") -> None:
@@ -291,24 +288,9 @@ def enable_part_log(part: str, dates: str, who: str = "clients") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(lambda record: part in Path(record.pathname).parts)
     handler.setFormatter(_EscapingFormatter(f"%(asctime)s  {who:12}  %(message)s", dates))
-    _add_handler(handler, logging.WARNING)
-
-
-def _add_handler(handler: logging.Handler, level: int) -> None:
-    for name in loggers(level):
-        logger = logging.getLogger(name)
-        logger.setLevel(level)
-        logger.addHandler(handler)
-
-
-def loggers(level: int) -> tuple[str, ...]:
-    """The names of what is shown at a level."""
-    return ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2")
-
-
-def log_formatter() -> logging.Formatter:
-    """How a record is shown."""
-    return _EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S")
+    logger = logging.getLogger("toolbus")
+    logger.setLevel(logging.WARNING)
+    logger.addHandler(handler)
 
 
 class _EscapingFormatter(logging.Formatter):

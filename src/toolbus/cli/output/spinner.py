@@ -15,7 +15,7 @@ from rich.progress import (
 )
 from rich.text import Text
 
-from toolbus.cli.terminal import client_terminal
+from toolbus.cli.terminal import TERMINAL
 
 
 class _AmountColumn(ProgressColumn):
@@ -73,8 +73,8 @@ def spinner(console: Console, text: str) -> Generator[Spinner]:
         transient=True,
         disable=not console.is_terminal,
         # In the background bus, the streams of the process are not those of the command.
-        redirect_stdout=client_terminal() is None,
-        redirect_stderr=client_terminal() is None,
+        redirect_stdout=TERMINAL.get().has_process,
+        redirect_stderr=TERMINAL.get().has_process,
     )
     with progress:
         line = Spinner(progress, text)

@@ -55,7 +55,7 @@ class HttpFront:
         replica: Replica | None = None,
         worker: GatewayWorker | None = None,
     ) -> None:
-        """A `worker` listens at the socket that it shares with others; it is a `replica`, too."""
+        """A `worker` is a `replica` that listens at a socket which all workers share."""
         assert config.serve is not None, "the caller sets it"
         self.settings = self._followed = serve = config.serve
         self._app: App | None = None

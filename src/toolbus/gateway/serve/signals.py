@@ -112,8 +112,8 @@ def _call_on_signal(loop: asyncio.AbstractEventLoop, number: int, call: Callable
 def stop_signals(*, only_begin: bool = False) -> Generator[Stop]:
     """Take Ctrl-C and the signals that end a program until the block ends.
 
-    With `only_begin`, a second one changes nothing: who sends them may send them to our parent, too, which
-    decides when it is enough.
+    With `only_begin`, a second signal changes nothing: our parent may have received it, and decides when
+    to stop at once.
     """
     stop = Stop()
     take = stop.begin if only_begin else stop.take

@@ -23,8 +23,8 @@ from toolbus.cli.commands.use.tools import held_line
 from toolbus.cli.errors import FAILED
 from toolbus.cli.output.policy_report import Effects, dead_json, effects, whole_catalog
 from toolbus.cli.output.screen import Cell, Screen, exact, one_line, picked, quoted, short_path, visible
+from toolbus.cli.session import BUS
 from toolbus.cli.suggested import suggested
-from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.launch.administrator import FILE_NAME, Administrator, read_administrator
 from toolbus.core.operation.events import Event, StateChanged, Warned
@@ -114,10 +114,8 @@ async def checked(own: Invocation, selected: Sequence[str], dialect: str | None)
     screen, config, events = own.screen, own.config, _StartupEvents()
     async with own.bus(selected, events.on_event) as bus:
         await bus.calls.refresh(*KINDS)
-        if (client := client_terminal()) is not None:
-            # What happened before this command came.
-            for event in client.bus.startups(selected):
-                events.on_event(event)
+        for event in BUS.get().startups(selected):
+            events.on_event(event)
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
         policy = _policy_report(config, bus, selected)

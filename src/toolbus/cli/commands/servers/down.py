@@ -1,11 +1,13 @@
-"""`toolbus down`: stop the background bus of a config; commands that run may end first."""
+"""`toolbus down`: stop the background bus of a config, and wait for its end.
+
+Commands that run may end first, within the time that the bus gives them.
+"""
 
 import time
 
 from rich.text import Text
 
-from toolbus.background.claim import is_claimed
-from toolbus.background.inquiry import NoAnswer, open_inquiry
+from toolbus.background.inquiry import NoAnswer, is_claimed, open_inquiry
 from toolbus.cli.commands.servers.status import background_config
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, short_path

@@ -41,8 +41,7 @@ def chat(
     With --json, prints one document per event, each on its own line: text, thinking, tool_called,
     tool_progressed, tool_returned, approval_asked, and finally result with text, usage and calls.
     """
-    from toolbus.cli.chat.options import ChatOptions
-    from toolbus.cli.chat.start import run
+    from toolbus.cli.chat.start import ChatOptions, run
 
     return run(own.settings, ChatOptions(prompt=prompt, model=model, approve=approve, out=out))
 

@@ -1,6 +1,5 @@
 """`toolbus status`: what the background bus of a config does."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +9,7 @@ from toolbus.background.inquiry import facts_of
 from toolbus.background.place import config_file
 from toolbus.cli.errors import FAILED
 from toolbus.cli.options import SharedOptions
+from toolbus.cli.output.event_lines import clock
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.cli.session import explain_missing_config
@@ -44,7 +44,7 @@ def background_config(settings: SharedOptions) -> Path:
 
 def print_facts(screen: Screen, facts: dict[str, Any]) -> None:
     """Print the status of a background bus that runs."""
-    line = Text.assemble(("running", "green"), f" since {_clock(facts['since'])} (pid {facts['pid']})")
+    line = Text.assemble(("running", "green"), f" since {clock(facts['since'])} (pid {facts['pid']})")
     screen.print(line)
     missing = "" if facts["folder_exists"] else ", which does not exist any more"
     idle = facts["idle"]
@@ -71,11 +71,6 @@ def print_facts(screen: Screen, facts: dict[str, Any]) -> None:
 def status_of(facts: dict[str, Any]) -> dict[str, ServerStatus]:
     """The servers."""
     return {alias: ServerStatus(**values) for alias, values in facts["servers"].items()}
-
-
-def _clock(at: float) -> str:
-    then, now = time.localtime(at), time.localtime()
-    return time.strftime("%H:%M" if then[:3] == now[:3] else "%Y-%m-%d %H:%M", then)
 
 
 def _duration(seconds: float) -> str:

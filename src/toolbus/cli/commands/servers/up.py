@@ -27,7 +27,7 @@ from toolbus.core.values.errors import ConfigError, ToolbusError
 from toolbus.state.files import PrivateFolder
 
 if TYPE_CHECKING:
-    from toolbus.background.command_runner import RunLine
+    from toolbus.background.connections import RunLine
     from toolbus.background.server import BackgroundBus
 
 MAX_LOG = 1 << 20

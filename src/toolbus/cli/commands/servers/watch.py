@@ -20,7 +20,6 @@ from rich.text import Text
 
 from toolbus.cli.input.keys import keys_call
 from toolbus.cli.listing_cache import save_listings
-from toolbus.cli.login_prompt import LoginPrompt
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.event_lines import event_line, timed_line
 from toolbus.cli.output.headline import STATE_STYLES
@@ -28,9 +27,11 @@ from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.session import load_trusted_config, selected_servers, starting_only
 from toolbus.cli.sign_in import (
     LoginOptions,
+    LoginPrompt,
     connect_signed_in,
     sign_in,
     signed_in_line,
+    tokens_after,
     tokens_of,
     waiting_for_sign_in,
 )
@@ -114,7 +115,7 @@ class _Watch:
 
     async def _use(self, fresh: BusConfig) -> str:
         config = self._follower.config
-        tokens = self._tokens if fresh.tokens == config.tokens else tokens_of(fresh)
+        tokens = tokens_after(fresh, config, self._tokens)
         await self._bus.reload(starting_only(fresh, (), tokens))
         self._tokens = tokens
         # Idle: its launch was held, and is approved now.

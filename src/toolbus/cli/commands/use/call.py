@@ -15,11 +15,11 @@ from toolbus.cli.commands.use.tools import named_json
 from toolbus.cli.completion import tool_names
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import GivenArguments, given, hint, read
-from toolbus.cli.listing_cache import CachedListing, fresh_listings
+from toolbus.cli.listing_cache import CachedListing
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, picked
 from toolbus.cli.parameters import Args, ArgsFile, OnInput, Out, Timeout, ToolArguments
-from toolbus.cli.terminal import client_terminal, here
+from toolbus.cli.terminal import here
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD
 from toolbus.core.ask.people import Stopwatch
 from toolbus.core.values.errors import CallRefused, ToolNotFound
@@ -60,13 +60,11 @@ async def _called(
     out: Path | None,
     on_input: Literal["ask", "suspend"],
 ) -> CommandResult:
+
     from toolbus.cli.session import command_line, start_idle_servers
 
     screen, config, drift = own.screen, own.config, _Drift(own.screen)
-    # What the background bus lists is known, and need not be looked up.
-    in_background = client_terminal() is not None
-    servers = candidate_servers(config, name) if in_background else _servers_to_start(config, name)
-    async with own.bus(servers, drift.note_refusal, asks=on_input == "ask") as bus:
+    async with own.bus(_servers_to_start(config, name), drift.note_refusal, asks=on_input == "ask") as bus:
         if name not in bus.catalog:
             # The server may be misspelt: with all of them up, the error can suggest the right name.
             await start_idle_servers(screen, bus, config)
@@ -216,8 +214,10 @@ def _reject_unknown(arguments: Mapping[str, JSON], spec: ToolSpec) -> None:
 
 def _servers_to_start(config: "BusConfig", name: str) -> list[str]:
     """The servers to start for this tool; raises `ToolNotFound` if the cache shows a misspelling."""
+    from toolbus.cli.session import BUS
+
     likely = candidate_servers(config, name)
-    listed = fresh_listings(config)
+    listed = BUS.get().listings(config)
     if not all(alias in listed for alias in likely):
         return likely
     for alias in likely:
