@@ -163,7 +163,7 @@ BOUNDED = {
 # Those that may be gone one day: the code works without them.
 GUARDED = {
     "connect/opening/establish.py _mcp_server",
-    "cli/completion/shells.py _completion_scripts",
+    "cli/completion.py _completion_scripts",
     "search/encoders/local.py _core",
     "search/encoders/local.py _multiarray_umath",
     "telemetry/providers.py _METER_PROVIDER",

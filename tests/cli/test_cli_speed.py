@@ -43,7 +43,7 @@ def test_help_takes_a_fraction_of_what_importing_the_sdk_takes(tmp_path: Path) -
 
 
 def loaded(home: Path, *words: str, code: int | None = None, **variables: str) -> set[str]:
-    """The packages that a command has imported when it ends, if need be with that exit code."""
+    """The packages and modules that a command has imported when it ends, if need be with that exit code."""
     run = subprocess.run(
         [sys.executable, "-c", LOADED, *words],
         cwd=home,
@@ -54,7 +54,8 @@ def loaded(home: Path, *words: str, code: int | None = None, **variables: str) -
         check=True,
     )
     assert code is None or f"exit code: {code}\n" in run.stdout, run.stderr
-    return {name.partition(".")[0] for name in run.stdout.rpartition("loaded:")[2].split()}
+    modules = run.stdout.rpartition("loaded:")[2].split()
+    return {name.partition(".")[0] for name in modules} | set(modules)
 
 
 def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path) -> None:
@@ -63,6 +64,13 @@ def test_help_and_mistakes_import_nothing_heavy(tmp_path: Path) -> None:
     # typer itself takes pydantic to read the words of a command.
     assert loaded(tmp_path, "call", "--help") & (HEAVY - {"pydantic"}) == set()
     assert loaded(tmp_path, "tolls") & (HEAVY - {"pydantic"}) == set()
+
+
+def test_a_command_imports_no_other_command(tmp_path: Path) -> None:
+    commands = "toolbus.cli.commands"
+    assert not {name for name in loaded(tmp_path, "--help") if name.startswith(commands)}
+    own = {name for name in loaded(tmp_path, "login", "--help") if name.startswith(commands)}
+    assert own == {commands, f"{commands}.servers", f"{commands}.servers.login"}
 
 
 WITHOUT_CONFIG = [

@@ -1,4 +1,4 @@
-"""A command: how a function becomes one, one run of it, and what that comes to.
+"""A command: how a function becomes one, one run of it, and its result.
 
 A function declares its parameters as typer reads them; `command` and its variants add the shared options. It
 gets an `Invocation`, and returns a `CommandResult` or an exit code.
@@ -33,12 +33,12 @@ _TAKEN = ("import", "list")
 
 
 class CommandResult(NamedTuple):
-    """What a command comes to."""
+    """The result of a command, and how it is printed."""
 
     document: JSON | Callable[[], JSON]
     """The document of `--json`, or a function that makes it."""
     lines: Callable[[], object] | str
-    """What a person reads: one line, or a function that prints it."""
+    """The line for a person, or a function that prints the lines."""
     code: int = 0
 
 
@@ -195,7 +195,7 @@ def _adapted(
 
 
 def _shown(own: Invocation, work: Callable[..., Any], values: Mapping[str, Any]) -> int | None:
-    """Run the command, and print what it comes to, for a person or as JSON; return the exit code."""
+    """Run the command, and print its result for a person or as JSON; return the exit code."""
     result: Any = work(own, **values)
     if inspect.iscoroutine(result):
         result = run_until_signal(result)

@@ -1,7 +1,7 @@
 """Tab completion for bash, zsh, fish and PowerShell.
 
-Candidates are servers from the config, and everything else from the listing cache: no server is started,
-nothing is asked, no reference is resolved. zsh evaluates what completion prints, and bash inserts it
+Candidates are servers from the config, and everything else from the listing cache. No server is started,
+nothing is asked, and no reference is resolved. zsh evaluates what completion prints, and bash inserts it
 unquoted. Names come from servers, the cache and the folder's config, so all of them pass one filter just
 before they are printed. Nothing else is printed: no descriptions, no errors.
 """

@@ -90,13 +90,13 @@ def described(tool: ToolSpec) -> list[tuple[str, str, bool, str]]:
 
 
 def hint(name: str, known: Iterable[str], others: str | None = None) -> str:
-    """Which name may have been meant, or else the names there are."""
+    """A hint at the name that may have been meant, or else all names."""
     close = get_close_matches(name, list(known), n=1)
     return f"did you mean {close[0]!r}?" if close else others or f"it takes {', '.join(known) or 'none'}"
 
 
 def facts_by_name(facts: Iterable[tuple[str, str, str]]) -> tuple[str, ...]:
-    """A line for each name, with what is known of it and what it is about."""
+    """A line for each name, with facts and a description."""
     listed = list(facts)
     width = max((len(name) for name, *_ in listed), default=0)
     return tuple(

@@ -1,4 +1,4 @@
-"""Trust in a config: the prompt that commands show before they use one they found, and what is kept of it."""
+"""Trust in a config: the prompt that commands show before they use one they found, and its answer."""
 
 import signal
 import sys

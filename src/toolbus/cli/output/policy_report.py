@@ -1,4 +1,4 @@
-"""What a policy does to the tools that are listed, and what it decides; for a person or as JSON."""
+"""The effects of a policy on the tools that are listed, and its decisions; for a person or as JSON."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

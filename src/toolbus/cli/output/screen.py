@@ -157,7 +157,7 @@ class Screen:
         print(escaped_json(value, indent=2), flush=True)
 
     def show(self, document: JSON | Callable[[], JSON], lines: Callable[[], object] | str) -> None:
-        """Print what a command comes to: the document of `--json`, or else what a person reads."""
+        """Print the result of a command: the document of `--json`, or else the lines for a person."""
         if self.as_json:
             self.json(document() if callable(document) else document)
         elif isinstance(lines, str):

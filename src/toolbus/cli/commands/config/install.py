@@ -241,7 +241,7 @@ def _remove(screen: Screen, place: "EditorFile", *, yes: bool) -> CommandResult:
 
 
 def _printed(screen: Screen, place: "EditorFile", entry: Entry) -> CommandResult:
-    """What to put into the file."""
+    """The entry, to be put into the file by hand."""
 
     def lines() -> None:
         screen.note(f"for {place.title}, in {place.shown}:")
@@ -253,7 +253,7 @@ def _printed(screen: Screen, place: "EditorFile", entry: Entry) -> CommandResult
 def _outcome(
     screen: Screen, place: "EditorFile", done: str, entry: Entry | None, message: str = ""
 ) -> CommandResult:
-    """What was done."""
+    """The result: the entry, and how it was changed."""
     document = {
         "editor": place.editor,
         "file": str(place.file),

@@ -195,7 +195,7 @@ def only_tool(found: Comparison, alias: str, tool: str) -> Comparison:
 
 
 def report(screen: Screen, found: Comparison, *, written: bool, code: int = 0) -> CommandResult:
-    """What a comparison found, and whether it was written to the lockfile."""
+    """The result of a comparison, which may have been written to the lockfile."""
 
     def document() -> JSON:
         return {

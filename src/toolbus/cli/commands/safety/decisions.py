@@ -1,4 +1,4 @@
-"""What `toolbus policy` shows: the rules, one decision of theirs, and stored answers."""
+"""The rules of a policy, one decision of theirs, and stored answers, for `toolbus policy`."""
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager

@@ -1,4 +1,4 @@
-"""What `toolbus check` finds out about servers, the policy, the audit log and an administrator's rules."""
+"""Reports of `toolbus check`: on servers, the policy, the audit log and an administrator's rules."""
 
 import asyncio
 import os
@@ -110,7 +110,7 @@ class _StartupEvents:
 
 
 async def checked(own: Invocation, selected: Sequence[str], dialect: str | None) -> CommandResult:
-    """What is wrong with these servers and with the rules about them."""
+    """Check these servers and the rules about them."""
     screen, config, events = own.screen, own.config, _StartupEvents()
     async with own.bus(selected, events.on_event) as bus:
         await bus.calls.refresh(*KINDS)

@@ -1,6 +1,6 @@
 """Commands that keep running, or look at what keeps running: their parameters.
 
-What they do takes long to import, and a mistake in a command line is reported before.
+Their work takes long to import. A mistake in a command line is reported before that.
 """
 
 from pathlib import Path

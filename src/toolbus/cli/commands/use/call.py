@@ -85,14 +85,14 @@ async def _called(
 
 
 class _Drift:
-    """What differs from the lockfile while servers start."""
+    """Differences from the lockfile that servers have when they start."""
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
         self._warned: dict[str, Warned] = {}
 
     def note_refusal(self, event: "Event") -> None:
-        """Print why a call was refused; keep what differs."""
+        """Print a refusal of the guard; keep differences."""
         from toolbus.core.operation.events import Warned
         from toolbus.lock.drift import NOT_AS_LOCKED
 

@@ -44,7 +44,7 @@ async def _listed(
     encode: Callable[[Any], JSON],
     show: Callable[[Screen, Sequence[Any]], None],
 ) -> CommandResult:
-    """What these servers, by default all, offer of each kind: a part of the catalog, by its plural."""
+    """List the offers of these servers, by default all; a kind is a plural such as `prompts`."""
     screen, selected = own.screen, own.selected(servers)
     async with own.bus(selected) as bus:
         await bus.calls.refresh(*kinds)

@@ -66,7 +66,7 @@ async def _answered(
     out: Path | None,
     on_input: Literal["ask", "suspend"],
 ) -> CommandResult | int:
-    """What the answers lead to; asks for them if there are none."""
+    """Resume the call with the answers; ask for them if there are none."""
     from toolbus.cli.input.ask import Interrupted
     from toolbus.cli.input.elicitation import at_terminal
     from toolbus.cli.session import command_line

@@ -94,7 +94,7 @@ def _servers(config: "BusConfig", every: list[str], script: str | None) -> list[
 
 
 def script_outcome(screen: Screen, result: ToolResult, seconds: float) -> CommandResult:
-    """What came of a script, or the suspended script."""
+    """The result of a script, or the suspended script."""
     # Its text has all that a person reads; the rest is for programs.
     said = replace(result, structured=None)
 

@@ -106,7 +106,7 @@ class _Listing:
         self._ruled = _ruled(bus.config, bus, ruled_for)
         self.held = {key: one for key, one in bus.held.items() if one.server in selected}
         self.marks = _marks(self._ruled)
-        """What the policy does to tools, by their names."""
+        """The effect of the policy on tools, by their names."""
         self.shown = [alias for alias in selected if search is None or self.tools_of(alias)]
 
     def tools_of(self, alias: str) -> list[ToolSpec]:
@@ -340,7 +340,7 @@ def _print_tool(screen: Screen, spec: ToolSpec, mark: str | None) -> None:
 
 
 def named_json(spec: ToolSpec) -> dict[str, JSON]:
-    """Which tool it is, for `--json`."""
+    """The names of a tool, for `--json`."""
     return {"name": spec.name, **picked(spec.origin, "server tool")}
 
 
@@ -371,7 +371,7 @@ def _exit_code(
 async def _costs(
     own: Invocation, selected: Sequence[str], named: Sequence[str], search: str | None, wait: float
 ) -> CommandResult:
-    """How many tokens the tools of these servers take, by provider."""
+    """Count the tokens that the tools of these servers take, by provider."""
     screen, config = own.screen, own.config
     async with own.bus(selected, wait=wait) as bus:
         await bus.calls.refresh()
