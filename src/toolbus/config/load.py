@@ -160,6 +160,8 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
         bus = BusConfig(**settings)
     except ConfigError as error:
         mistakes += location.relocated(error, lambda key: key).mistakes
+        wrong = {(mistake.key or "").partition(".")[0].partition("[")[0] for mistake in error.mistakes}
+        bus = BusConfig(**{key: value for key, value in settings.items() if key not in wrong})
     mistakes += [location.error(_no_server(name, aliases), key) for key, name in _named(bus, aliases)]
     bus = _with_whole_paths(bus, location.file, folder)
     defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
