@@ -216,7 +216,6 @@ def _known_servers(names: Iterable[object], aliases: Sequence[str], key: str, lo
 
 
 def _with_allowlist(entry: JSON, names: JSON, location: Location) -> JSON:
-    """The entry with its list of `tool_allowlist`."""
     full = long_form(entry, location)
     if "tool_allowlist" in full:
         raise location.error("is set for the server and for all servers; keep one", "tool_allowlist")

@@ -308,7 +308,6 @@ def disabled_by(path: Path, folder: Path) -> frozenset[str]:
 
 
 def _project_settings(document: Mapping[JSON, JSON], folder: Path) -> Mapping[str, JSON]:
-    """Claude Code's settings for the project in this folder."""
     projects = document.get("projects")
     if not is_mapping(projects):
         return {}
@@ -324,7 +323,6 @@ def _project_settings(document: Mapping[JSON, JSON], folder: Path) -> Mapping[st
 def _disabled(
     document: Mapping[JSON, JSON], project: Mapping[str, JSON], host: str, entries: Mapping[str, JSON]
 ) -> frozenset[str]:
-    """The servers that their host disables in a list."""
     if host == "claude-code":
         disabled = project.get("disabledMcpServers")
         return frozenset(alias for alias in entries if is_list(disabled) and alias in disabled)
