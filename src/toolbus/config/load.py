@@ -148,15 +148,20 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     mistakes = Mistakes(found.mistakes)
     settings = {key: value for key, value in found.settings.items() if value is not None}
     aliases = [*found.entries, *found.misnamed]
-    wanted, lists, bus = aliases, dict[str, JSON](), BusConfig()
+    wanted, lists, bus = aliases, dict[JSON, JSON](), BusConfig()
     with mistakes.collected():
-        lists = _allowlists(settings.pop("tool_allowlist", {}), aliases, location)
+        lists = {**location.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")}
+        _known_servers(lists, aliases, "tool_allowlist", location)
     with mistakes.collected():
-        wanted = _wanted(settings.pop("enabled_servers", None), aliases, location)
+        enabled = location.names(settings.pop("enabled_servers", aliases), "enabled_servers")
+        _known_servers(enabled, aliases, "enabled_servers", location)
+        wanted = [alias for alias in aliases if alias in enabled]
     try:
         bus = BusConfig(**settings)
     except ConfigError as error:
         mistakes += location.relocated(error, lambda key: key).mistakes
+        wrong = {(mistake.key or "").partition(".")[0].partition("[")[0] for mistake in error.mistakes}
+        bus = BusConfig(**{key: value for key, value in settings.items() if key not in wrong})
     mistakes += [location.error(_no_server(name, aliases), key) for key, name in _named(bus, aliases)]
     bus = _with_whole_paths(bus, location.file, folder)
     defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
@@ -203,37 +208,18 @@ def _with_whole_paths(bus: BusConfig, file: str | None, folder: Path | None) -> 
     return bus.model_copy(update={"file": file, "folder": folder, **own})
 
 
-def _wanted(enabled: JSON, aliases: list[str], location: Location) -> list[str]:
-    """The aliases to load, in the order of the config."""
-    if enabled is None:
-        return aliases
-    names = location.names(enabled, "enabled_servers")
-    _refuse_unknown_aliases(names, aliases, "enabled_servers", location)
-    return [alias for alias in aliases if alias in names]
-
-
-def _allowlists(value: JSON, aliases: list[str], location: Location) -> dict[str, JSON]:
-    """The lists of `tool_allowlist`, by alias."""
-    lists = {str(alias): names for alias, names in location.mapping(value, "tool_allowlist").items()}
-    # A misspelled alias would allow all tools of the server.
-    _refuse_unknown_aliases(lists, aliases, "tool_allowlist", location)
-    return lists
+def _known_servers(names: Iterable[object], aliases: Sequence[str], key: str, location: Location) -> None:
+    """ConfigError for a name that no server has: a misspelled one would allow all tools of a server."""
+    for name in names:
+        if name not in aliases:
+            raise location.error(_no_server(name, aliases), key)
 
 
 def _with_allowlist(entry: JSON, names: JSON, location: Location) -> JSON:
-    """The entry with its list of `tool_allowlist`."""
     full = long_form(entry, location)
     if "tool_allowlist" in full:
         raise location.error("is set for the server and for all servers; keep one", "tool_allowlist")
     return {**full, "tool_allowlist": names}
-
-
-def _refuse_unknown_aliases(
-    names: Iterable[object], known: Sequence[str], key: str, location: Location
-) -> None:
-    for name in names:
-        if name not in known:
-            raise location.error(_no_server(name, known), key)
 
 
 def _no_server(name: object, known: Sequence[str]) -> str:

@@ -17,6 +17,7 @@ from pydantic import (
     Field,
     InstanceOf,
     Strict,
+    ValidationInfo,
     WithJsonSchema,
     field_validator,
 )
@@ -229,6 +230,17 @@ class ServerConfig(ConfigModel):
         yield from ((f"env.{name}", text) for name, text in self.env.items())
         yield from ((f"headers.{name}", text) for name, text in self.headers.items())
 
+    @field_validator("url")
+    @classmethod
+    def _usable_url(cls, url: str | None, others: ValidationInfo) -> str | None:
+        if url is None or others.data.get("command") is not None:  # only one of them can be right
+            return url
+        if not re.match(r"https?://.|http\+unix://.|\$\{", url, re.IGNORECASE):
+            raise ValueError("expected a URL that starts with http:// or https://")
+        if "${" not in url and (problem := host_problem(url)):
+            raise ValueError(problem)
+        return url
+
     @field_validator("headers")
     @classmethod
     def _usable_headers(cls, headers: dict[str, str]) -> dict[str, str]:
@@ -254,10 +266,6 @@ class ServerConfig(ConfigModel):
             parsed(text, server=self.alias, key=field)
 
     def _check_http(self, location: Location) -> None:
-        if self.url is not None and not re.match(r"https?://.|http\+unix://.|\$\{", self.url, re.IGNORECASE):
-            raise location.error("expected a URL that starts with http:// or https://", "url")
-        if self.url is not None and "${" not in self.url and (problem := host_problem(self.url)):
-            raise location.error(problem, "url")
         if self.auth is not None and self.url is None:
             raise location.error("is for servers with a url; give a program its secrets in env", "auth")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):

@@ -139,7 +139,6 @@ def _commands(config: ServerConfig) -> Iterator[list[str]]:
 
 
 def _shown(config: ServerConfig) -> str:
-    """The launch line or URL as written, without credentials."""
     if config.url is not None:
         return shown_url(masked(config.url))
     texts = without_literals(config)

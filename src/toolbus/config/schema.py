@@ -19,6 +19,7 @@ from toolbus.config.hosts.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRA
 from toolbus.config.hosts.host_auth import SIGN_IN
 from toolbus.config.model import HINTS, BusConfig, LockMode
 from toolbus.config.settings.auth import AUTH_TYPES
+from toolbus.config.settings.policy import SELECTORS
 from toolbus.core.values.records import JSON, LogLevel
 
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -89,6 +90,8 @@ def config_schema() -> dict[str, JSON]:
     }
     views = defined["Serve"]["properties"]["views"]
     views["additionalProperties"] = _or_null(views["additionalProperties"])
+    for key in SELECTORS:
+        del defined["PolicyRule"]["properties"][key]["default"]  # an editor would insert it, and it is wrong
     defined["ClientCredentials"]["anyOf"] = [{"required": [key]} for key in ("client_secret", "key")]
     return {
         "$schema": DRAFT,

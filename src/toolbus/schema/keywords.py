@@ -159,16 +159,11 @@ def _is_count(value: JSON) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and 0 <= value < _LARGEST_COUNT
 
 
-def _is_text(value: JSON) -> bool:
-    return isinstance(value, str)
+def _of(*types: type) -> Callable[[JSON], bool]:
+    return lambda value: isinstance(value, types)
 
 
-def _is_flag(value: JSON) -> bool:
-    return isinstance(value, bool)
-
-
-def _is_schema(value: JSON) -> bool:
-    return isinstance(value, dict | bool)
+_is_text = _of(str)
 
 
 def _is_filled_list(value: JSON) -> bool:
@@ -205,14 +200,14 @@ CHECKS: Mapping[str, Callable[[JSON], bool]] = {
     "properties": is_object,
     "dependentSchemas": is_object,
     **dict.fromkeys(["const", "default"], is_json),
-    **dict.fromkeys(words("title description format contentEncoding contentMediaType"), _is_text),
+    **dict.fromkeys(words("title description format contentEncoding contentMediaType"), _of(str)),
     **dict.fromkeys(words("minimum maximum exclusiveMinimum exclusiveMaximum"), _is_number),
     **dict.fromkeys(
         words("minLength maxLength minItems maxItems minContains maxContains minProperties maxProperties"),
         _is_count,
     ),
-    **dict.fromkeys(words("uniqueItems deprecated readOnly writeOnly"), _is_flag),
-    **dict.fromkeys([*ONE, "contentSchema"], _is_schema),
+    **dict.fromkeys(words("uniqueItems deprecated readOnly writeOnly"), _of(bool)),
+    **dict.fromkeys([*ONE, "contentSchema"], _of(dict, bool)),
     **dict.fromkeys(MANY, _is_filled_list),
 }
 """Whether a keyword's value is well-formed, for every draft 2020-12 keyword that constrains or describes."""

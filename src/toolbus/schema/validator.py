@@ -170,7 +170,6 @@ class Bounds:
         return known
 
     def _recurses(self, nodes: Sequence[Node]) -> bool:
-        """Whether a schema leads back to itself."""
         is_finished: dict[int, bool] = {}
 
         def leads_back(node: JSON) -> bool:

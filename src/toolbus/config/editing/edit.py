@@ -77,7 +77,6 @@ def _changed(text: str, path: Path, change: TextChange) -> str:
 
 
 def _apply(document: JSON, change: TextChange) -> None:
-    """Make the same change to the parsed document."""
     *parent, last = change.steps if change.kind != "add" else (*change.steps, "")
     holder = document
     for step in parent:
@@ -194,7 +193,6 @@ def _container(document: Mapping[JSON, JSON]) -> Steps | None:
 
 
 def _server_steps(document: JSON) -> dict[str, Steps]:
-    """The path to each server, by alias."""
     parent = _container(document)
     entries = None if parent is None else value_at(document, parent)
     if is_mapping(entries):
@@ -297,7 +295,6 @@ def _kept(text: str, path: Path, changes: list[TextChange]) -> str:
 
 
 def _is_blank(text: str, path: Path) -> bool:
-    """Whether nothing is in it but comments."""
     text = text.removeprefix("\ufeff")
     if file_format(path) == "json":
         return not without_comments(text).strip()

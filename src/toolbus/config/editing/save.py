@@ -58,7 +58,6 @@ def save_in_project(path: Path, content: bytes, *, mode: int | None = None) -> N
 
 
 def _usual_mode() -> int:
-    """The mode of a new file."""
     mask = os.umask(0o077)  # the umask can only be read by setting it
     os.umask(mask)
     return 0o666 & ~mask

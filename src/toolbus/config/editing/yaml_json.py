@@ -216,7 +216,6 @@ def _is_named(item: "tuple[yaml.Node, yaml.Node]", step: str | int) -> bool:
 
 
 def _into_block(text: str, key: "yaml.Node", holder: "yaml.Node", pairs: Mapping[str, JSON]) -> str:
-    """Add pairs after the last one of a block."""
     if not holder.value or holder.value == "null":
         # `servers:`, `servers: {}` or `servers: null`: the empty value is removed.
         start, end = holder.start_mark.index, holder.end_mark.index
@@ -338,7 +337,6 @@ def _newline(text: str) -> str:
 
 
 def _indent(text: str, at: int) -> str:
-    """The indentation of the line."""
     start = text.rfind("\n", 0, at) + 1
     return text[start : start + len(text[start:]) - len(text[start:].lstrip(" \t"))]
 

@@ -75,7 +75,6 @@ def imported(source: ImportFile, *, taken: Mapping[str, str] | None = None) -> I
 
 
 def _disabled_elsewhere(source: ImportFile, notes: list[str]) -> frozenset[str]:
-    """The servers that other files of the editor disable."""
     names: set[str] = set()
     for path in source.switches:
         try:
@@ -160,7 +159,6 @@ def _plain(
 def _remarks(
     alias: str, entry: Mapping[JSON, JSON], config: ServerConfig, source: ImportFile
 ) -> Iterator[str]:
-    """Notes about an imported server."""
     if unused := [key for key, value in entry.items() if key in _UNUSED and value]:
         yield f"server {alias!r}: ignored keys without a meaning here: {', '.join(unused)}"
     if any(entry.get(key) for key in _SANDBOX):
@@ -193,7 +191,6 @@ def _sign_in_remarks(alias: str, auth: OAuth) -> Iterator[str]:
 
 
 def _prompts(alias: str, config: ServerConfig, defaults: Mapping[str, str]) -> Iterator[str]:
-    """Notes about values that the editor prompts for."""
     texts = " ".join(text for _, text in config.texts())
     for name in dict.fromkeys(re.findall(_INPUT, texts)):
         otherwise = ", or its default is used" if _is_usable(defaults.get(name)) else ""

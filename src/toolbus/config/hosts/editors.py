@@ -150,7 +150,6 @@ def _paths(editor: Editor, home: Path, folder: Path, platform: str) -> Iterator[
 
 
 def _matching(base: Path, pattern: str, platform: str) -> list[Path]:
-    """The files that exist."""
     return sorted(path for path in base.glob(_on(platform, pattern)) if path.is_file())
 
 
@@ -211,7 +210,6 @@ def _stdio(program: HostProgram) -> Entry:
 
 
 def _url(key: str, **more: JSON) -> Callable[[Remote, Mapping[str, str]], Entry]:
-    """An entry with the URL under this key."""
 
     def entry(remote: Remote, headers: Mapping[str, str]) -> Entry:
         return {**more, key: remote.url} | ({"headers": dict(headers)} if headers else {})

@@ -328,19 +328,13 @@ def _put(draft: _Draft, key: str, value: JSON, entry: Mapping[JSON, JSON], locat
         draft.put(key, "enabled", not is_switched_off(entry, location), location)
     elif key == "timeout":
         draft.put(key, "call", _seconds(value, location), location)
-    elif key not in TRANSLATED and not _is_left_empty(SPELLINGS.get(key, key), value):
+    elif key not in TRANSLATED:
         name = SPELLINGS.get(key, key)
-        draft.put(key, name, _canonical_transport(value) if name == "transport" else value, location)
-
-
-def _is_left_empty(name: str, value: JSON) -> bool:
-    """Whether a host wrote its empty default; an empty `prefix` has a meaning."""
-    return name in ("command", "url", "cwd") and isinstance(value, str) and not value.strip()
-
-
-def _canonical_transport(transport: JSON) -> JSON:
-    """Our name for a transport; an unknown one is left for validation."""
-    return TRANSPORTS.get(transport, transport) if isinstance(transport, str) else transport
+        if name == "transport" and isinstance(value, str):
+            value = TRANSPORTS.get(value, value)  # an unknown one is left for validation
+        # A host may have written its empty default; an empty `prefix` has a meaning.
+        if name not in ("command", "url", "cwd") or not isinstance(value, str) or value.strip():
+            draft.put(key, name, value, location)
 
 
 def _seconds(value: JSON, location: Location) -> float:

@@ -121,7 +121,6 @@ def _keys(key: str, block: JSON, location: Location, warnings: list[str]) -> dic
 
 
 def _loopback(port: JSON, where: str, location: Location) -> str:
-    """The callback of Claude Code on that port."""
     if isinstance(port, bool) or not isinstance(port, int) or not 0 < port <= _LAST_PORT:
         raise location.error("expected a port", where)
     return f"http://localhost:{port}/callback"

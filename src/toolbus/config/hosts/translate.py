@@ -151,12 +151,6 @@ def _filled(text: JSON, env: Entry) -> JSON:
     )
 
 
-def _codex(document: Entry, location: Location) -> HostConfig:
-    return _translated(
-        location.mapping(document.get("mcp_servers") or {}, "mcp_servers"), location, _from_codex
-    )
-
-
 def _is_codex(entry: JSON) -> bool:
     own = {*_CODEX_KEYS, *_CODEX_OWN} - {"name"}
     return is_mapping(entry) and (not own.isdisjoint(entry) or is_mapping(entry.get("tools")))
@@ -186,12 +180,6 @@ def _from_codex(server: Entry, location: Location) -> dict[str, JSON]:
     return _with_timeouts(entry, timeouts)
 
 
-def _zed(document: Entry, location: Location) -> HostConfig:
-    return _translated(
-        location.mapping(document.get("context_servers") or {}, "context_servers"), location, _from_zed
-    )
-
-
 def _from_zed(server: Entry, location: Location) -> dict[str, JSON]:
     entry = _rest(server, _ZED_OWN)
     if not {"command", "url"} & entry.keys():
@@ -200,12 +188,6 @@ def _from_zed(server: Entry, location: Location) -> dict[str, JSON]:
         entry |= {key: value for key, value in command.items() if key != "path"}
         entry["command"] = command.get("path")
     return _with_timeouts(entry, {"call": server.get("timeout")})
-
-
-def _opencode(document: Entry, location: Location) -> HostConfig:
-    return _translated(
-        _of_opencode(location.mapping(document.get("mcp") or {}, "mcp")), location, _from_opencode
-    )
 
 
 def _of_opencode(mcp: Entry) -> Entry:
@@ -267,11 +249,21 @@ def _with_timeouts(entry: dict[str, JSON], seconds: Mapping[str, JSON]) -> dict[
     return {**entry, "timeouts": given} if given else entry
 
 
+def _of_key(key: str, translate: Translate) -> Callable[[Entry, Location], HostConfig]:
+    """Reads the servers under one key."""
+
+    def read(document: Entry, location: Location) -> HostConfig:
+        servers = location.mapping(document.get(key) or {}, key)
+        return _translated(_of_opencode(servers) if key == "mcp" else servers, location, translate)
+
+    return read
+
+
 HOSTS: dict[str, Callable[[Entry, Location], HostConfig]] = {
     "goose": _goose,
-    "codex": _codex,
-    "zed": _zed,
-    "opencode": _opencode,
+    "codex": _of_key("mcp_servers", _from_codex),
+    "zed": _of_key("context_servers", _from_zed),
+    "opencode": _of_key("mcp", _from_opencode),
 }
 """Reads a document of each host."""
 
@@ -316,7 +308,6 @@ def disabled_by(path: Path, folder: Path) -> frozenset[str]:
 
 
 def _project_settings(document: Mapping[JSON, JSON], folder: Path) -> Mapping[str, JSON]:
-    """Claude Code's settings for the project in this folder."""
     projects = document.get("projects")
     if not is_mapping(projects):
         return {}
@@ -332,7 +323,6 @@ def _project_settings(document: Mapping[JSON, JSON], folder: Path) -> Mapping[st
 def _disabled(
     document: Mapping[JSON, JSON], project: Mapping[str, JSON], host: str, entries: Mapping[str, JSON]
 ) -> frozenset[str]:
-    """The servers that their host disables in a list."""
     if host == "claude-code":
         disabled = project.get("disabledMcpServers")
         return frozenset(alias for alias in entries if is_list(disabled) and alias in disabled)

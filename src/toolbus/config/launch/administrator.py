@@ -49,7 +49,6 @@ _LARGEST = 1 << 20
 
 
 def _words(line: JSON) -> JSON:
-    """A line as a list of words, as a shell splits it."""
     try:
         return shlex.split(line) if isinstance(line, str) else line
     except ValueError as error:

@@ -301,7 +301,6 @@ async def _found(
 
 
 async def _env_file(config: ServerConfig, values: Mapping[str, str], secrets: Secrets) -> dict[str, str]:
-    """The variables of the server's dotenv file."""
     if "env_file" not in values:
         return {}
     variables = await asyncio.to_thread(secrets.variables, values["env_file"])
@@ -360,7 +359,6 @@ def placed(user: str, field: str, before: str, after: str) -> str:
 
 
 def _reason(user: str, field: str, before: str, after: str) -> str | None:
-    """Why a name cannot be used."""
     if not user.isprintable():
         return "it has control characters or invisible ones"
     is_whole = not before and not after

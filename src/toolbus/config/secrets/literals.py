@@ -315,6 +315,5 @@ def add_secrets(folder: Path, secrets: Iterable[Secret]) -> None:
 
 
 def _quoted(text: str) -> str:
-    """The text quoted so that a dotenv file takes it literally."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"

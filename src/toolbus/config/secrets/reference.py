@@ -117,7 +117,6 @@ def _reference(body: str, server: str | None, key: str | None) -> Reference:
 
 
 def _is_command(text: str) -> bool:
-    """Whether the text can be split into a command and its arguments."""
     try:
         return bool(shlex.split(text))
     except ValueError:

@@ -224,8 +224,8 @@ def auth_warnings(auth: Auth | None) -> Iterator[str]:
 
 def text_problem(key: str, text: str) -> str | None:
     """What is wrong with a text of `auth` without references; None if nothing is."""
-    check = _CHECKS.get(key)
-    return None if check is None else check(text)
+    is_valid, problem = _CHECKS.get(key, (None, None))
+    return None if is_valid is None or is_valid(text) else problem
 
 
 def _long_form(text: str) -> Mapping[JSON, JSON]:
@@ -259,43 +259,42 @@ def is_loopback(host: str) -> bool:
         return host.lower() == "localhost"
 
 
-def _issuer_problem(text: str) -> str | None:
+def _is_page(text: str, *, schemes: tuple[str, ...] = ("http", "https")) -> bool:
     parts = web_url(text)
-    if parts is None or parts.query or parts.fragment:
-        return (
-            "expected the URL of an authorization server, such as https://auth.example.com, without a query"
-        )
-    return None
+    return parts is not None and parts.scheme in schemes and not parts.fragment
 
 
-def _callback_problem(text: str) -> str | None:
-    parts = web_url(text)
-    if parts is None or parts.fragment or not (parts.scheme == "https" or is_loopback(parts.hostname or "")):
-        return "expected a loopback URL, such as http://127.0.0.1:3118/callback, or an https:// URL"
-    return None
+def _is_issuer(text: str) -> bool:
+    return _is_page(text) and not urlsplit(text).query
 
 
-def _metadata_problem(text: str) -> str | None:
-    parts = web_url(text)
-    if parts is None or parts.scheme != "https" or parts.path in ("", "/") or parts.fragment:
-        return "expected an https:// URL with a path, such as https://example.com/client.json"
-    return None
+def _is_callback(text: str) -> bool:
+    return _is_page(text) and (
+        _is_page(text, schemes=("https",)) or is_loopback(urlsplit(text).hostname or "")
+    )
 
 
-def _resource_problem(text: str) -> str | None:
-    if re.fullmatch(r"[^\s#]+", text):
-        return None
-    return "expected true, false, or the URI of the server, without spaces and without a fragment"
+def _is_metadata(text: str) -> bool:
+    return _is_page(text, schemes=("https",)) and urlsplit(text).path not in ("", "/")
 
 
-def _prompt_problem(text: str) -> str | None:
-    return None if re.fullmatch(r"[\w ]*", text) else "expected words, such as consent or login, or nothing"
-
-
-_CHECKS: dict[str, Callable[[str], str | None]] = {
-    "issuer": _issuer_problem,
-    "callback": _callback_problem,
-    "client_metadata": _metadata_problem,
-    "resource": _resource_problem,
-    "prompt": _prompt_problem,
+_CHECKS: dict[str, tuple[Callable[[str], object], str]] = {
+    "issuer": (
+        _is_issuer,
+        "expected the URL of an authorization server, such as https://auth.example.com, without a query",
+    ),
+    "callback": (
+        _is_callback,
+        "expected a loopback URL, such as http://127.0.0.1:3118/callback, or an https:// URL",
+    ),
+    "client_metadata": (
+        _is_metadata,
+        "expected an https:// URL with a path, such as https://example.com/client.json",
+    ),
+    "resource": (
+        re.compile(r"[^\s#]+").fullmatch,
+        "expected true, false, or the URI of the server, without spaces and without a fragment",
+    ),
+    "prompt": (re.compile(r"[\w ]*").fullmatch, "expected words, such as consent or login, or nothing"),
 }
+"""How a text of `auth` is checked, and the problem with one that is wrong."""
