@@ -8,8 +8,7 @@ from toolbus.cli.output.screen import Screen, escaped_json, one_line, visible
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON
 from toolbus.lock.changes import EFFECTS, DefinitionChange, LockDifference, word_changes
-from toolbus.lock.definitions import Kind
-from toolbus.lock.drift import SINGULAR
+from toolbus.lock.drift import KIND_OF
 from toolbus.lock.file import LockedServer
 from toolbus.lock.launch import launch_line
 
@@ -20,7 +19,6 @@ _MOST_LINES = 20
 """How many tools, prompts and templates of new servers have a line of their own."""
 _MOST_NAMES = 5
 """How many names of a new server are shown of each kind."""
-_KIND_OF: dict[str, Kind] = {singular: kind for kind, singular in SINGULAR.items()}
 
 
 def print_differences(
@@ -34,9 +32,9 @@ def print_differences(
     If that would be too many lines, such a server has one for each kind.
     """
     new = [one for one in differences if one.status == "added" and one.server not in known]
-    is_long = sum(one.kind in _KIND_OF for one in new) > _MOST_LINES
+    is_long = sum(one.kind in KIND_OF for one in new) > _MOST_LINES
     for (server, kind), group in _grouped(new).items():
-        if is_long and kind in _KIND_OF:
+        if is_long and kind in KIND_OF:
             names = _some([one.name for one in group])
             screen.print(_head(f"{server}: {counted(len(group), kind)}", "added", names))
             continue
@@ -98,7 +96,7 @@ def _about(one: LockDifference, servers: Mapping[str, LockedServer]) -> str:
         return one_line(" ".join(map(str, server.package.values())))
     if one.kind == "instructions":
         return one_line(server.instructions)
-    definition = server.definitions[_KIND_OF[one.kind]].get(one.name, {})
+    definition = server.definitions[KIND_OF[one.kind]].get(one.name, {})
     return one_line(str(definition.get("description") or definition.get("title") or ""))
 
 
