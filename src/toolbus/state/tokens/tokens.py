@@ -31,6 +31,8 @@ from toolbus.state.tokens.store import (
     values_of_user,
 )
 
+logger = logging.getLogger("toolbus")
+
 VERSION = 1
 
 
@@ -135,8 +137,6 @@ def _fits(name: str, value: Any) -> bool:
 def _plain(value: Any) -> Any:
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
 
-
-logger = logging.getLogger("toolbus")
 
 T = TypeVar("T")
 _CHECK_DISK = "check the disk"
