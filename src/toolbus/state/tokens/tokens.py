@@ -319,7 +319,7 @@ def open_tokens(setting: object) -> TokenSource:
         case TokenSource():
             return setting
         case "memory":
-            return TokenSource(OtherStore(_Memory(), "memory", "choose another store"), TokenLocks([]))
+            return TokenSource(OtherStore(MemoryTokens(), "memory", "choose another store"), TokenLocks([]))
         case "keyring":
             return TokenSource(described_keyring(), TokenLocks([own]))
         case "auto":
@@ -338,7 +338,7 @@ def open_tokens(setting: object) -> TokenSource:
             raise TokenStoreError(shown, "unavailable", "there is no such store", step)
 
 
-class _Memory:
+class MemoryTokens:
     """Keeps tokens for as long as the program runs. Its methods are async, so none is called in a thread."""
 
     def __init__(self) -> None:
