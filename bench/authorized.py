@@ -9,16 +9,16 @@ from bench.sides import bus_calls, bus_entry
 from bench.work import Work
 from toolbus import Toolbus
 from toolbus.connect.auth.tokens import DpopKey
-from toolbus.state.tokens.tokens import Login, MemoryStore, open_tokens
+from toolbus.state.tokens.tokens import Login, MemoryTokens, open_tokens
 
 HOUR = 3600.0
 TOKEN = "t" * 43
 """As long as an opaque token of oidc-provider; a longer one takes the server longer to read."""
 
 
-async def signed_in(url: str, *, with_key: bool) -> MemoryStore:
+async def signed_in(url: str, *, with_key: bool) -> MemoryTokens:
     """The store of somebody who has signed in to a server."""
-    store, key = MemoryStore(), DpopKey.generate() if with_key else None
+    store, key = MemoryTokens(), DpopKey.generate() if with_key else None
     now = time.time()
     login = Login(
         issuer="https://id.example.com",

@@ -68,6 +68,7 @@ def restore(folder: Path) -> None:
             path.write_text(path.read_text().replace("FILE", str(config)))
         path.rename(path.with_name(path.name.replace("CONFIG", sha256(fsencode(config)).hexdigest())))
     for path in [
+        folder,
         state,
         *state.rglob("*"),
         *(folder / "tokens").rglob("*"),

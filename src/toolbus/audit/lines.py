@@ -15,6 +15,8 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
+# Files
+
 MOST_SLOTS = 1000
 """How many processes can write a trail at the same time."""
 
@@ -69,6 +71,8 @@ def _names(folder: Path) -> list[str]:
     except FileNotFoundError:
         return []
 
+
+# Lines
 
 BEGINNING = "0" * 64
 """The `prev` of the first line of a chain."""
@@ -156,6 +160,8 @@ def _is_cut(piece: bytes) -> bool:
         return _CUT_WORD.match(text, error.pos) is not None
     return False
 
+
+# The end of a file
 
 _BLOCK = 65_536
 

@@ -21,7 +21,7 @@ from toolbus.lock.definitions import (
     text_digest,
     unlockable,
 )
-from toolbus.lock.drift import SINGULAR, HeldKind, label_of
+from toolbus.lock.drift import KIND_OF, HeldKind, label_of
 from toolbus.lock.file import LockedServer, Lockfile, read_lock, write_lock
 from toolbus.lock.launch import launch_of, resolved_package
 
@@ -91,7 +91,6 @@ def _lockable(definition: dict[str, JSON]) -> dict[str, JSON]:
 
 Part: TypeAlias = tuple[HeldKind, str]
 """A part of a server: its kind, and its own name; without a name for instructions and launch."""
-_KINDS: Mapping[str, Kind] = {singular: kind for kind, singular in SINGULAR.items()}
 
 
 class NotAsShown(ToolbusError):
@@ -113,10 +112,10 @@ def with_parts(old: LockedServer | None, now: LockedServer, parts: Iterable[Part
             approved = replace(approved, launch=now.launch, package=now.package)
         elif kind == "instructions":
             approved = replace(approved, instructions=now.instructions)
-        elif name in now.definitions[_KINDS[kind]]:
-            definitions[_KINDS[kind]][name] = now.definitions[_KINDS[kind]][name]
+        elif name in now.definitions[KIND_OF[kind]]:
+            definitions[KIND_OF[kind]][name] = now.definitions[KIND_OF[kind]][name]
         else:
-            definitions[_KINDS[kind]].pop(name, None)
+            definitions[KIND_OF[kind]].pop(name, None)
     return replace(approved, definitions=definitions)
 
 
@@ -124,7 +123,7 @@ def part_digest(server: LockedServer, part: Part) -> str | None:
     """The digest of a part; None if the server has no such part. `NotCanonical` if one has none."""
     kind, name = part
     found = server.digests[kind] if kind in ("launch", "instructions") else None
-    return str(found) if found is not None else server.digests[_KINDS[kind]].get(name)
+    return str(found) if found is not None else server.digests[KIND_OF[kind]].get(name)
 
 
 def approve_shown(path: Path, alias: str, now: LockedServer, shown: Mapping[Part, str]) -> None:

@@ -1,6 +1,7 @@
 """Compare what a server offers with what was approved, and hold what differs."""
 
 import shlex
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Literal, TypeAlias
@@ -26,6 +27,7 @@ SINGULAR: dict[Kind, HeldKind] = {
     "templates": "template",
     "skills": "skill",
 }
+KIND_OF: Mapping[str, Kind] = {singular: kind for kind, singular in SINGULAR.items()}
 _STEPS = "; review it: "
 NOT_AS_LOCKED = f"not as in {NAME}"
 """What a warning about a difference says in the mode `warn`."""

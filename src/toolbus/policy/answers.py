@@ -92,7 +92,8 @@ class StoredAnswers:
 
         def written(future: "Future[None]") -> None:
             self._written.pop(name, None)
-            error = future.exception()
+            # Cancelled: the store was closed before, and the person is asked again another time.
+            error = None if future.cancelled() else future.exception()
             if isinstance(error, OSError | ValueError | StoreError):
                 failed(error)
 

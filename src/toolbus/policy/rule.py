@@ -63,6 +63,8 @@ def label(rule: int) -> str:
     return f"policy[{rule}]"
 
 
+# Hints
+
 Holds: TypeAlias = Literal["yes", "word", "no"]
 """`word`: only by the word of a server that is not trusted."""
 
@@ -100,6 +102,9 @@ def _claimed(hint: Hint, annotations: JSONObject) -> Holds:
             return "word" if annotations.get("readOnlyHint") is True else "no"
         case "idempotent":
             return "word" if annotations.get("idempotentHint") is True else "no"
+
+
+# Patterns
 
 
 class _Parts(NamedTuple):
@@ -232,6 +237,8 @@ def _resolved(uri: str) -> str:
     end = "/" if steps and parts[-1] in ("", ".", "..") else ""
     return f"{scheme.lower()}{colon}{authority}{start}{'/'.join(steps)}{end}"
 
+
+# The rule
 
 SELECTOR: Mapping[Kind, str] = {
     "tool": "tools",

@@ -129,6 +129,10 @@ async def test_a_stored_answer_replaces_one_for_the_session(mine: Store) -> None
     assert answers.find(ANN) == (True, "session answer")
     answers.add(ANN, "never")
     assert answers.find(ANN) == (False, "stored answer")
+    async with asyncio.timeout(PATIENCE):
+        while not mirror.values:
+            await mirror.look()
+    assert answers.find(ANN) == (False, "stored answer")
 
 
 async def test_an_answer_that_cannot_be_stored_counts_until_the_end_and_is_reported(cipher: Cipher) -> None:

@@ -34,6 +34,8 @@ from toolbus.gateway.protocol.principal import client_user, subject_user
 
 logger = logging.getLogger("toolbus")
 
+# The authorization server
+
 KEEP_SECONDS = 3600.0
 """How old the keys may be before they are asked for again."""
 LAST_RESORT_SECONDS = 24 * 3600.0
@@ -212,6 +214,8 @@ async def _filled(text: str, secrets: Secrets) -> str:
         value += part
     return value
 
+
+# The tokens
 
 ALGORITHMS = ("RS256", "RS384", "RS512", "ES256", "ES384", "ES512", "EdDSA")
 """Signatures that only the issuer can make."""

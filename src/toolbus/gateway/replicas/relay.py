@@ -32,6 +32,10 @@ from toolbus.gateway.replicas.peers import ReplicaPeer
 from toolbus.state.seal import Seal
 from toolbus.state.store.store import Allowance
 
+logger = logging.getLogger("toolbus")
+
+# The seals of forwarded requests
+
 PROBE = "/healthz"
 _PURPOSE = "relayed request"
 _SECONDS = 60.0
@@ -159,7 +163,8 @@ class _Numbers:
         return True
 
 
-logger = logging.getLogger("toolbus")
+# The connections to the other replicas
+
 HEADER = "x-toolbus-relay"
 MISDIRECTED = 421
 _CONNECT_SECONDS = 3.0

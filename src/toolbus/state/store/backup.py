@@ -233,6 +233,8 @@ def _server_errors(place: str) -> Generator[None]:
         raise StoreError(place, first_line(error), _CHECK) from error
 
 
+# Backups
+
 FORMAT = 1
 """The version of the file; a reader refuses a newer one."""
 PartName: TypeAlias = Literal["store", "runs"]

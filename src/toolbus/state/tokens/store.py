@@ -22,6 +22,8 @@ from toolbus.state.lock import LockBusy, hold_in_process
 from toolbus.state.thread import in_thread
 from toolbus.state.values import FileForm, PrivateValues, Values
 
+logger = logging.getLogger("toolbus")
+
 
 @runtime_checkable
 class TokenStore(Protocol):
@@ -140,7 +142,6 @@ async def _called(method: Any, *arguments: str) -> object:
     return await result if inspect.isawaitable(result) else result
 
 
-logger = logging.getLogger("toolbus")
 ELSEWHERE = "choose another place: tokens: file:DIR"
 _TOKEN = "token"
 _STATE = "the state folder"

@@ -31,6 +31,8 @@ from toolbus.state.tokens.store import (
     values_of_user,
 )
 
+logger = logging.getLogger("toolbus")
+
 VERSION = 1
 
 
@@ -135,8 +137,6 @@ def _fits(name: str, value: Any) -> bool:
 def _plain(value: Any) -> Any:
     return dict(cast("Mapping[str, Any]", value)) if isinstance(value, Mapping) else value
 
-
-logger = logging.getLogger("toolbus")
 
 T = TypeVar("T")
 _CHECK_DISK = "check the disk"
@@ -319,7 +319,7 @@ def open_tokens(setting: object) -> TokenSource:
         case TokenSource():
             return setting
         case "memory":
-            return TokenSource(OtherStore(_Memory(), "memory", "choose another store"), TokenLocks([]))
+            return TokenSource(OtherStore(MemoryTokens(), "memory", "choose another store"), TokenLocks([]))
         case "keyring":
             return TokenSource(described_keyring(), TokenLocks([own]))
         case "auto":
@@ -338,7 +338,7 @@ def open_tokens(setting: object) -> TokenSource:
             raise TokenStoreError(shown, "unavailable", "there is no such store", step)
 
 
-class _Memory:
+class MemoryTokens:
     """Keeps tokens for as long as the program runs. Its methods are async, so none is called in a thread."""
 
     def __init__(self) -> None:
