@@ -29,9 +29,9 @@ from toolbus.connect.opening.attempt import Attempt as Attempt
 from toolbus.connect.opening.attempt import resolve as resolve
 from toolbus.connect.opening.backoff import Backoff as Backoff
 from toolbus.connect.opening.diagnostics import Diagnostics as Diagnostics
+from toolbus.connect.opening.diagnostics import missing_variables as missing_variables
+from toolbus.connect.opening.diagnostics import old_sdk as old_sdk
 from toolbus.connect.opening.failure import connect_failure as connect_failure
-from toolbus.connect.opening.process_hints import missing_variables as missing_variables
-from toolbus.connect.opening.process_hints import old_sdk as old_sdk
 from toolbus.connect.sandbox.bubblewrap import find_bubblewrap as find_bubblewrap
 from toolbus.connect.sandbox.files import divided as divided
 from toolbus.connect.sandbox.files import home_folder as home_folder
@@ -41,8 +41,8 @@ from toolbus.connect.sandbox.programs import package_of as package_of
 from toolbus.connect.sdk import wire as wire
 from toolbus.connect.sdk.client import memory_connector as memory_connector
 from toolbus.connect.sdk.client import without_span as without_span
-from toolbus.connect.sdk.output_check import OutputCheck as OutputCheck
 from toolbus.connect.session import BUSY as BUSY
+from toolbus.connect.session import OutputCheck as OutputCheck
 from toolbus.connect.session import ServerSession as ServerSession
 from toolbus.connect.session import wait_for_room as wait_for_room
 from toolbus.connect.transports import http as http

@@ -282,7 +282,7 @@ class _StartupMonitor:
             await self._state_changed.wait()
 
     def _label(self, alias: str) -> str:
-        from toolbus.connect.opening.process_hints import DOWNLOADERS
+        from toolbus.connect.opening.diagnostics import DOWNLOADERS
 
         command = Path(self._config.servers[alias].command or "").stem
         return f"{alias} ({command} may be downloading)" if command in DOWNLOADERS else alias

@@ -1,6 +1,6 @@
 """Typed stubs of tools: what a script may call, as Python that a type checker and a model read.
 
-The names are the same on every run, and no two are alike. A type is `Any` where a schema says too little.
+The names are the same on every run, and no two are alike. A schema that leaves a type open becomes `Any`.
 """
 
 import builtins

@@ -30,9 +30,9 @@ from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.observer import Callbacks, SessionObserver, supervise, wait_until_over
 from toolbus.connect.opening.attempt import EarlyStart
 from toolbus.connect.opening.backoff import Backoff
+from toolbus.connect.opening.diagnostics import DOWNLOADERS
 from toolbus.connect.opening.establish import SessionOpener, root_cause
 from toolbus.connect.opening.failure import needs_user
-from toolbus.connect.opening.process_hints import DOWNLOADERS
 from toolbus.connect.session import ServerSession, wait_for_room
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
 from toolbus.core.flag import Flag

@@ -7,6 +7,7 @@ flight fail at once.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from math import inf
 from typing import TypeVar
 
@@ -28,7 +29,6 @@ from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import CallSender, send_raw
 from toolbus.connect.sdk.input_required import HandlerMissing, missing_input
-from toolbus.connect.sdk.output_check import OutputCheck
 from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.transports.http import AUTH_STATUSES
 from toolbus.connect.transports.wire.pending import DELIVERY, Delivery, NotSendable, WireError
@@ -46,6 +46,7 @@ from toolbus.core.values.errors import (
     too_many_questions,
 )
 from toolbus.core.values.records import JSON, Era, JSONObject, TaskState
+from toolbus.schema.validator import InvalidSchema, Validator
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -340,3 +341,37 @@ def _seconds(code: int, data: object) -> float | None:
             return seconds
         case _:
             return None
+
+
+class OutputCheck:
+    """The check of one tool's output."""
+
+    def __init__(self, schema: JSONObject) -> None:
+        self._schema = schema
+        self._warned = False
+
+    @cached_property
+    def _validator(self) -> Validator | str:
+        try:
+            return Validator(self._schema)
+        except InvalidSchema as error:
+            return str(error)
+
+    def problem(self, output: JSON) -> str | None:
+        """What to warn about, in one line; None if the output is valid."""
+        if output is None:
+            return "the output does not match its schema: there is no structured content"
+        if isinstance(self._validator, str):
+            return self._unchecked(f"its schema cannot be used: {self._validator}")
+        is_valid = self._validator.accepts(output)
+        if is_valid is None:
+            return self._unchecked("it is too large or too deep for its schema, or has odd numbers")
+        if is_valid:
+            return None
+        fault = self._validator.explanation(output) or "it is not valid"
+        return f"the output does not match its schema: {fault}"
+
+    def _unchecked(self, reason: str) -> str | None:
+        """The warning about output that was not checked: once, because it says little about one call."""
+        warned, self._warned = self._warned, True
+        return None if warned else f"the output is not checked: {reason}"

@@ -17,8 +17,7 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import to_json
 
 from toolbus.connect.sdk import wire
-from toolbus.connect.sdk.output_check import OutputCheck
-from toolbus.connect.session import ServerSession
+from toolbus.connect.session import OutputCheck, ServerSession
 from toolbus.connect.transports.http import is_temporary
 from toolbus.core.collector import paused_collector
 from toolbus.core.text.text import cleaned

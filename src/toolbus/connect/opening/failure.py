@@ -1,7 +1,7 @@
 """The error of a failed attempt to connect: the cause, and the next step."""
 
 from toolbus.connect.opening.attempt import Attempt
-from toolbus.connect.opening.process_hints import exit_hint
+from toolbus.connect.opening.diagnostics import exit_hint
 from toolbus.connect.transports.http import AUTH_STATUSES, status_text
 from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.text.display import in_seconds

@@ -31,7 +31,7 @@ logger = logging.getLogger("toolbus")
 
 MAX_REDIRECTS = 5
 CHECK_INTERVAL = 5.0
-"""Seconds of inactivity after which the server is checked (see `liveness.py`)."""
+"""Seconds of inactivity after which the server is checked (see `observer.py`)."""
 CHECK_INTERVAL_TLS = 30.0
 """Longer, because a TLS server may log a connection that ends before its handshake."""
 AUTH_STATUSES = (401, 403)

@@ -36,7 +36,7 @@ def check_packages(needed: Sequence[str] = ("numpy",)) -> None:
 
 
 def _first(missing: str, *names: str) -> Encoder:
-    """The first of these encoders whose files are there."""
+    """The first of these encoders that is installed."""
     check_packages(_NEEDED)
     from toolbus.search.encoders.local import LOCAL
 

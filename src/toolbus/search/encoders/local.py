@@ -200,7 +200,7 @@ def static_folder() -> Path | None:
 
 
 def _folder(package: str, below: str, *files: str) -> Path | None:
-    """A folder of a package that is installed, if these files are there."""
+    """The folder of an installed package that contains these files."""
     found = find_spec(package)
     if found is None or found.origin is None:
         return None

@@ -18,8 +18,13 @@ from typing import Any
 
 from toolbus.config import Resolved, ServerConfig
 from toolbus.config.secrets.redact import PROXIES
-from toolbus.connect.opening.diagnostics import STDERR_KEPT, STDERR_WIDTH, Diagnostics, redacted_cause
-from toolbus.connect.opening.process_hints import misplaced_file
+from toolbus.connect.opening.diagnostics import (
+    STDERR_KEPT,
+    STDERR_WIDTH,
+    Diagnostics,
+    misplaced_file,
+    redacted_cause,
+)
 from toolbus.connect.transports.process.child import Child, Launch
 from toolbus.connect.transports.process.start import StartTurn, start_child
 from toolbus.core.flag import Flag

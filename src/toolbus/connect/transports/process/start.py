@@ -1,6 +1,6 @@
 """Start a process: when it is its turn, and below the guard or as a process group.
 
-Of many servers, only as many start at once as the machine can carry. A process has its turn until it is
+Only as many servers start at once as the machine can carry. A process has its turn until it is
 connected, has failed, or no longer works: it waits for input, or for the network. A turn never takes longer
 than `LONGEST_TURN`, so a server that hangs does not hold up the others.
 
