@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from toolbus.config import BusConfig, ServerConfig
     from toolbus.connect.auth.browser import browser_login
     from toolbus.core.ask.approval import ApprovalRequest
-    from toolbus.core.ask.interactions import Interactions, Sampled, Sampling
+    from toolbus.core.ask.interactions import Interactions, LoginRequest, Sampled, Sampling
     from toolbus.core.operation.events import LoginNeeded
     from toolbus.core.operation.operation import Caller, Operation
     from toolbus.core.values.catalog import Catalog
@@ -52,7 +52,6 @@ if TYPE_CHECKING:
         ToolNotFound,
         TooManySessions,
     )
-    from toolbus.core.values.login import LoginRequest
     from toolbus.core.values.records import (
         Audio,
         Embedded,
@@ -110,8 +109,7 @@ _HOMES = {
     ],
     "core.ask.approval": ["ApprovalRequest"],
     "core.operation.events": ["LoginNeeded"],
-    "core.values.login": ["LoginRequest"],
-    "core.ask.interactions": ["Interactions", "Sampled", "Sampling"],
+    "core.ask.interactions": ["Interactions", "LoginRequest", "Sampled", "Sampling"],
     "bus.tasks": ["TaskHandle"],
     "core.values.elicitation": ["Answer", "Elicitation", "Pending"],
     "core.operation.operation": ["Caller", "Operation"],
@@ -211,7 +209,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name == "__version__":
-        value: Any = import_module("toolbus.core.version").version()
+        value: Any = import_module("toolbus.core").version()
     elif name in _HOME:
         value = getattr(import_module(f"toolbus.{_HOME[name]}"), name)
     else:

@@ -19,9 +19,9 @@ from toolbus.cli.output.serve_log import ServeLog
 from toolbus.cli.session import log_server_message, starting_only
 from toolbus.cli.sign_in import tokens_of
 from toolbus.config import BusConfig
+from toolbus.core import version
 from toolbus.core.operation.events import CallEnded, CatalogChanged, Event, Logged
 from toolbus.core.values.errors import ToolbusError
-from toolbus.core.version import version
 from toolbus.gateway.serve.follow import Stamps, file_stamps, read_again, stamps_at_start
 from toolbus.gateway.serve.signals import stop_signals
 from toolbus.state.tokens.tokens import TokenSource

@@ -21,13 +21,12 @@ from toolbus.bus.view import View
 from toolbus.call import Hook, OnInput, Progress
 from toolbus.config import BusConfig, GetSecret
 from toolbus.config.settings.expose import ExposeMode
-from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.ask.interactions import NO_HANDLERS, Interactions, LoginHandler
 from toolbus.core.operation.events import Emit, Event, OnLog
 from toolbus.core.operation.operation import Caller, Guard, Observer
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import BusClosed, ToolbusError
-from toolbus.core.values.login import LoginHandler
 from toolbus.core.values.records import (
     JSON,
     Completion,

@@ -10,8 +10,8 @@ from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.paste import PastedLines
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.connect.auth.browser import has_browser, is_link, open_browser
+from toolbus.core.ask.interactions import LoginRequest
 from toolbus.core.text.display import shortened
-from toolbus.core.values.login import LoginRequest
 
 PROMPT = "> "
 WHOLE_URL = "paste the whole URL of the page you end on"

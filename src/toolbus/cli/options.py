@@ -11,7 +11,7 @@ import typer
 
 from toolbus.cli.suggested import repeat_config
 from toolbus.cli.terminal import client_terminal, working_folder
-from toolbus.core.config_files import named_file, nearest_file
+from toolbus.core.files import named_file, nearest_file
 
 P = ParamSpec("P")
 

@@ -14,8 +14,8 @@ from toolbus.cli.output.screen import short_path
 from toolbus.cli.terminal import client_terminal
 from toolbus.config import BusConfig, Secrets, ServerConfig
 from toolbus.connect.auth.identity import LinkOwner
+from toolbus.core.ask.interactions import LoginHandler
 from toolbus.core.values.errors import ConfigError, LoginRequired
-from toolbus.core.values.login import LoginHandler
 from toolbus.state.tokens.tokens import TokenSource
 
 if TYPE_CHECKING:

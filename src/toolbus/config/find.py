@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from toolbus.config.model import BusConfig
-from toolbus.core.config_files import FILE_NAMES, named_file, nearest_file, user_folder
+from toolbus.core.files import FILE_NAMES, named_file, nearest_file, user_folder
 from toolbus.core.values.errors import ConfigError
 
 

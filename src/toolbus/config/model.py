@@ -32,7 +32,7 @@ from toolbus.config.settings.serve import Serve
 from toolbus.config.settings.store import StoreSetting
 from toolbus.config.settings.telemetry import DEFAULT_TELEMETRY, Telemetry, read_telemetry
 from toolbus.config.settings.tokens import TokenSetting, tokens_problem
-from toolbus.core.text.hosts import host_problem
+from toolbus.core.text.display import host_problem
 from toolbus.core.text.lookalikes import looks
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import DEFAULT_BUDGET, OWN, Budget, LogLevel

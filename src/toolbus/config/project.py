@@ -10,7 +10,7 @@ from typing import TypeAlias
 
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.secrets.reference import Reference, parsed
-from toolbus.core.plain_files import read_plain
+from toolbus.core.files import read_plain
 
 Contents: TypeAlias = Mapping[str, bytes | None]
 """Files by absolute path; None is a file that did not exist."""

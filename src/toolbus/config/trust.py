@@ -23,7 +23,7 @@ from toolbus.config.load import ConfigSource, config_in, require_usable, usable_
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
 from toolbus.config.project import project_files
-from toolbus.core.config_files import located
+from toolbus.core.files import located
 from toolbus.core.values.errors import ConfigNotTrusted
 from toolbus.core.values.records import JSON
 from toolbus.state import files as state

@@ -38,7 +38,7 @@ from toolbus.connect.opening.process_hints import DOWNLOADERS
 from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.wire.liveness import supervise, wait_until_over
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
-from toolbus.core.flag import Flag
+from toolbus.core.loop import Flag
 from toolbus.core.operation.events import Emit, StateChanged
 from toolbus.core.operation.operation import Admit, admit_all
 from toolbus.core.operation.tracing import add_event

@@ -18,7 +18,7 @@ from threading import RLock
 from typing import Any, Literal, Protocol, TypeAlias
 
 from toolbus.config.settings.policy import PolicyRule
-from toolbus.core.config_files import located
+from toolbus.core.files import located
 from toolbus.core.text.canonical import digest_of
 from toolbus.state import files as state
 

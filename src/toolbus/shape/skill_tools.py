@@ -3,10 +3,9 @@
 import re
 from collections.abc import Mapping
 
-from toolbus.core.text.frontmatter import body_of
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.records import JSON, Block, Embedded, Inventory, Origin, Text, ToolSpec
-from toolbus.core.values.skills import MANIFEST, READ_SKILL, Skill
+from toolbus.core.values.skills import MANIFEST, READ_SKILL, Skill, body_of
 
 SHOWN = 50
 """The number of skills that a description lists."""

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Awaitable
 
 from toolbus.cli.terminal import ClientTerminal, client_terminal, signal_calls
-from toolbus.core.text.visible import visible
+from toolbus.core.text.text import visible
 
 try:
     import termios

@@ -7,8 +7,8 @@ from urllib.parse import quote
 
 from toolbus.cli.output.differences import plain_change
 from toolbus.cli.output.screen import short_path, visible
+from toolbus.core import version
 from toolbus.core.values.records import JSON
-from toolbus.core.version import version
 from toolbus.lock.changes import LockDifference
 
 _RULES = {

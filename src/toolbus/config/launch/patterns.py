@@ -16,7 +16,7 @@ from functools import lru_cache
 from urllib.parse import unquote, urlsplit
 
 from toolbus.config.launch.launchers import Registry, is_launcher, only_package
-from toolbus.core.text.hosts import ascii_host
+from toolbus.core.text.display import ascii_host
 
 _PORTS = {"http": 80, "https": 443}
 _URL = re.compile(

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from toolbus.config.secrets.echo import EchoFilter, base64_forms
 from toolbus.config.secrets.reference import MASK
-from toolbus.core.text.hosts import ascii_authority
+from toolbus.core.text.display import ascii_authority
 from toolbus.core.text.text import rewritten_json
 from toolbus.core.values.records import JSON
 

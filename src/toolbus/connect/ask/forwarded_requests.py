@@ -8,7 +8,7 @@ from mcp.shared.exceptions import MCPError
 from pydantic import BaseModel, ValidationError
 
 from toolbus.connect.sdk import wire
-from toolbus.core.ask.forwarding import ClientError, McpClient
+from toolbus.core.ask.interactions import ClientError, McpClient
 from toolbus.core.values.elicitation import ELICITATION
 from toolbus.core.values.errors import CallRefused
 from toolbus.core.values.records import JSON, JSONObject

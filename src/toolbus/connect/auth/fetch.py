@@ -26,7 +26,7 @@ from toolbus.connect.http.proxy import Proxy, environment_proxy
 from toolbus.connect.http.response import HttpFailure, TooLarge
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, parse_url
-from toolbus.core.text.encodable import encoding_problem
+from toolbus.core.text.canonical import encoding_problem
 
 logger = logging.getLogger("toolbus")
 

@@ -12,7 +12,7 @@ from toolbus.connect.http.connection import ClientConnection
 from toolbus.connect.http.proxy import Proxy, as_transport, open_tunnel
 from toolbus.connect.http.response import HttpFailure
 from toolbus.connect.http.url import Url
-from toolbus.core.flag import Flag
+from toolbus.core.loop import Flag
 
 KEEP_ALIVE = 4.0
 """Seconds that an idle connection is kept: less than common servers keep theirs (5 s)."""

@@ -8,7 +8,7 @@ from typing import Any, cast
 from urllib.parse import unquote_to_bytes
 
 from toolbus.connect.http.url import Url, bracketed, parse_url
-from toolbus.core.text.hosts import ascii_authority
+from toolbus.core.text.display import ascii_authority
 
 MAX_REPLY = 64 * 1024
 

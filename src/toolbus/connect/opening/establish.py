@@ -35,9 +35,9 @@ from toolbus.connect.sdk.result_filter import ResultFilter
 from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.process.process import ServerProcess
 from toolbus.connect.transports.table import connector
+from toolbus.core import version
 from toolbus.core.operation.tracing import leave_trace
 from toolbus.core.values.errors import ConnectFailed, ToolbusError
-from toolbus.core.version import version
 
 if TYPE_CHECKING:
     from toolbus.connect.auth.oauth.credentials import OAuthCredentials

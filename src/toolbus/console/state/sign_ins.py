@@ -7,8 +7,8 @@ from types import MappingProxyType
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.connect.auth.browser import is_link
+from toolbus.core.ask.interactions import LoginRequest
 from toolbus.core.values.errors import ToolbusError, problem_of
-from toolbus.core.values.login import LoginRequest
 
 
 @dataclass(slots=True)

@@ -6,7 +6,7 @@ answer. A legacy client is asked on the stream of its request.
 
 from dataclasses import replace
 
-from toolbus.core.ask.forwarding import ClientError
+from toolbus.core.ask.interactions import ClientError
 from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import CallRefused

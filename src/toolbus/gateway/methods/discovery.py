@@ -4,10 +4,10 @@ import asyncio
 from contextlib import suppress
 from functools import cache
 
+from toolbus.core import version
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.core.values.skills import SKILLS
-from toolbus.core.version import version
 from toolbus.gateway.parts import GatewayParts
 from toolbus.gateway.protocol.protocol_error import ProtocolError
 from toolbus.gateway.protocol.request import ClientRequest

@@ -1,6 +1,6 @@
 """Tasks: their state, answers to their questions, their end; and their results for legacy clients."""
 
-from toolbus.core.ask.forwarding import ClientError, Forwarding
+from toolbus.core.ask.interactions import ClientError, Forwarding
 from toolbus.core.operation.operation import request_spec
 from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.records import JSON, JSONObject

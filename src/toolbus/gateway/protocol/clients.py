@@ -2,7 +2,7 @@
 
 import secrets
 
-from toolbus.core.ask.forwarding import ClientError, McpClient
+from toolbus.core.ask.interactions import ClientError, McpClient
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.calls.queue import Slot
 from toolbus.gateway.protocol.channel import Channel

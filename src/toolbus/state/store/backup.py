@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeAlias
 
+from toolbus.core import version
 from toolbus.core.values.errors import StoreError
-from toolbus.core.version import version
 from toolbus.state.store import sql
 from toolbus.state.store.tables import FileTables, Tables, opened_file, opened_tables, quoted
 from toolbus.state.store.url import StoreUrl

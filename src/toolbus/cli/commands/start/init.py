@@ -13,7 +13,7 @@ from toolbus.cli.output.screen import Screen
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_text import TEMPLATE
 from toolbus.config.schema import config_schema
-from toolbus.core.config_files import FILE_NAMES
+from toolbus.core.files import FILE_NAMES
 
 SCHEMA = "toolbus.schema.json"
 """Written beside the config, which refers to it: a relative path works on every machine."""

@@ -27,8 +27,7 @@ from toolbus.cli.session import (
 )
 from toolbus.cli.terminal import client_terminal, here
 from toolbus.config import BusConfig
-from toolbus.core.ask.interactions import REFUSED_BY_GUARD
-from toolbus.core.ask.people import Stopwatch
+from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Stopwatch
 from toolbus.core.operation.events import Event, Warned
 from toolbus.core.values.errors import CallRefused, ToolNotFound
 from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec

@@ -22,7 +22,7 @@ from toolbus.cli.session import (
 )
 from toolbus.config import BusConfig
 from toolbus.core.ask.approval import ApprovalRequest
-from toolbus.core.ask.people import Stopwatch
+from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.values.elicitation import Action, Answer, Elicitation, Pending
 from toolbus.core.values.errors import ServerError
 from toolbus.core.values.forms import Field

@@ -15,7 +15,7 @@ from toolbus.cli.output.screen import Screen, escaped_json
 from toolbus.cli.session import async_command, command_line, load_trusted_config, open_bus, selected_servers
 from toolbus.code.names import words
 from toolbus.config import BusConfig
-from toolbus.core.ask.people import Stopwatch
+from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.values.records import JSON, ToolResult
 from toolbus.schema.values import entries_of
 

@@ -25,7 +25,7 @@ from toolbus.connect.auth.oauth.sign_in import as_error
 from toolbus.connect.auth.oauth.token_in_use import TokenInUse, usable_until
 from toolbus.connect.auth.static import static_headers
 from toolbus.connect.transports.wire.wire_error import WireError
-from toolbus.core.ask.interactions import ANSWER_WITHIN
+from toolbus.core.ask.interactions import ANSWER_WITHIN, LoginHandler, LoginRequest
 from toolbus.core.values.errors import (
     ConnectFailed,
     LoginRequired,
@@ -33,7 +33,6 @@ from toolbus.core.values.errors import (
     TokenStoreError,
     ToolbusError,
 )
-from toolbus.core.values.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.login import Login
 
 logger = logging.getLogger("toolbus")

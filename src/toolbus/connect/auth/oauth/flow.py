@@ -41,8 +41,8 @@ from toolbus.connect.auth.oauth.dpop import DpopKey
 from toolbus.connect.auth.oauth.token_endpoint import TokenEndpoint, TokenSet
 from toolbus.connect.auth.text import shown
 from toolbus.connect.http.url import parse_url
+from toolbus.core.ask.interactions import LoginHandler, LoginRequest
 from toolbus.core.values.errors import TokenStoreError
-from toolbus.core.values.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.tokens import TokenSource
 

@@ -6,8 +6,8 @@ from typing import TypeVar
 from toolbus.config import Resolved, ServerConfig
 from toolbus.connect.auth.failure import AuthFailure
 from toolbus.connect.auth.oauth.flow import OAuthFlow
+from toolbus.core.ask.interactions import LoginHandler
 from toolbus.core.values.errors import SignInFailed
-from toolbus.core.values.login import LoginHandler
 from toolbus.state.tokens.login import Login
 from toolbus.state.tokens.tokens import TokenSource
 

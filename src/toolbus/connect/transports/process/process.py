@@ -24,7 +24,7 @@ from toolbus.connect.opening.process_hints import misplaced_file
 from toolbus.connect.transports.process.child import Child, Launch
 from toolbus.connect.transports.process.start import start_child
 from toolbus.connect.transports.process.turns import StartTurn
-from toolbus.core.flag import Flag
+from toolbus.core.loop import Flag
 from toolbus.core.values.errors import ConnectFailed
 
 logger = logging.getLogger("toolbus")

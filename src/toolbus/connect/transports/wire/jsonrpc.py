@@ -42,7 +42,7 @@ from toolbus.connect.transports.wire.messages import (
 )
 from toolbus.connect.transports.wire.pending import PendingRequest, ResponseFuture
 from toolbus.connect.transports.wire.wire_error import NotSendable, WireError
-from toolbus.core.flag import Flag
+from toolbus.core.loop import Flag
 from toolbus.core.operation.tracing import ConnectionFacts
 
 logger = logging.getLogger("toolbus")

@@ -1,8 +1,58 @@
-"""The places to look for a config file. Imports next to nothing, because a command may wait for it."""
+"""The places to look for a config file, and a way to read a file that somebody else may have put there.
 
+Imports next to nothing, because a command may wait for it.
+"""
+
+import errno
 import os
+import stat
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from select import select
+
+_PIECE = 64 * 1024
+_PAUSE = 0.01
+
+
+class UnreadableFile(OSError):
+    """A file that is not read: it is not a plain one, or too large; `strerror` says which."""
+
+
+def read_plain(path: Path, largest: int, *, patience: float = 0.0) -> bytes:
+    """The content of a file; `UnreadableFile` if it is a device or a FIFO, or has more than `largest` bytes.
+
+    With `patience`, a FIFO is read if its writer takes no more seconds: some secret managers mount one.
+    """
+    # Without waiting: opening a FIFO would block.
+    with open(os.open(path, os.O_RDONLY | os.O_CLOEXEC | getattr(os, "O_NONBLOCK", 0)), "rb") as file:
+        mode = os.fstat(file.fileno()).st_mode
+        if stat.S_ISFIFO(mode) and patience:
+            content = _piped(file.fileno(), path, largest, patience)
+        elif stat.S_ISREG(mode):
+            content = file.read(largest + 1)
+        else:
+            raise UnreadableFile(errno.EINVAL, "is not a plain file", str(path))
+    if len(content) > largest:
+        raise UnreadableFile(errno.EFBIG, f"has more than {largest:,} bytes", str(path))
+    return content
+
+
+def _piped(fifo: int, path: Path, largest: int, patience: float) -> bytes:
+    content, deadline = b"", time.monotonic() + patience
+    while len(content) <= largest:
+        left = deadline - time.monotonic()
+        if left <= 0 or not select([fifo], [], [], left)[0]:
+            problem = f"is a FIFO, and its writer was not done within {patience:g} s"
+            raise UnreadableFile(errno.ETIMEDOUT, problem, str(path))
+        part = os.read(fifo, _PIECE)
+        if not part and content:
+            break
+        if not part:
+            time.sleep(_PAUSE)  # macOS reports an end before there is a writer
+        content += part
+    return content
+
 
 OWN_NAMES = ("toolbus.yaml", "toolbus.yml", "toolbus.json", "toolbus.toml")
 """Names of a config in the user's config folder."""
