@@ -139,8 +139,8 @@ def prompt_turns(
 ) -> list[PromptTurn]:
     """One turn for every message that is not blank, without hidden characters.
 
-    Providers reject media in assistant messages, so those are described in text. With `audio`, the model
-    accepts that as well.
+    Providers reject media in assistant messages, so those are described in text. `audio` adds audio to
+    the types that the model accepts.
     """
     types = {*types, *AUDIO_TYPES} if audio else types
     turns = [

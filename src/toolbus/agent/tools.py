@@ -400,9 +400,9 @@ def loads_tools(model: object) -> bool:
 def tool_search(buses: Iterable[View], model: object) -> list[ToolSearch[Any]]:
     """What Pydantic AI has to know to search with us: one capability, or none if nothing is hidden.
 
-    Only for providers that load tools during a run. Elsewhere a model gets `search_tools` and `call_tool`,
-    whose definitions never change; Pydantic AI would add what was found to the tools of the next request, and
-    no prompt cache would hit.
+    This is for providers that load tools during a run. Elsewhere a model gets `search_tools` and `call_tool`,
+    whose definitions never change. Pydantic AI would add the tools it finds to the next request, so no prompt
+    cache would hit.
     """
     if not loads_tools(model):
         return []

@@ -1,4 +1,4 @@
-"""What a run asks a person, as a row of the store and as events, and the answers to it."""
+"""Questions of a run to a person, as rows of the store and as events, and their answers."""
 
 import json
 from collections.abc import Mapping

@@ -136,7 +136,7 @@ _encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=F
 def encoding_problem(value: object) -> str | None:
     """The reason why a value cannot be encoded as JSON in UTF-8; None if it can.
 
-    Values are checked where they enter: all tools are sent to a model in one request, and one value that
+    Values are checked where they enter. All tools are sent to a model in one request, and one value that
     cannot be encoded would fail it, far from its origin.
     """
     try:

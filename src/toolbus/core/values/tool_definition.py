@@ -210,7 +210,7 @@ _DEEPEST = 20
 def arguments_schema(schema: JSONObject, ignored: list[str]) -> JSONObject:
     """The schema for the arguments of a call; ignored parts are added to the list.
 
-    Plain mistakes are reported once, on arrival, and never in the way of a call: where a keyword has no
+    Plain mistakes are reported once, on arrival, and never in the way of a call. Where a keyword has no
     meaning nothing can be checked, and the server decides.
     """
     takes_objects = schema.get("type") == "object" and schema.keys().isdisjoint(("enum", "anyOf"))
