@@ -79,7 +79,7 @@ def extra_of(file: Path) -> str | None:
         return "code"
     if part != "adapters":
         return None
-    # `smolagents_inputs.py` belongs to `smolagents`, `openai_agents.py` to itself and not to `openai`.
+    # `pydantic_ai_options.py` belongs to `pydantic-ai`, `openai_agents.py` to itself and not to `openai`.
     name = f"{Path(rest[0]).stem}_".replace("_", "-")
     fitting = [extra for extra in PROJECT["optional-dependencies"] if name.startswith(f"{extra}-")]
     return max(fitting, key=len, default=None)
@@ -144,7 +144,7 @@ def test_every_dependency_of_the_core_has_a_lowest_version() -> None:
 
 # Every private name of other packages that the source uses, and the package; each has an upper bound.
 BOUNDED = {
-    "adapters/langchain_images.py _llm_type": "langchain-core",
+    "adapters/langchain.py _llm_type": "langchain-core",
     "agent/durable/store/dbos_private.py _check_owner_txn": "dbos",
     "agent/durable/store/dbos_private.py _context": "dbos",
     "agent/durable/store/dbos_private.py _dbos": "dbos",

@@ -1,11 +1,17 @@
 """The public names of the package are sorted, importable and documented; `tests/contract` records them."""
 
 import inspect
+import pydoc
+import re
+from collections.abc import Set
 from importlib.metadata import version
+from typing import Any, assert_type
 
 import pytest
 
 import toolbus
+from tests.inside import bus
+from toolbus import sync
 
 
 def test_all_is_sorted_and_names_nothing_twice() -> None:
@@ -59,13 +65,78 @@ INNER = {
 }
 
 
-def test_the_synchronous_bus_has_what_the_other_one_has() -> None:
-    public = {name for name in dir(toolbus.Toolbus) if not name.startswith("_")} - INNER
-    assert public <= set(dir(toolbus.SyncToolbus))
-    for name, method in inspect.getmembers(toolbus.Toolbus, inspect.iscoroutinefunction):
-        if name in public:
-            ours = inspect.signature(getattr(toolbus.SyncToolbus, name))
-            assert list(ours.parameters.values()) == list(inspect.signature(method).parameters.values())
+PAIRS = {
+    toolbus.Toolbus: toolbus.SyncToolbus,
+    toolbus.SessionView: sync.SyncSessionView,
+    toolbus.View: sync.SyncView,
+    toolbus.TaskHandle: sync.SyncTask,
+    toolbus.Tool: sync.SyncTool,
+    bus.Scripts: sync.SyncScripts,
+}
+INNER_OF = {toolbus.Tool: {"run", "runner"}, bus.Scripts: set[str]()}
+OWN = {"events", "register_into"}
+"""What takes or returns something else without a loop."""
+
+
+def members(kind: type, *, but: Set[str] = frozenset()) -> dict[str, Any]:
+    named = {name for name in dir(kind) if not name.startswith("_")} - but
+    return {name: inspect.getattr_static(kind, name) for name in named}
+
+
+@pytest.mark.parametrize(("awaited", "waits"), PAIRS.items(), ids=lambda kind: kind.__name__)
+def test_every_method_is_there_without_a_loop_with_the_same_parameters(awaited: type, waits: type) -> None:
+    inner = (
+        {"run", "runner"}
+        if awaited is toolbus.Tool
+        else INNER - ({"run"} if awaited is bus.Scripts else set())
+    )
+    for name, member in members(awaited, but=inner).items():
+        ours = inspect.getattr_static(waits, name)
+        if not inspect.isfunction(member):
+            assert isinstance(ours, property), name
+            continue
+        assert not inspect.iscoroutinefunction(ours), name
+        theirs = inspect.signature(member)
+        if name not in OWN and "narrower" not in theirs.parameters:
+            assert list(inspect.signature(ours).parameters.values()) == list(theirs.parameters.values()), name
+            assert returned(inspect.signature(ours)) == as_derived(returned(theirs)), name
+
+
+def returned(signature: inspect.Signature) -> str:
+    return inspect.formatannotation(signature.return_annotation).replace("'", "").rpartition(".")[2]
+
+
+def as_derived(shown: str) -> str:
+    """The name of a class as it is without a loop."""
+    for awaited, waits in PAIRS.items():
+        shown = re.sub(rf"\b{awaited.__name__}\b", waits.__name__, shown)
+    return shown
+
+
+def test_help_shows_what_a_derived_method_takes() -> None:
+    shown = pydoc.plain(pydoc.render_doc(toolbus.SyncToolbus.call))
+    assert "call(self, name: str, arguments: collections.abc.Mapping[str, typing.Any] | None = None" in shown
+    assert "-> toolbus" in shown
+    assert "Call a tool by its public name" in shown
+    assert "async" not in shown
+
+
+def typed(made: toolbus.SyncToolbus, pending: toolbus.Pending) -> None:
+    """Never called: the type checker knows what each kind of derived member takes and returns."""
+    assert_type(made.call("a", {"b": 1}, timeout=2), toolbus.ToolResult)
+    assert_type(made.resume(pending, on_input="ask"), toolbus.ToolResult)
+    assert_type(made.as_user("ann", session="one").view(include="a_*"), sync.SyncSessionView)
+    assert_type(made.view(servers="a"), sync.SyncView)
+    assert_type(made.tools(loadable=True)[0].execute(a=1), toolbus.ToolResult)
+    assert_type(made.submit("a").result(timeout=1), toolbus.ToolResult)
+    assert_type(made.scripts.check("1"), str | None)
+    assert_type(made.health(), dict[str, toolbus.Health])
+    assert_type(made.servers, dict[str, toolbus.ServerStatus])
+    assert_type(made.held, dict[str, toolbus.Held])
+    made.call(1)  # pyright: ignore[reportArgumentType]  # a wrong argument is found
+    made.health("a")  # pyright: ignore[reportCallIssue]
+    toolbus.SyncToolbus(hook=())  # pyright: ignore[reportCallIssue]
+    made.servers = {}  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def test_the_synchronous_bus_has_one_class_under_both_paths() -> None:

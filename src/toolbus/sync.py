@@ -1,3 +1,4 @@
-"""The public path of `toolbus.bus.sync`."""
+"""The public path of `toolbus.bus.sync`, and of what its methods take and return."""
 
 from toolbus.bus.sync import *  # noqa: F403 - all of it, under the path that users import
+from toolbus.public import *  # noqa: F403

@@ -23,7 +23,7 @@ from tests.servers.gallery import gallery
 from tests.wire import Asked, Provider, ToolCall
 from toolbus import Toolbus
 from toolbus.adapters.agno import messages, toolset
-from toolbus.adapters.definition import definition_of
+from toolbus.adapters.tool_calls import definition_of
 from toolbus.records import PromptResult
 from toolbus.sync import SyncToolbus
 

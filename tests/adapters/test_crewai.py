@@ -19,7 +19,7 @@ from tests.patience import until
 from tests.servers.everyday import PNG
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus, ToolResult
-from toolbus.adapters.definition import definition_of
+from toolbus.adapters.tool_calls import definition_of
 from toolbus.call import Call, Next
 from toolbus.records import PromptResult
 from toolbus.sync import SyncToolbus

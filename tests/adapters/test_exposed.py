@@ -10,9 +10,8 @@ import pytest
 from tests.adapters.environments import living_here
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
-from toolbus.adapters.exposed import ExposureOptions, shown
 from toolbus.adapters.provider_tools import field_of
-from toolbus.adapters.tool_list import ToolList, bus_of
+from toolbus.adapters.tool_list import ExposureOptions, ToolList, bus_of, shown
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,7 @@ import pytest
 from tests.adapters.environments import living_here
 from tests.servers.everyday import PNG, WAV
 from tests.servers.gallery import PDF
-from toolbus.adapters.media import AUDIO_TYPES, Document
-from toolbus.adapters.prompts import PROMPT_TYPES, PromptTurn, merged_turns, prompt_turns
+from toolbus.adapters.media import AUDIO_TYPES, PROMPT_TYPES, Document, PromptTurn, merged_turns, prompt_turns
 from toolbus.records import Audio, Block, Embedded, Image, PromptMessage, PromptResult, Text
 
 PICTURE = Image(data=PNG, mime_type="image/png")

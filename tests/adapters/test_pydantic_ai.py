@@ -35,8 +35,8 @@ from tests.servers.gallery import PDF, gallery
 from tests.shape import corpus
 from tests.wire import Asked, Provider, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.definition import definition_of, json_schema
 from toolbus.adapters.pydantic_ai import messages, toolset
+from toolbus.adapters.tool_calls import definition_of, json_schema
 from toolbus.records import PromptResult
 from toolbus.shape import Dialect
 from toolbus.sync import SyncToolbus

@@ -23,8 +23,8 @@ from tests.servers.everyday import PNG
 from tests.servers.gallery import gallery
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus
-from toolbus.adapters.definition import definition_of
 from toolbus.adapters.smolagents import live, messages, tools
+from toolbus.adapters.tool_calls import definition_of
 from toolbus.records import Image, PromptMessage, PromptResult
 from toolbus.sync import SyncToolbus
 

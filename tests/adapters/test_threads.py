@@ -8,7 +8,7 @@ import pytest
 from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from toolbus import Toolbus
-from toolbus.adapters.threads import in_thread, run_tool_sync
+from toolbus.adapters.tool_calls import in_thread, run_tool_sync
 from toolbus.events import CallStarted
 
 pytestmark = pytest.mark.anyio

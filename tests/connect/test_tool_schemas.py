@@ -6,7 +6,7 @@ from unittest.mock import patch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.inside.core import tool_schemas
+from tests.inside.core import tool_definition
 
 KEYWORDS = [
     *("type", "properties", "required", "items", "enum", "const", "additionalProperties", "anyOf", "$ref"),
@@ -38,6 +38,6 @@ def schemas(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
 def test_the_quick_look_at_a_schema_never_hides_a_fault(schema: dict[str, Any]) -> None:
     quick: list[str] = []
     full: list[str] = []
-    found = tool_schemas.arguments_schema(schema, quick)
-    with patch.object(tool_schemas, "_is_ordinary", return_value=False):
-        assert (found, quick) == (tool_schemas.arguments_schema(schema, full), full)
+    found = tool_definition.arguments_schema(schema, quick)
+    with patch.object(tool_definition, "_is_ordinary", return_value=False):
+        assert (found, quick) == (tool_definition.arguments_schema(schema, full), full)

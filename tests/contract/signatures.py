@@ -7,6 +7,7 @@ its own name and module may change.
 
 import ast
 from collections.abc import Iterator
+from typing import Any
 
 from tests.adapters.environments import ADAPTERS
 from tests.contract.source import Definition, definition_of, public_names
@@ -76,7 +77,9 @@ class Signatures:
             assert isinstance(one.node, ast.ClassDef)
             for name, nodes in _members(one.node):
                 if name not in INNER:
-                    self.recorded[f"{path}.{name}"] = self._functions(f"{path}.{name}", one.module, nodes)
+                    self.recorded[f"{path}.{name}"] = self._functions(
+                        f"{path}.{name}", *_source_of(one.module, nodes)
+                    )
 
     def _own_and_hidden(self, definition: Definition) -> list[Definition]:
         """A class and those of its bases that are not public: users see their members as its own."""
@@ -212,6 +215,49 @@ def _members(node: ast.ClassDef) -> Iterator[tuple[str, tuple[ast.stmt, ...]]]:
     for name, nodes in found.items():
         if name in SPECIAL or not name.startswith(("_", "model_config")):
             yield name, tuple(nodes)
+
+
+NOTHING = ast.arguments(posonlyargs=[], args=[], kwonlyargs=[], kw_defaults=[], defaults=[])
+
+
+def _source_of(module: str, nodes: tuple[ast.stmt, ...]) -> tuple[str, tuple[ast.stmt, ...]]:
+    """What a derived method or property stands for, and the module of its types; others as they are."""
+    match nodes:
+        case (
+            ast.Assign(value=ast.Call(func=ast.Name(id="waiting" | "same"), args=[ast.Attribute() as of])),
+        ):
+            found = _member_of(module, of.value, of.attr)
+            return found[0], (_function(found[1].args, found[1].returns),)
+        case (
+            ast.Assign(targets=[ast.Name(id=name)], value=ast.Call(func=ast.Name(id="Shown"), args=[of, *_])),
+        ):
+            source, node = _member_of(module, of, name)
+            kind = node.annotation if isinstance(node, ast.AnnAssign) else node.returns
+            return source, (_function(NOTHING, kind, ast.Name("property")),)
+        case (
+            ast.FunctionDef(
+                decorator_list=[ast.Call(func=ast.Name(id="like"), args=[ast.Attribute() as of])]
+            ) as own,
+        ):
+            found = _member_of(module, of.value, of.attr)
+            returns = own.returns
+            if isinstance(returns, ast.Constant):  # a class that is defined further down
+                returns = ast.Name(str(returns.value))
+            return found[0], (_function(found[1].args, returns),)
+        case _:
+            return module, nodes
+
+
+def _member_of(module: str, kind: ast.expr, name: str) -> tuple[str, Any]:
+    """The definition of a member of a class, and its module."""
+    found = _class_named(module, kind)
+    assert found is not None
+    assert isinstance(found.node, ast.ClassDef)
+    return found.module, dict(_members(found.node))[name][-1]
+
+
+def _function(arguments: ast.arguments, returns: ast.expr | None, *marks: ast.expr) -> ast.FunctionDef:
+    return ast.FunctionDef("derived", arguments, [], list(marks), returns)
 
 
 def _attribute(target: ast.Attribute, kind: ast.expr) -> ast.AnnAssign:

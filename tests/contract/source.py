@@ -40,6 +40,8 @@ class Module:
     name: str
     defined: dict[str, list[Node]]
     imported: dict[str, Imported]
+    passed_on: list[str]
+    """The names that are imported for others: `from a import b as b`."""
     stars: list[str]
 
 
@@ -65,7 +67,7 @@ def module_of(name: str) -> Module | None:
     path = _path_of(name)
     if path is None:
         return None
-    module = Module(name, {}, {}, [])
+    module = Module(name, {}, {}, [], [])
     for statement in _statements(ast.parse(path.read_text(encoding="utf-8")).body):
         match statement:
             case ast.ImportFrom(module=str(source), names=names, level=0):
@@ -74,6 +76,7 @@ def module_of(name: str) -> Module | None:
                         module.stars.append(source)
                     else:
                         module.imported[alias.asname or alias.name] = Imported(source, alias.name)
+                        module.passed_on += [alias.name] if alias.asname == alias.name else []
             case ast.Import(names=names):
                 for alias in names:
                     module.imported[alias.asname or alias.name] = Imported(alias.name, None)
@@ -110,7 +113,7 @@ def definition_of(module: str, name: str) -> Definition | None:
 
 
 def public_names(module: str) -> list[str]:
-    """The names of `__all__`, or else all names without an underscore that toolbus defines there."""
+    """The names of `__all__`, or else those without an underscore that a module defines or passes on."""
     found = module_of(module)
     assert found is not None, f"there is no module {module}"
     match found.defined.get("__all__"):
@@ -121,12 +124,13 @@ def public_names(module: str) -> list[str]:
     names = {name for star in found.stars for name in (*public_names(star), *_passed_on(star))}
     return sorted(
         name
-        for name in names | set(found.defined)
-        if not name.startswith("_") and definition_of(module, name)
+        for name in names | set(found.passed_on) | set(found.defined)
+        if (not name.startswith("_") or name == "__version__") and definition_of(module, name)
     )
 
 
 def _passed_on(module: str) -> list[str]:
     """The public names that a star import finds in a module although it does not define them."""
-    found = module_of(module)
-    return sorted(set(found.imported if found else ()) & set(public_names("toolbus")))
+    found, lists = module_of(module), map(module_of, ("toolbus.public", "toolbus.core.public"))
+    public = {name for each in lists if each is not None for name in each.passed_on}
+    return sorted(set(found.imported if found else ()) & public)

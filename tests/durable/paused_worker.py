@@ -10,8 +10,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from toolbus.agent import Agent
-from toolbus.agent.durable import Durable
-from toolbus.agent.durable.workers import lease
+from toolbus.agent.durable import Durable, lease
 
 
 def answer(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:

@@ -225,7 +225,7 @@ def test_the_time_of_a_run_is_that_of_all_executions_without_the_time_that_peopl
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     now = 0.0
-    monkeypatch.setattr("toolbus.agent.durable.execution.clock.time.monotonic", lambda: now)
+    monkeypatch.setattr("toolbus.agent.durable.execution.execution.time.monotonic", lambda: now)
     clock = Clock()
     now = 2.0
     with clock.stopped():

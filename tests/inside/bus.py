@@ -17,4 +17,5 @@ from toolbus.bus.engine import user_access as user_access
 from toolbus.bus.engine import users as users
 from toolbus.bus.engine.stores import store_of as store_of
 from toolbus.bus.rules.scope import Scope as Scope
+from toolbus.bus.scripts import Scripts as Scripts
 from toolbus.bus.view import View as View

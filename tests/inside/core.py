@@ -1,13 +1,17 @@
 """Internal names of `toolbus.core` that tests use."""
 
+from toolbus.core import version as version
 from toolbus.core.ask.approval import ApprovalAnswer as ApprovalAnswer
 from toolbus.core.ask.approval import ApprovalRequest as ApprovalRequest
-from toolbus.core.ask.forwarding import ClientError as ClientError
-from toolbus.core.ask.forwarding import Forwarding as Forwarding
 from toolbus.core.ask.interactions import NO_HANDLERS as NO_HANDLERS
+from toolbus.core.ask.interactions import ClientError as ClientError
+from toolbus.core.ask.interactions import Forwarding as Forwarding
 from toolbus.core.ask.interactions import Interactions as Interactions
+from toolbus.core.ask.interactions import LoginHandler as LoginHandler
 from toolbus.core.ask.question_router import QuestionRouter as QuestionRouter
 from toolbus.core.fast_init import with_fast_init as with_fast_init
+from toolbus.core.files import UnreadableFile as UnreadableFile
+from toolbus.core.files import read_plain as read_plain
 from toolbus.core.operation.events import BACKLOG as BACKLOG
 from toolbus.core.operation.events import MOST_CHARACTERS as MOST_CHARACTERS
 from toolbus.core.operation.events import CallEnded as CallEnded
@@ -30,8 +34,6 @@ from toolbus.core.operation.operation import Observation as Observation
 from toolbus.core.operation.operation import Operation as Operation
 from toolbus.core.operation.operation import request_spec as request_spec
 from toolbus.core.operation.quota import Quota as Quota
-from toolbus.core.plain_files import UnreadableFile as UnreadableFile
-from toolbus.core.plain_files import read_plain as read_plain
 from toolbus.core.text.canonical import LARGEST as LARGEST
 from toolbus.core.text.canonical import NotCanonical as NotCanonical
 from toolbus.core.text.canonical import canonical as canonical
@@ -48,7 +50,7 @@ from toolbus.core.text.stderr import quoted as quoted
 from toolbus.core.text.text import cleaned as cleaned
 from toolbus.core.text.text import cleaned_json as cleaned_json
 from toolbus.core.values import freshness as freshness
-from toolbus.core.values import tool_schemas as tool_schemas
+from toolbus.core.values import tool_definition as tool_definition
 from toolbus.core.values.apps import is_app_only as is_app_only
 from toolbus.core.values.argument_restore import ArgumentMap as ArgumentMap
 from toolbus.core.values.catalog import Catalog as Catalog
@@ -63,7 +65,6 @@ from toolbus.core.values.errors import StoreError as StoreError
 from toolbus.core.values.errors import TokenStoreError as TokenStoreError
 from toolbus.core.values.errors import TooManySessions as TooManySessions
 from toolbus.core.values.forms import Form as Form
-from toolbus.core.values.login import LoginHandler as LoginHandler
 from toolbus.core.values.raw_result import RawResult as RawResult
 from toolbus.core.values.records import Budget as Budget
 from toolbus.core.values.records import Embedded as Embedded
@@ -81,4 +82,3 @@ from toolbus.core.values.tool_definition import tool_spec as tool_spec
 from toolbus.core.values.uri_templates import expanded as expanded
 from toolbus.core.values.uri_templates import variables as variables
 from toolbus.core.values.uri_templates import within as within
-from toolbus.core.version import version as version

@@ -14,8 +14,8 @@ from pkgutil import walk_packages
 from tests.patience import PATIENCE
 from tests.warm.forking import serve
 from toolbus.background import client
+from toolbus.core import version
 from toolbus.core.text.text import cleaned
-from toolbus.core.version import version
 
 IMPORTED = (
     "sqlite3",

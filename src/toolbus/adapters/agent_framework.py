@@ -11,14 +11,16 @@ from typing import Any, Unpack, cast
 from pydantic import BaseModel, ConfigDict
 
 from toolbus.adapters.approval import ApprovalRule, NeedsApproval, may_ask, needs_approval
-from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
-from toolbus.adapters.media import AUDIO_TYPES, Document, described, model_blocks
-from toolbus.adapters.options import AdapterOptions
-from toolbus.adapters.prompts import PROMPT_TYPES, Part, prompt_turns
-from toolbus.adapters.tool_calls import run_tool, tool_metadata
-from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
+from toolbus.adapters.media import (
+    Document,
+    Part,
+    described,
+    model_blocks,
+    prompt_turns,
+)
+from toolbus.adapters.options import AdapterOptions, require_extra
+from toolbus.adapters.tool_calls import definition_of, run_tool, tool_metadata
+from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect
@@ -79,7 +81,7 @@ def toolset(
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
     """The messages of a prompt, as input for a run; set `audio` if the model accepts audio."""
-    turns = prompt_turns(prompt.messages, PROMPT_TYPES | AUDIO_TYPES if audio else PROMPT_TYPES)
+    turns = prompt_turns(prompt.messages, audio=audio)
     return [Message(turn.role, [*map(_content, turn.parts)]) for turn in turns]
 
 

@@ -4,20 +4,17 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Unpack
 
 from toolbus.adapters.approval import ApprovalRule, NeedsApproval, approval_of, may_ask, needs_approval
-from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import (
-    AUDIO_TYPES,
     Document,
+    PromptTurn,
     audio_format,
     described,
     model_blocks,
+    prompt_turns,
 )
-from toolbus.adapters.options import AdapterOptions
-from toolbus.adapters.prompts import PROMPT_TYPES, PromptTurn, prompt_turns
-from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
-from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
+from toolbus.adapters.options import AdapterOptions, require_extra
+from toolbus.adapters.tool_calls import definition_of, hidden_blocks, parse_arguments, tool_metadata
+from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.values.records import JSON, Audio, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
@@ -61,9 +58,7 @@ def toolset(
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[Message]:
     """The messages of a prompt, as input for a run; set `audio` if the model accepts audio."""
-    return [
-        *map(_message, prompt_turns(prompt.messages, PROMPT_TYPES | AUDIO_TYPES if audio else PROMPT_TYPES))
-    ]
+    return [*map(_message, prompt_turns(prompt.messages, audio=audio))]
 
 
 class BusToolkit(Toolkit):

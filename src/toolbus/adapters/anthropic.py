@@ -11,9 +11,17 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Unpack, cast
 
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.media import Document, Media, base64_data, model_blocks, pdf_documents
-from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, prompt_turns
+from toolbus.adapters.media import (
+    PROMPT_TYPES,
+    Document,
+    Media,
+    Part,
+    PromptTurn,
+    base64_data,
+    model_blocks,
+    pdf_documents,
+    prompt_turns,
+)
 from toolbus.adapters.provider_tools import (
     CompletedCall,
     ProviderFormat,
@@ -21,7 +29,7 @@ from toolbus.adapters.provider_tools import (
     RequestedCall,
     field_of,
 )
-from toolbus.adapters.tool_list import Servers, ToolSource
+from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.values.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text

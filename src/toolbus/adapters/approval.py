@@ -94,7 +94,6 @@ def denial_text(answer: ApprovalAnswer) -> str | None:
 async def decided(
     decide: Callable[[T], ApprovalAnswer | Awaitable[ApprovalAnswer]], request: T
 ) -> ApprovalAnswer:
-    """The decision of a plain or async function."""
     decision = decide(request)
     return await decision if inspect.isawaitable(decision) else decision
 
@@ -165,7 +164,6 @@ class AskedCalls:
         return request
 
     def find(self, call: str | None, tool: Tool) -> ApprovalRequest | None:
-        """What was asked about a call."""
         request = None if call is None else self._requests.get(call)
         is_same = request is not None and request.spec is not None and request.spec.origin == tool.origin
         # Its question is about the tool that it calls; the digest of the call tells them apart.

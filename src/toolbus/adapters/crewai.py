@@ -8,13 +8,16 @@ from typing import Any, Unpack, cast
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from toolbus.adapters import openai
-from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import data_url, model_blocks
-from toolbus.adapters.threads import in_thread, run_tool_sync
-from toolbus.adapters.tool_calls import parse_arguments, tool_metadata
-from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource
+from toolbus.adapters.options import require_extra
+from toolbus.adapters.tool_calls import (
+    definition_of,
+    in_thread,
+    parse_arguments,
+    run_tool_sync,
+    tool_metadata,
+)
+from toolbus.adapters.tool_list import Bus, ExposureOptions, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.values.records import JSON, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
@@ -203,7 +206,6 @@ def _accepts_images(llm: Any) -> bool:
 
 
 def _update_tools(executor: Any) -> None:
-    """Update the live tools of a run."""
     previous: list[BaseTool] = executor.original_tools
     current = previous
     for tool in previous:

@@ -11,12 +11,10 @@ from toolbus.adapters.approval import (
     check_rule,
     needs_approval,
 )
-from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
 from toolbus.adapters.media import IMAGE_TYPES, attachments
-from toolbus.adapters.tool_calls import tool_metadata
-from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
+from toolbus.adapters.options import require_extra
+from toolbus.adapters.tool_calls import definition_of, tool_metadata
+from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.values.records import JSON, PromptResult
 from toolbus.shape import Dialect, rendered_text

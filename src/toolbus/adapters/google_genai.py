@@ -10,11 +10,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Unpack, cast
 
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
-from toolbus.adapters.media import AUDIO_TYPES, PDF, Document, Media, attachments
-from toolbus.adapters.prompts import Part as PromptPart
-from toolbus.adapters.prompts import merged_turns, prompt_turns
+from toolbus.adapters.media import AUDIO_TYPES, PDF, Document, Media, attachments, merged_turns, prompt_turns
+from toolbus.adapters.media import Part as PromptPart
+from toolbus.adapters.options import require_extra
 from toolbus.adapters.provider_tools import (
     CompletedCall,
     ProviderFormat,
@@ -22,7 +20,7 @@ from toolbus.adapters.provider_tools import (
     RequestedCall,
     field_of,
 )
-from toolbus.adapters.tool_list import Servers, ToolSource
+from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolSource, shown
 from toolbus.core.values.records import JSON, PromptResult, Text
 from toolbus.shape import rendered_text
 

@@ -1,20 +1,17 @@
 """Tools and prompts for LangChain and LangGraph: `create_agent(model, tools(bus))`."""
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeAlias, Unpack
 
 from pydantic import PrivateAttr
 
-from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
-from toolbus.adapters.langchain_images import with_images_moved
-from toolbus.adapters.langchain_interrupt import FACE, approval_by_interrupt
-from toolbus.adapters.media import Document, base64_data, model_blocks
-from toolbus.adapters.prompts import Part, PromptTurn, prompt_turns
-from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
-from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource
+from toolbus.adapters.approval import AskedCalls, approval_metadata, approval_of
+from toolbus.adapters.media import Document, Part, PromptTurn, base64_data, model_blocks, prompt_turns
+from toolbus.adapters.options import require_extra
+from toolbus.adapters.tool_calls import definition_of, hidden_blocks, parse_arguments, tool_metadata
+from toolbus.adapters.tool_list import Bus, ExposureOptions, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.core.ask.approval import Approval
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
@@ -26,10 +23,12 @@ with require_extra("langchain"):
         ModelResponse,
         hook_config,
     )
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import AIMessage, AnyMessage, HumanMessage, InvalidToolCall, ToolMessage
     from langchain_core.tools import StructuredTool, ToolException
+    from langgraph.config import get_config
     from langgraph.prebuilt.tool_node import ToolCallRequest
-    from langgraph.types import Command
+    from langgraph.types import Command, interrupt
 
 Content: TypeAlias = str | list[str | dict[Any, JSON]]
 ToolOutput: TypeAlias = ToolMessage | Command[Any]
@@ -50,7 +49,7 @@ def tools(
     An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
     return ToolList(
-        shown(source, exposed), lambda tool: structured_tool(tool, dialect=dialect), servers, face=FACE
+        shown(source, exposed), lambda tool: structured_tool(tool, dialect=dialect), servers, face=_FACE
     )
 
 
@@ -63,7 +62,7 @@ def live(
             shown(bus, exposed),
             lambda tool: structured_tool(tool, dialect=dialect),
             servers,
-            face=FACE,
+            face=_FACE,
             live=True,
         )
     )
@@ -108,11 +107,11 @@ class BusTool(StructuredTool):
         return self._tool.definition(self._dialect)
 
     async def _arun(self, /, *args: Any, **kwargs: Any) -> tuple[Content, dict[str, JSON]]:
-        approval = approval_by_interrupt(self._tool, kwargs)
+        approval = _approval_by_interrupt(self._tool, kwargs)
         return _content_and_artifact(self._tool, await self._tool.run(kwargs, approval=approval))
 
     def _run(self, /, *args: Any, **kwargs: Any) -> tuple[Content, dict[str, JSON]]:
-        approval = approval_by_interrupt(self._tool, kwargs)
+        approval = _approval_by_interrupt(self._tool, kwargs)
         return _content_and_artifact(self._tool, self._tool.run_sync(kwargs, approval=approval))
 
 
@@ -168,7 +167,7 @@ class LiveTools(AgentMiddleware[Any, Any, Any]):
         own = {tool.get("name") if isinstance(tool, dict) else tool.name for tool in request.tools}
         self._agent_tools = sorted(filter(None, own))
         return request.override(
-            messages=with_images_moved(request.model, request.messages),
+            messages=_with_images_moved(request.model, request.messages),
             tools=[*request.tools, *(tool.for_request() for tool in self._tools if tool.name not in own)],
         )
 
@@ -238,3 +237,75 @@ def _block(part: Part) -> dict[Any, JSON]:
             return {"type": "file", "base64": base64_data(part), "mime_type": part.mime_type, "extras": name}
         case _:
             return {"type": "image", "base64": base64_data(part), "mime_type": part.mime_type}
+
+
+_Blocks = list[str | dict[Any, Any]]
+
+
+def _with_images_moved(model: BaseChatModel, messages: list[AnyMessage]) -> list[AnyMessage]:
+    """The messages as the model's provider accepts them.
+
+    Tool messages of OpenAI's Chat Completions API hold only text, yet LangChain puts images there. They are
+    moved into a user message, which the Responses API accepts as well. Other providers accept them there.
+    """
+    if "openai" not in model._llm_type or getattr(model, "use_responses_api", None) is True:  # pyright: ignore[reportPrivateUsage]  the only name of its kind
+        return messages
+    moved: list[AnyMessage] = []
+    pending: _Blocks = []
+    for message in messages:
+        if pending and not isinstance(message, ToolMessage):
+            moved.append(HumanMessage(pending))
+            pending = []
+        if isinstance(message, ToolMessage) and (images := [*filter(_is_image, message.content)]):
+            pending += [_text(f"From the result of {message.name} ({message.tool_call_id}):"), *images]
+            message = message.model_copy(update={"content": [*map(_described, message.content)]})
+        moved.append(message)
+    return [*moved, HumanMessage(pending)] if pending else moved
+
+
+def _is_image(block: str | dict[Any, Any]) -> bool:
+    return isinstance(block, dict) and block.get("type") == "image"
+
+
+def _described(block: str | dict[Any, Any]) -> str | dict[Any, Any]:
+    if not isinstance(block, dict) or not _is_image(block):
+        return block
+    return _text(f"[image: {block.get('mime_type')}, in the next message]")
+
+
+def _text(text: str) -> dict[Any, Any]:
+    """A part of content; LangChain passes a bare string on, which OpenAI rejects."""
+    return {"type": "text", "text": text}
+
+
+_FACE = "langchain"
+# LangGraph has no public name for it. Without it, nobody is asked here, and the guard of the bus decides.
+_CHECKPOINTER = "__pregel_checkpointer"
+_ASKED = AskedCalls()
+
+
+def _approval_by_interrupt(tool: Tool, arguments: Mapping[str, JSON]) -> Approval | None:
+    """The answer about a call, if the policy asks and the graph can wait; first, it interrupts the graph.
+
+    The result of the graph has the question under `__interrupt__`. It continues with
+    `Command(resume=answer)`: `"once"`, `"session"`, `"always"`, `"never"`, False, or a reason for a denial.
+    """
+    task = _resumable_task()
+    if task is None:
+        return None
+    # A resumed graph runs the tool again, up to here; the person was asked the first time.
+    request = _ASKED.ask(task, tool, arguments, again=True)
+    if request is None:
+        return None
+    about: dict[str, JSON] = {"server": tool.server, "tool": tool.origin.tool, "name": tool.name}
+    answer: Any = interrupt({**about, **approval_metadata(request)})
+    return approval_of(tool, arguments, _FACE, asked=_ASKED.find(task, tool), answer=answer)
+
+
+def _resumable_task() -> str | None:
+    """The task of the graph that runs the tool; None without a graph, or if it has no checkpointer."""
+    try:
+        config: Mapping[str, Any] = get_config().get("configurable", {})
+    except RuntimeError:  # not in a graph
+        return None
+    return f"{config.get('thread_id')} {config.get('checkpoint_ns')}" if config.get(_CHECKPOINTER) else None

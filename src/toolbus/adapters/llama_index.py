@@ -15,13 +15,10 @@ from toolbus.adapters.approval import (
     may_ask,
     needs_approval,
 )
-from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
-from toolbus.adapters.media import IMAGE_TYPES, Document, attachments
-from toolbus.adapters.prompts import Part, prompt_turns
-from toolbus.adapters.tool_calls import hidden_blocks, tool_metadata
-from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
+from toolbus.adapters.media import IMAGE_TYPES, Document, Part, attachments, prompt_turns
+from toolbus.adapters.options import require_extra
+from toolbus.adapters.tool_calls import definition_of, hidden_blocks, tool_metadata
+from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest, is_approval
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult

@@ -1,13 +1,15 @@
-"""Images, audio and PDFs in the types and encodings that providers accept."""
+"""Images, audio and PDFs in the types and encodings that providers accept, and the turns of prompts."""
 
 import base64
 import mimetypes
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
-from typing import TypeAlias
+from itertools import groupby
+from operator import attrgetter
+from typing import Literal, TypeAlias
 
-from toolbus.core.values.records import Audio, Embedded, Image, Text, ToolResult
-from toolbus.shape import rendered
+from toolbus.core.values.records import Audio, Block, Embedded, Image, PromptMessage, Text, ToolResult
+from toolbus.shape import cleaned_block, rendered
 
 Media: TypeAlias = Image | Audio
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -84,12 +86,10 @@ def attachments(result: ToolResult, types: Collection[str] = IMAGE_TYPES) -> lis
 
 
 def base64_data(block: Media | Document) -> str:
-    """The data as base64."""
     return base64.b64encode(block.data).decode("ascii")
 
 
 def data_url(block: Media | Document) -> str:
-    """The data as a `data:` URL."""
     return f"data:{block.mime_type};base64,{base64_data(block)}"
 
 
@@ -110,3 +110,62 @@ def _actual_type(block: Media) -> str:
         if block.data.startswith(signature) and (mime_type != "image/webp" or block.data[8:12] == b"WEBP"):
             return mime_type
     return "application/octet-stream"
+
+
+Role: TypeAlias = Literal["user", "assistant"]
+Part: TypeAlias = Text | Media | Document
+PROMPT_TYPES = IMAGE_TYPES | {PDF}
+"""Files that every vision model accepts in a user message."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptTurn:
+    """One message: at least one part, and only text if it is the assistant's."""
+
+    role: Role
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def is_text(self) -> bool:
+        return all(isinstance(part, Text) for part in self.parts)
+
+
+def prompt_turns(
+    messages: Iterable[PromptMessage], types: Collection[str] = PROMPT_TYPES, *, audio: bool = False
+) -> list[PromptTurn]:
+    """One turn for every message that is not blank, without hidden characters.
+
+    Providers reject media in assistant messages, so those are described in text. `audio` adds audio to
+    the types that the model accepts.
+    """
+    types = {*types, *AUDIO_TYPES} if audio else types
+    turns = [
+        PromptTurn(
+            role=message.role,
+            parts=message_parts(cleaned_block(message.content), types if message.role == "user" else ()),
+        )
+        for message in messages
+    ]
+    return [turn for turn in turns if turn.parts]
+
+
+def merged_turns(turns: Iterable[PromptTurn]) -> list[PromptTurn]:
+    """The same turns with consecutive ones of the same role merged."""
+    return [
+        PromptTurn(role=role, parts=tuple(part for turn in group for part in turn.parts))
+        for role, group in groupby(turns, key=attrgetter("role"))
+    ]
+
+
+def message_parts(block: Block, types: Collection[str] = PROMPT_TYPES) -> tuple[Part, ...]:
+    """A block as a model accepts it: files of these types unchanged, the rest as text; () if blank."""
+    if isinstance(block, Text) and not block.text.strip():
+        return ()
+    result = ToolResult(content=(block,))
+    if isinstance(block, Embedded) and PDF in types and (files := pdf_documents(result)):
+        return (Text(text=f"[{block.uri}]"), *files)
+    return model_blocks(result, {*types} - {PDF})

@@ -4,14 +4,22 @@ Pass `toolbox = tools(bus)` as the `tools` of a request. `await toolbox.replies(
 the response and returns the next messages. `messages(prompt)` converts a prompt of a server.
 """
 
+import re
 from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, overload
 
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.media import Document, attachments, data_url, model_blocks, pdf_documents
-from toolbus.adapters.openai_search import search_call, search_definition, search_output
-from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, prompt_turns
+from toolbus.adapters.media import (
+    PROMPT_TYPES,
+    Document,
+    Part,
+    PromptTurn,
+    attachments,
+    data_url,
+    model_blocks,
+    pdf_documents,
+    prompt_turns,
+)
 from toolbus.adapters.provider_tools import (
     CompletedCall,
     ProviderFormat,
@@ -19,10 +27,10 @@ from toolbus.adapters.provider_tools import (
     RequestedCall,
     field_of,
 )
-from toolbus.adapters.tool_list import Servers, ToolSource
+from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolSource, shown
 from toolbus.bus.catalog.exposure import SEARCH
 from toolbus.bus.catalog.tool import Tool
-from toolbus.core.values.records import PromptResult, Text, ToolResult
+from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
 
 if TYPE_CHECKING:
@@ -33,6 +41,7 @@ if TYPE_CHECKING:
     from openai.types.responses import ResponseFunctionCallOutputItemParam as OutputPart
     from openai.types.responses import ResponseInputContentParam as InputPart
     from openai.types.responses import ResponseInputItemParam as InputItem
+    from openai.types.responses import ToolSearchToolParam
 
 Chat: TypeAlias = Literal["openai", "openai-strict"]
 Responses: TypeAlias = Literal["openai-responses"]
@@ -169,7 +178,7 @@ def _chat_part(block: Part) -> "ChatPart":
 def _responses(*, media: bool, native: bool) -> "ProviderFormat[ResponsesTool, InputItem]":
     def definition(tool: Tool) -> "ResponsesTool":
         if native and tool.spec.route == SEARCH:
-            return cast("ResponsesTool", search_definition(tool))
+            return cast("ResponsesTool", _search_definition(tool))
         return cast("ResponsesTool", tool.definition("openai-responses"))
 
     return ProviderFormat(
@@ -196,7 +205,7 @@ def _responses_calls(response: object) -> list[RequestedCall]:
             complete=field_of(item, "status") != "incomplete",
         )
         if field_of(item, "type") == "function_call"
-        else search_call(item)
+        else _search_call(item)
         for item in cast(list[object], output)
     )
     return [call for call in calls if call is not None]
@@ -204,7 +213,7 @@ def _responses_calls(response: object) -> list[RequestedCall]:
 
 def _items(answers: Sequence[CompletedCall], _: object, *, media: bool) -> "list[InputItem]":
     return [
-        search_output(answer)
+        _search_output(answer)
         if answer.call.is_search
         else {
             "type": "function_call_output",
@@ -235,3 +244,57 @@ def _part(block: Part) -> "InputPart":
             return {"type": "input_file", "filename": block.name, "file_data": data_url(block)}
         case _:
             return {"type": "input_image", "image_url": data_url(block), "detail": "auto"}
+
+
+_ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
+_LONGEST = 64
+
+
+def _search_definition(tool: Tool) -> "ToolSearchToolParam":
+    """The search for tools in the Responses API, executed here: the model asks, our index answers.
+
+    A request has it instead of the hidden tools. The reply to its call has the definitions of those found, in
+    one namespace for each server, and the model calls them from then on. The API keeps them at the end of the
+    conversation, so what requests begin with stays the same.
+    """
+    return {
+        "type": "tool_search",
+        "execution": "client",
+        "description": tool.description,
+        "parameters": tool.parameters,
+    }
+
+
+def _search_call(item: object) -> RequestedCall | None:
+    """The search that an item of a response asks for; None if it is another one, or not ours to execute."""
+    if field_of(item, "type") != "tool_search_call" or field_of(item, "execution") == "server":
+        return None
+    return RequestedCall(
+        id=field_of(item, "call_id") or field_of(item, "id"),
+        name="search_tools",
+        arguments=field_of(item, "arguments"),
+        complete=field_of(item, "status") != "incomplete",
+        is_search=True,
+    )
+
+
+def _search_output(answer: CompletedCall) -> "InputItem":
+    """The definitions that a search found, for the model to call."""
+    namespaces: dict[str, dict[str, JSON]] = {}
+    for tool, definition in answer.found:
+        name = _ILLEGAL.sub("_", tool.server)[:_LONGEST]
+        namespace: dict[str, JSON] = {
+            "type": "namespace",
+            "name": name,
+            "description": f"Tools of the server {tool.server!r}.",
+            "tools": [],
+        }
+        namespaces.setdefault(name, namespace)["tools"].append(definition)
+    output = {
+        "type": "tool_search_output",
+        "execution": "client",
+        "call_id": answer.call.id,
+        "status": "completed",
+        "tools": list(namespaces.values()),
+    }
+    return cast("InputItem", output)

@@ -3,18 +3,11 @@
 from typing import Any, TypeAlias, Unpack
 
 from toolbus.adapters import openai
-from toolbus.adapters.approval import (
-    ApprovalRule,
-    AskedCalls,
-    NeedsApproval,
-    may_ask,
-    needs_approval,
-)
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
+from toolbus.adapters.approval import ApprovalRule, AskedCalls, NeedsApproval, may_ask, needs_approval
 from toolbus.adapters.media import data_url, model_blocks, pdf_documents
+from toolbus.adapters.options import require_extra
 from toolbus.adapters.tool_calls import run_tool, tool_metadata
-from toolbus.adapters.tool_list import Servers, ToolList, ToolSource
+from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 

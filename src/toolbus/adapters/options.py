@@ -1,9 +1,12 @@
 """Options that several adapters share."""
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 from toolbus.adapters.approval import ApprovalRule, NeedsApproval
 from toolbus.adapters.media import AUDIO_TYPES, IMAGE_TYPES, Document, pdf_documents
+from toolbus.core.values.errors import ExtraMissing
 from toolbus.core.values.records import ToolResult
 from toolbus.shape import Dialect
 
@@ -25,3 +28,12 @@ class AdapterOptions:
     def documents(self, result: ToolResult) -> list[Document]:
         """The PDFs of a result, if the model accepts files."""
         return pdf_documents(result) if self.files else []
+
+
+@contextmanager
+def require_extra(extra: str) -> Generator[None]:
+    """Turn an ImportError of an adapter's imports into `ExtraMissing`, which names the extra."""
+    try:
+        yield
+    except ImportError as error:
+        raise ExtraMissing(f"toolbus.adapters.{extra.replace('-', '_')}", extra, str(error)) from error

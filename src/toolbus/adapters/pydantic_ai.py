@@ -13,15 +13,32 @@ from toolbus.adapters.approval import (
     check_rule,
     needs_approval,
 )
-from toolbus.adapters.definition import definition_of, json_schema
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
-from toolbus.adapters.media import AUDIO_TYPES, Document, model_blocks
-from toolbus.adapters.options import AdapterOptions
-from toolbus.adapters.prompts import PROMPT_TYPES, Part, PromptTurn, merged_turns, prompt_turns
+from toolbus.adapters.media import (
+    Document,
+    Part,
+    PromptTurn,
+    merged_turns,
+    model_blocks,
+    prompt_turns,
+)
+from toolbus.adapters.options import AdapterOptions, require_extra
 from toolbus.adapters.pydantic_ai_options import OPTIONS_KEY, dialect_of, options_of, send_options
-from toolbus.adapters.tool_calls import hidden_blocks, parse_arguments, tool_metadata
-from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, current_tools
+from toolbus.adapters.tool_calls import (
+    definition_of,
+    hidden_blocks,
+    json_schema,
+    parse_arguments,
+    tool_metadata,
+)
+from toolbus.adapters.tool_list import (
+    Bus,
+    ExposureOptions,
+    Servers,
+    ToolList,
+    ToolSource,
+    current_tools,
+    shown,
+)
 from toolbus.bus.catalog.exposure import SEARCH
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.ask.approval import Approval
@@ -63,14 +80,7 @@ def toolset(
 
 def messages(prompt: PromptResult, *, audio: bool = False) -> list[ModelMessage]:
     """The messages of a prompt, as the history of a run; set `audio` if the model accepts audio."""
-    return [
-        *map(
-            _message,
-            merged_turns(
-                prompt_turns(prompt.messages, PROMPT_TYPES | AUDIO_TYPES if audio else PROMPT_TYPES)
-            ),
-        )
-    ]
+    return [*map(_message, merged_turns(prompt_turns(prompt.messages, audio=audio)))]
 
 
 def user_content(part: Part) -> str | BinaryContent:

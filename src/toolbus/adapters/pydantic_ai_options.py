@@ -8,8 +8,8 @@ check on the wire that they still work.
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from toolbus.adapters.definition import definition_of
-from toolbus.adapters.extra import require_extra
+from toolbus.adapters.options import require_extra
+from toolbus.adapters.tool_calls import definition_of
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.values.records import JSON
 from toolbus.shape import Dialect

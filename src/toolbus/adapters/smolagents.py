@@ -1,27 +1,27 @@
 """Tools and prompts for smolagents: `ToolCallingAgent(tools(bus), model)`, or `live(agent, bus)`."""
 
 import asyncio
+import io
 import json
+import keyword
+import re
+import struct
+import zlib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from hashlib import sha256
 from typing import Any, TypeAlias, TypeVar, Unpack
 
-from toolbus.adapters.definition import definition_of
-from toolbus.adapters.exposed import ExposureOptions, shown
-from toolbus.adapters.extra import require_extra
-from toolbus.adapters.media import IMAGE_TYPES, described
-from toolbus.adapters.prompts import Part, prompt_turns
-from toolbus.adapters.smolagents_images import open_image
-from toolbus.adapters.smolagents_inputs import Inputs, as_function, as_json, full_description, identifier
-from toolbus.adapters.tool_calls import parse_arguments, tool_metadata
-from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource
+from toolbus.adapters.media import IMAGE_TYPES, Part, described, prompt_turns
+from toolbus.adapters.options import require_extra
+from toolbus.adapters.tool_calls import ToolDefinition, definition_of, parse_arguments, tool_metadata
+from toolbus.adapters.tool_list import Bus, ExposureOptions, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, Image, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered, rendered_text
 
-with require_extra("smolagents"):  # without type stubs
+with require_extra("smolagents"):
     from PIL import Image as Pillow
     from smolagents import ActionStep, MultiStepAgent  # pyright: ignore[reportMissingTypeStubs]
     from smolagents import Tool as AgentTool  # pyright: ignore[reportMissingTypeStubs]
@@ -88,9 +88,9 @@ class BusTool(AgentTool):
         super().__init__()  # pyright: ignore[reportUnknownMemberType]  untyped in smolagents
         definition = definition_of(tool, dialect)
         self.tool = tool
-        self.name = identifier(definition.name)
-        self.description = full_description(definition)
-        self.inputs: Any = Inputs(definition.parameters)
+        self.name = _identifier(definition.name)
+        self.description = _full_description(definition)
+        self.inputs: Any = _Inputs(definition.parameters)
         self.output_schema = None if tool.spec.output_schema is None else dict(tool.spec.output_schema)
         self.output_type = "string" if self.output_schema is None else "object"
         self.metadata = tool_metadata(tool)
@@ -120,11 +120,11 @@ class BusTool(AgentTool):
 
     def to_code_prompt(self) -> str:
         """The tool in the system prompt of an agent that writes code."""
-        return as_function(self.name, self.description, self.inputs, self.output_schema)
+        return _as_function(self.name, self.description, self.inputs, self.output_schema)
 
     def to_tool_calling_prompt(self) -> str:
         """The tool in any other system prompt, for models that read it there."""
-        inputs = as_json(self.inputs.properties)
+        inputs = _as_json(self.inputs.properties)
         return f"{self.name}: {self.description}\n    Takes inputs: {inputs}\n    Returns: {self.output_type}"
 
     def to_dict(self) -> dict[str, Any]:
@@ -159,7 +159,7 @@ def tool_output(tool: Tool, result: ToolResult) -> TextOutput | StructuredOutput
 
 def pictures(result: ToolResult) -> list[Pillow.Image]:
     """The images that can be opened; the text has a line for every image."""
-    return [opened for image in _images(result) if (opened := open_image(image)) is not None]
+    return [opened for image in _images(result) if (opened := _open_image(image)) is not None]
 
 
 class BusTools(ToolList[BusTool]):
@@ -168,9 +168,9 @@ class BusTools(ToolList[BusTool]):
     def refresh(self) -> None:
         """Update the list in place."""
         super().refresh()
-        count = Counter(identifier(tool.tool.name) for tool in self)
+        count = Counter(_identifier(tool.tool.name) for tool in self)
         for tool in self:
-            original, tool.name = tool.tool.name, identifier(tool.tool.name)
+            original, tool.name = tool.tool.name, _identifier(tool.tool.name)
             if count[tool.name] > 1 and tool.name != original:
                 tool.name = f"{tool.name[:55]}_{sha256(original.encode()).hexdigest()[:8]}"
 
@@ -217,7 +217,7 @@ class LiveTools(BusTools):
     def _show_images(self, step: ActionStep) -> None:
         """After a step: show its images to the model, and name those that could not be opened."""
         results, self._results = self._results, []
-        found = [(image, open_image(image)) for result in results for image in _images(result)]
+        found = [(image, _open_image(image)) for result in results for image in _images(result)]
         images = [opened for _, opened in found if opened is not None]
         if images:
             step.observations_images = [*(step.observations_images or []), *images]
@@ -239,9 +239,117 @@ def _not_opened(image: Image) -> str:
 
 def _content(part: Part) -> dict[str, Any]:
     if isinstance(part, Image):
-        image = open_image(part)
+        image = _open_image(part)
         if image is not None:
             return {"type": "image", "image": image}
         part = Text(text=_not_opened(part))
     assert isinstance(part, Text), f"unexpected {type(part).__name__}"
     return {"type": "text", "text": part.text}
+
+
+_PNG = b"\x89PNG\r\n\x1a\n"
+
+
+def _open_image(image: Image) -> Pillow.Image | None:
+    """The image; None if Pillow does not know its format, or it is broken.
+
+    Pillow rejects a PNG with a wrong checksum, which browsers and providers accept. Its option for that
+    applies to the whole process, so the checksums are corrected here instead.
+    """
+    return _read(image.data) or (
+        _read(_with_right_checksums(image.data)) if image.data.startswith(_PNG) else None
+    )
+
+
+def _read(data: bytes) -> Pillow.Image | None:
+    try:
+        return Pillow.open(io.BytesIO(data)).copy()
+    except (OSError, ValueError, SyntaxError, Pillow.DecompressionBombError):
+        return None
+
+
+def _with_right_checksums(data: bytes) -> bytes:
+    """Correct the checksum of every chunk of a PNG; a chunk is length, type, content and checksum."""
+    parts, at = [_PNG], len(_PNG)
+    while at + 12 <= len(data):
+        length = int.from_bytes(data[at : at + 4])
+        chunk = data[at + 4 : at + 8 + length]
+        parts += [data[at : at + 4], chunk, struct.pack(">I", zlib.crc32(chunk))]
+        at += 12 + length
+    return b"".join(parts)
+
+
+class _Inputs(dict[str, dict[str, JSON]]):
+    """The arguments as smolagents validates them: it accepts anything, and the bus validates.
+
+    A deep copy, which smolagents makes to send it to a model, is the real schema.
+    """
+
+    def __init__(self, parameters: dict[str, JSON]) -> None:
+        self.properties: dict[str, JSON] = parameters.get("properties") or {}
+        self._required: Iterable[str] = parameters.get("required") or ()
+        super().__init__({name: self.__missing__(name) for name in self.properties})
+
+    def __contains__(self, name: object) -> bool:
+        return True
+
+    def __missing__(self, name: str) -> dict[str, JSON]:
+        description = self.properties.get(name, {}).get("description", "")
+        return {"type": "any", "description": description, "nullable": True}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "dict[str, _FullSchema]":
+        return {name: _FullSchema(schema, name in self._required) for name, schema in self.properties.items()}
+
+
+class _FullSchema(dict[str, JSON]):
+    """A schema that is sent unchanged: smolagents would rewrite `anyOf` if it saw one.
+
+    smolagents treats what is not `nullable` as required, so `nullable` can be read but is not sent.
+    """
+
+    def __init__(self, schema: dict[str, JSON], required: bool) -> None:
+        super().__init__(schema)
+        self._required = required
+
+    def __contains__(self, key: object) -> bool:
+        return key == "nullable" or (key != "anyOf" and super().__contains__(key))
+
+    def __getitem__(self, key: str) -> JSON:
+        return not self._required if key == "nullable" else self.get(key)
+
+
+def _identifier(name: str) -> str:
+    """The name as a Python identifier, which smolagents requires."""
+    legal = re.sub(r"\W", "_", name, flags=re.ASCII)
+    return legal if legal.isidentifier() and not keyword.iskeyword(legal) else f"_{legal}"
+
+
+def _full_description(definition: ToolDefinition) -> str:
+    """The description, with schema keywords of the arguments as a whole that smolagents does not send."""
+    sent = {"type", "properties", "required", "title", "description", "$schema"}
+    rest = {key: value for key, value in definition.parameters.items() if key not in sent}
+    unsent = {key: value for key, value in rest.items() if not isinstance(value, bool)}
+    if not unsent:
+        return definition.description
+    return f"{definition.description}\n(all arguments: {_as_json(unsent)})"
+
+
+def _as_function(name: str, description: str, inputs: _Inputs, output_schema: dict[str, JSON] | None) -> str:
+    """A function signature with the whole schema of every argument, for agents that write code."""
+    properties = inputs.properties
+    named = [argument for argument in properties if _identifier(argument) == argument]
+    signature = [f"{argument}: {properties[argument].get('type', 'any')}" for argument in named]
+    signature += ["**others"] if len(named) < len(properties) else []
+    lines = [description, "", *(f"{argument}: {_as_json(schema)}" for argument, schema in properties.items())]
+    if output_schema is not None:
+        lines += [
+            "",
+            f"JSON output schema of the dict that it returns (it prints as text): {_as_json(output_schema)}",
+        ]
+    body = "\n    ".join("\n".join(lines).splitlines())
+    returns = "string" if output_schema is None else "dict"
+    return f'def {name}({", ".join(signature)}) -> {returns}:\n    """{body}\n    """'
+
+
+def _as_json(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,16 +1,69 @@
-"""Run a model's tool call, and describe tools and results in a framework's metadata."""
+"""A tool as a framework defines it, a model's call of it, and metadata about both."""
 
+import asyncio
 import base64
 import json
-from collections.abc import Mapping
-from dataclasses import asdict
-from typing import cast
+from collections.abc import Callable, Mapping
+from concurrent.futures import CancelledError
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from typing import Any, ParamSpec, TypeVar, cast
 
 from toolbus.adapters.approval import approval_of
 from toolbus.adapters.media import is_common_image
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.ask.approval import ApprovalRequest
+from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, Image, Text, ToolResult
+from toolbus.shape import Dialect
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ToolDefinition:
+    """What a model sees of a tool."""
+
+    name: str
+    description: str
+    parameters: dict[str, JSON]
+    options: dict[str, JSON]
+    """Other options for the provider: `strict`, `defer_loading`."""
+
+
+def definition_of(tool: Tool, dialect: Dialect) -> ToolDefinition:
+    """The definition of a tool, for frameworks that pass it to their provider nearly unchanged."""
+    definition = tool.definition(dialect)
+    # Each provider has its own key for the parameters.
+    function = cast(dict[str, JSON], definition.get("function", definition))
+    keys = ("parameters", "input_schema", "inputSchema")
+    empty: dict[str, JSON] = {"type": "object", "properties": {}}
+    standard = {"type", "name", "description", *keys}
+    return ToolDefinition(
+        name=function["name"],
+        description=function.get("description", ""),
+        parameters=next((function[key] for key in keys if function.get(key)), empty),
+        options={key: value for key, value in function.items() if key not in standard},
+    )
+
+
+def json_schema(schema: JSON) -> JSON:
+    """Convert a schema from Google's dialect to JSON Schema: `nullable` becomes the type null."""
+    if not isinstance(schema, dict):
+        return schema
+    node = cast(dict[str, JSON], schema)
+    changed = {key: value for key, value in node.items() if key != "nullable"}
+    nullable = node.get("nullable") is True
+    if "properties" in node:
+        changed["properties"] = {name: json_schema(inner) for name, inner in node["properties"].items()}
+    if "items" in node:
+        changed["items"] = json_schema(node["items"])
+    if "anyOf" in node:
+        nullable = nullable or any(option.get("nullable") is True for option in node["anyOf"])
+        changed["anyOf"] = [json_schema({**option, "nullable": False}) for option in node["anyOf"]]
+    if not nullable:
+        return changed
+    description = {"description": changed.pop("description")} if "description" in changed else {}
+    options: list[JSON] = changed.pop("anyOf", None) or [changed]
+    return {"anyOf": [*options, {"type": "null"}], **description}
 
 
 async def run_tool(
@@ -64,7 +117,6 @@ def tool_metadata(tool: Tool, result: ToolResult | None = None) -> dict[str, JSO
 
 
 def result_metadata(result: ToolResult) -> dict[str, JSON]:
-    """Metadata about a result."""
     return {"is_error": result.is_error, "structured": result.structured, "meta": dict(result.meta)}
 
 
@@ -79,3 +131,62 @@ def hidden_blocks(result: ToolResult) -> list[dict[str, JSON]]:
 
 def _json(value: object) -> JSON:
     return base64.b64encode(value).decode("ascii") if isinstance(value, bytes) else value
+
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class ThreadCalls:
+    """The calls that one thread makes."""
+
+    def __init__(self) -> None:
+        self.cancelled = False
+        self._tasks: set[asyncio.Task[Any]] = set()
+
+    async def run(self, tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
+        """Run a call that `cancel` can cancel."""
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            return await tool.run(arguments)
+        finally:
+            self._tasks.discard(task)
+
+    def cancel(self) -> None:
+        self.cancelled = True
+        for task in list(self._tasks):
+            task.get_loop().call_soon_threadsafe(task.cancel)
+
+
+_CALLS: ContextVar[ThreadCalls | None] = ContextVar("toolbus_thread_calls", default=None)
+
+
+async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run `work` in a thread. Cancelling this cancels the calls in flight; `work` ends at its next call."""
+    calls = ThreadCalls()
+    token = _CALLS.set(calls)
+    try:
+        return await asyncio.to_thread(work, *args, **kwargs)
+    except asyncio.CancelledError:
+        calls.cancel()
+        raise
+    finally:
+        _CALLS.reset(token)
+
+
+def run_tool_sync(tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
+    """Like `Tool.execute_sync`, but raises `asyncio.CancelledError` once `in_thread` is cancelled.
+
+    It is not an `Exception`, which a framework would report to the model and continue.
+    """
+    calls = _CALLS.get()
+    if calls is not None and calls.cancelled:
+        raise asyncio.CancelledError
+    try:
+        return tool.runner.wait(tool.run(arguments) if calls is None else calls.run(tool, arguments))
+    except ToolbusError as error:
+        return ToolResult.failure(str(error))
+    except CancelledError:
+        raise asyncio.CancelledError from None

@@ -4,12 +4,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypedDict, TypeVar, cast, overload
 
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.connection import Connecting, McpConnection
 from toolbus.bus.sync import SyncTool, SyncView
 from toolbus.bus.view import View
+from toolbus.config.settings.expose import ExposeMode, check_mode
 from toolbus.core.operation.events import CatalogChanged, Event
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.errors import CallRefused, ToolNotFound
@@ -145,7 +146,6 @@ class ToolList(list[T]):
 
 
 def with_face(view: View, face: str) -> View:
-    """The same view with that face as its caller."""
     return view.view(caller=replace(view.caller, face=face))
 
 
@@ -169,3 +169,37 @@ def _follow(tools: ToolList[T], bus: View) -> None:
             alive.refresh()
 
     weakref.finalize(tools, bus.on_event(on_event)).atexit = False
+
+
+class ExposureOptions(TypedDict, total=False):
+    """How a model gets to its tools; by default as the view or the config says."""
+
+    expose: ExposeMode
+    """All tools, a search for them, or by their cost (`auto`)."""
+    always: Sequence[str] | str
+    """Patterns of tools that are shown in every mode, for public names and `server/tool`."""
+
+
+@overload
+def shown(source: Bus, exposed: ExposureOptions) -> Bus: ...
+@overload
+def shown(source: ToolSource, exposed: ExposureOptions) -> ToolSource: ...
+def shown(source: ToolSource, exposed: ExposureOptions) -> ToolSource:
+    """The source, shown in that way; ValueError if it is a list of tools, which are shown as they are."""
+    check_exposed(exposed)
+    if not exposed:
+        return source
+    if not isinstance(source, Bus):
+        raise ValueError("expose and always are for the tools of a bus, not for a list of tools")
+    return shown_view(bus_of(source), exposed)
+
+
+def check_exposed(exposed: ExposureOptions) -> None:
+    """TypeError for other options, which Python lets through; ValueError for an unknown mode."""
+    if unknown := exposed.keys() - ExposureOptions.__annotations__.keys():
+        raise TypeError(f"unexpected options: {', '.join(sorted(unknown))}")
+    check_mode(exposed.get("expose"))
+
+
+def shown_view(view: View, exposed: ExposureOptions) -> View:
+    return view.view(expose=exposed.get("expose"), always=exposed.get("always")) if exposed else view

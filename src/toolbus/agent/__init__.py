@@ -23,24 +23,23 @@ if find_spec("pydantic_ai") is None:
     raise ExtraMissing("toolbus.agent", "agent", "No module named 'pydantic_ai'")
 
 if TYPE_CHECKING:
-    from toolbus.agent.agent import Agent
-    from toolbus.agent.failures import ModelFailed, NameClash
-    from toolbus.agent.limits import LimitReached, Limits
-    from toolbus.agent.oneshot import generate, stream
-    from toolbus.agent.run import Run, RunResult
+    from toolbus.agent.agent import Agent, generate, stream
+    from toolbus.agent.models import ModelFailed
+    from toolbus.agent.run import LimitReached, Limits, Run, RunResult
     from toolbus.agent.sampling import Sampler
+    from toolbus.agent.tools import NameClash
 
 _MODULES = {
     "Agent": "agent",
-    "LimitReached": "limits",
-    "Limits": "limits",
-    "ModelFailed": "failures",
-    "NameClash": "failures",
+    "LimitReached": "run",
+    "Limits": "run",
+    "ModelFailed": "models",
+    "NameClash": "tools",
     "Run": "run",
     "RunResult": "run",
     "Sampler": "sampling",
-    "generate": "oneshot",
-    "stream": "oneshot",
+    "generate": "agent",
+    "stream": "agent",
 }
 
 __all__ = [

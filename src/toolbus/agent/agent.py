@@ -1,11 +1,11 @@
-"""The agent: a model, tools, and a conversation."""
+"""The agent: a model, tools, and a conversation; and answers to single prompts."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
 
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import AgentRetries, AgentRunResultEvent
@@ -16,14 +16,12 @@ from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
 from toolbus.adapters.approval import ApprovalRule, Approver, check_rule
-from toolbus.adapters.exposed import ExposureOptions
+from toolbus.adapters.tool_list import ExposureOptions
 from toolbus.agent.conversation import Conversation, File, UserMessage
-from toolbus.agent.event_mapper import EventMapper
-from toolbus.agent.limits import LimitReached, Limits, limit_error, usage_limits
+from toolbus.agent.events import TextDelta, ToolCalled
 from toolbus.agent.models import model_error, model_of
-from toolbus.agent.run import Run, RunResult
-from toolbus.agent.tool_search import tool_search
-from toolbus.agent.tools import MAX_RETRIES, AgentTool, Toolbox
+from toolbus.agent.run import EventMapper, LimitReached, Limits, Run, RunResult, limit_error, usage_limits
+from toolbus.agent.tools import MAX_RETRIES, AgentTool, Toolbox, tool_search
 from toolbus.bus.context import ContextProvider
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
@@ -374,3 +372,50 @@ class Agent:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+class Options(TypedDict, total=False):
+    """The arguments of `Agent`, except its model."""
+
+    tools: Iterable[AgentTool]
+    mcp_servers: ConfigSource | None
+    instructions: str | None
+    approve: ApprovalRule[Approver]
+    limits: Limits | None
+    server_instructions: bool
+    settings: ModelSettings | None
+    interactions: Interactions | None
+
+
+@overload
+async def generate(model: str | Model, prompt: str, **options: Unpack[Options]) -> str: ...
+
+
+@overload
+async def generate(model: str | Model, prompt: str, *, output: type[T], **options: Unpack[Options]) -> T: ...
+
+
+async def generate(
+    model: str | Model, prompt: str, *, output: type[Any] = str, **options: Unpack[Options]
+) -> Any:
+    """The response to one prompt; takes the same options as `Agent`."""
+    async with Agent(model, **options) as agent:
+        return await agent.send(prompt, output=output).final
+
+
+async def stream(model: str | Model, prompt: str, **options: Unpack[Options]) -> AsyncGenerator[str]:
+    """Stream the text of the response to one prompt; takes the same options as `Agent`.
+
+    A blank line follows the text that a model writes before it calls a tool.
+    """
+    separator, has_text = "", False
+    async with Agent(model, **options) as agent:
+        async for event in agent.send(prompt).watch():
+            match event:
+                case TextDelta(text=text):
+                    yield separator + text
+                    separator, has_text = "", True
+                case ToolCalled() if has_text:
+                    separator = "\n\n"
+                case _:
+                    pass

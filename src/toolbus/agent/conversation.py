@@ -16,8 +16,7 @@ from pydantic_ai.messages import (
     UserPromptPart,
 )
 
-from toolbus.adapters.media import AUDIO_TYPES
-from toolbus.adapters.prompts import PROMPT_TYPES, message_parts, prompt_turns
+from toolbus.adapters.media import AUDIO_TYPES, PROMPT_TYPES, message_parts, prompt_turns
 from toolbus.adapters.pydantic_ai import user_content
 from toolbus.core.values.records import Block, Embedded, PromptMessage
 
@@ -39,7 +38,6 @@ class UserMessage:
 
     @property
     def message(self) -> str | list[UserContent] | None:
-        """In Pydantic AI's type."""
         if not self.attached:
             return self.prompt
         return [*self.attached, self.prompt] if self.prompt else self.attached
@@ -61,7 +59,6 @@ class Conversation:
         return outgoing
 
     def commit(self, outgoing: UserMessage, messages: list[ModelMessage]) -> None:
-        """Keep the messages of a completed run."""
         self.messages = messages
         outgoing.committed = True
 
@@ -101,7 +98,6 @@ class Conversation:
         self.add([block])
 
     def add(self, blocks: Sequence[Block]) -> None:
-        """Add blocks to the next message."""
         for block in blocks:
             self._pending += map(user_content, message_parts(block, _FILE_TYPES))
 
@@ -117,7 +113,6 @@ class Conversation:
             self.messages.append(ModelResponse([TextPart(turn.text)]))
 
     def to_json(self) -> bytes:
-        """The messages as JSON."""
         return ModelMessagesTypeAdapter.dump_json(self.messages, indent=2)
 
     def load(self, data: bytes) -> None:

@@ -18,14 +18,23 @@ from pydantic_ai.exceptions import (
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.providers import Provider, infer_provider, infer_provider_class
 
-from toolbus.agent.failures import ModelFailed
 from toolbus.config.secrets.redact import shown_url
-from toolbus.core.text.hosts import ascii_url
+from toolbus.core.text.display import ascii_url
+from toolbus.core.values.errors import ToolbusError
 
 LIST_TIMEOUT = 2.0
 """Seconds to wait for a local server to list its models."""
 # Pydantic AI appends this advice for its own users to the reason.
 _ADVICE = " To try Pydantic AI "
+
+
+class ModelFailed(ToolbusError):
+    """The model cannot be used, or did not respond; `status` is the HTTP status, if any."""
+
+    def __init__(self, model: str, reason: str, status: int | None = None) -> None:
+        self.model = model
+        self.status = status
+        super().__init__(f"model {model!r}: {reason}")
 
 
 def model_of(model: str | Model, keys: Mapping[str, str] | None = None) -> Model:
@@ -106,7 +115,6 @@ def _message(body: object) -> str:
 
 
 def _root(error: BaseException) -> BaseException:
-    """The first cause, which is the most specific."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error

@@ -2,14 +2,28 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 from uuid import uuid4
 
-from pydantic_ai.messages import ModelMessage
+from pydantic_ai.messages import (
+    BinaryContent,
+    FunctionToolCallEvent,
+    FunctionToolResultEvent,
+    ModelMessage,
+    PartDeltaEvent,
+    PartStartEvent,
+    TextPart,
+    TextPartDelta,
+    ThinkingPart,
+    ThinkingPartDelta,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from pydantic_ai.toolsets import ToolsetTool
-from pydantic_ai.usage import RunUsage
+from pydantic_ai.usage import RunUsage, UsageLimits
 
 from toolbus.adapters.approval import (
     ApprovalRule,
@@ -20,12 +34,76 @@ from toolbus.adapters.approval import (
     is_allowed,
     request_of_call,
 )
-from toolbus.agent.events import ApprovalAsked, RunEvent, ToolProgressed, ToolReturned
-from toolbus.agent.limits import LimitReached, Limits
+from toolbus.agent.events import (
+    ApprovalAsked,
+    RunEvent,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolProgressed,
+    ToolReturned,
+)
 from toolbus.bus.catalog.tool import Tool
 from toolbus.core.ask.approval import LASTING, Approval, ApprovalAnswer, ApprovalRequest, is_approval
+from toolbus.core.ask.interactions import ANSWER_WITHIN
 from toolbus.core.loop import OwnerLoop
-from toolbus.core.values.records import JSON
+from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.records import JSON, Image
+
+Limit: TypeAlias = Literal["turns", "tool_calls", "tokens", "seconds"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """The limits of one run; None means unlimited."""
+
+    turns: int | None = 50
+    """Requests to the model."""
+    tool_calls: int | None = None
+    """Tool calls, including failed ones."""
+    tokens: int | None = None
+    """Input and output together."""
+    seconds: float | None = None
+    """Without the time that the run waits for earlier runs."""
+    answer_within: float | None = ANSWER_WITHIN
+    """Seconds to wait for the answer to `ApprovalAsked`; then the call is refused, and the run continues."""
+
+
+class LimitReached(ToolbusError):
+    """A run reached one of its limits; `limit` names it, `allowed` is its value."""
+
+    def __init__(self, limit: Limit, allowed: float) -> None:
+        self.limit: Limit = limit
+        self.allowed = allowed
+        unit = {"tool_calls": "tool calls"}.get(limit, limit)
+        super().__init__(
+            f"the run reached its limit of {allowed:g} {unit}; raise it with Limits({limit}=...)"
+        )
+
+
+def usage_limits(limits: Limits) -> UsageLimits:
+    """The limits that Pydantic AI checks, in its type."""
+    return UsageLimits(
+        request_limit=limits.turns,
+        tool_calls_limit=limits.tool_calls,
+        total_tokens_limit=limits.tokens,
+    )
+
+
+# Pydantic AI's names; it reports a limit only in its message.
+_PYDANTIC_NAMES: dict[str, Limit] = {
+    "request_limit": "turns",
+    "tool_calls_limit": "tool_calls",
+    "total_tokens_limit": "tokens",
+}
+
+
+def limit_error(message: str, limits: Limits) -> LimitReached:
+    for name, limit in _PYDANTIC_NAMES.items():
+        if name in message:
+            return LimitReached(limit, getattr(limits, limit))
+    raise AssertionError(f"unknown limit: {message}")
+
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
@@ -217,3 +295,78 @@ class Run(Generic[T]):
             same = (other.name, other.digest, other.rule) == (request.name, request.digest, request.rule)
             if same and not waiting.done():
                 waiting.set_result(answer)
+
+
+class EventMapper:
+    """Converts the events of one run."""
+
+    def __init__(
+        self,
+        servers: Mapping[str, str],
+        on_call: Callable[[str], None],
+        explain: Callable[[ToolReturnPart], None],
+    ) -> None:
+        """`servers` maps tool names to servers; `on_call` gets the name of every called tool.
+
+        `explain` may change the text of a result.
+        """
+        self._servers = servers
+        self._on_call = on_call
+        self._explain = explain
+        self._started: dict[str, float] = {}
+        self.calls: list[ToolReturned] = []
+        """The completed calls."""
+
+    def map(self, event: object) -> Iterator[RunEvent]:
+        """The run events for an event of Pydantic AI: usually one or none."""
+        match event:
+            case (
+                PartStartEvent(part=TextPart(content=text))
+                | PartDeltaEvent(delta=TextPartDelta(content_delta=text))
+            ) if text:
+                yield TextDelta(text=text)
+            case PartStartEvent(part=ThinkingPart(content=text)) if text:
+                yield ThinkingDelta(text=text)
+            case PartDeltaEvent(delta=ThinkingPartDelta(content_delta=str(text))) if text:
+                yield ThinkingDelta(text=text)
+            case FunctionToolCallEvent(part=part):
+                yield self._called(part)
+            case FunctionToolResultEvent(part=part):
+                yield self._returned(part)
+            case _:
+                pass
+
+    def _called(self, part: ToolCallPart) -> ToolCalled:
+        self._on_call(part.tool_name)
+        self._started[part.tool_call_id] = time.monotonic()
+        return ToolCalled(
+            id=part.tool_call_id,
+            name=part.tool_name,
+            arguments=part.args_as_dict(),
+            server=self._servers.get(part.tool_name),
+        )
+
+    def _returned(self, part: ToolReturnPart) -> ToolReturned:
+        self._explain(part)
+        started = self._started.pop(part.tool_call_id, None)
+        seconds = 0.0 if started is None else time.monotonic() - started
+        self.calls.append(tool_returned(part, seconds, self._servers.get(part.tool_name)))
+        return self.calls[-1]
+
+
+def tool_returned(part: ToolReturnPart, seconds: float, server: str | None) -> ToolReturned:
+    items = part.content_items(mode="str", wrap_if_error=False)
+    return ToolReturned(
+        id=part.tool_call_id,
+        name=part.tool_name,
+        text="\n".join(item for item in items if isinstance(item, str)),
+        is_error=part.outcome != "success",
+        seconds=seconds,
+        server=server,
+        images=tuple(
+            Image(data=file.data, mime_type=file.media_type)
+            for file in part.files
+            if isinstance(file, BinaryContent) and file.is_image
+        ),
+        structured=cast(Mapping[str, Any], part.metadata or {}).get("structured"),
+    )

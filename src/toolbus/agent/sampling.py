@@ -105,7 +105,6 @@ class Sampler:
         return f"it exceeds the remaining budget: {self.used:,} of {self._budget:,} tokens are used"
 
     def _max_output(self, request: Sampling, cost: int) -> int:
-        """The maximum number of tokens for the response."""
         left = self._budget - self.used - self._reserved - cost
         return min(request.max_tokens, self._max_tokens, left)
 
@@ -185,7 +184,6 @@ def _messages(request: Sampling) -> list[ModelMessage]:
 
 
 def _cost(request: Sampling) -> int:
-    """The estimated input tokens."""
     texts = [message.content.text for message in request.messages if isinstance(message.content, Text)]
     media = len(request.messages) - len(texts)
     return estimated_tokens("\n".join([request.system or "", *texts])) + MEDIA_TOKENS * media

@@ -5,31 +5,38 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Se
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
+from itertools import chain, zip_longest
 from typing import Any, Protocol, TypeAlias, TypeVar, cast
 
-from pydantic_ai import RunContext
+from pydantic_ai import RunContext, ToolDefinition
 from pydantic_ai import Tool as FunctionTool
 from pydantic_ai.capabilities import ToolSearch
 from pydantic_ai.exceptions import ModelRetry, ToolFailed, ToolFailedError, ToolRetryError
 from pydantic_ai.messages import ToolCallPart, ToolReturnPart
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 
-from toolbus.adapters.exposed import ExposureOptions, check_exposed, shown_view
 from toolbus.adapters.options import AdapterOptions
 from toolbus.adapters.pydantic_ai import BusTool, BusToolset, tool_return
+from toolbus.adapters.pydantic_ai_options import request_models
 from toolbus.adapters.tool_calls import result_metadata
-from toolbus.adapters.tool_list import Bus, ToolSource, bus_of, with_face
-from toolbus.agent.failures import NameClash
+from toolbus.adapters.tool_list import (
+    Bus,
+    ExposureOptions,
+    ToolSource,
+    bus_of,
+    check_exposed,
+    shown_view,
+    with_face,
+)
 from toolbus.agent.run import FACE
-from toolbus.agent.tool_search import loads_tools
-from toolbus.bus.catalog.exposure import CALL_TOOL
+from toolbus.bus.catalog.exposure import CALL_TOOL, SEARCH
 from toolbus.bus.catalog.tool import Tool
-from toolbus.bus.catalog.tool_search import inner_call
+from toolbus.bus.catalog.tool_search import MOST_TOOLS, found_names, inner_call
 from toolbus.bus.engine.engine import reason_of
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.view import View
 from toolbus.core.ask.approval import Approval
-from toolbus.core.values.errors import ArgumentsError, BusClosed, CallRefused, ToolNotFound
+from toolbus.core.values.errors import ArgumentsError, BusClosed, CallRefused, ToolbusError, ToolNotFound
 from toolbus.core.values.records import JSON, ToolResult
 from toolbus.shape.budget import fitted
 
@@ -74,6 +81,15 @@ AgentTool: TypeAlias = Callable[..., Any] | FunctionTool[Any] | Tool | SyncTool 
 MAX_RETRIES = 1000
 MAX_INSTRUCTIONS = 2_000
 """Characters of one server's instructions; the model reads them in every request."""
+
+
+class NameClash(ToolbusError, ValueError):
+    """Two tools of an agent have the same name; the message names both."""
+
+    def __init__(self, name: str, one: str, other: str) -> None:
+        self.name = name
+        hint = "rename the function, or the tool under `override`"
+        super().__init__(f"two tools are named {name!r}: {one} and {other}; {hint}")
 
 
 class RunCallbacks(Protocol):
@@ -369,3 +385,49 @@ def _described(tool: Tool | FunctionTool[Any] | ToolsetTool[Any]) -> str:
             return _described(tool.tool)
         case _:
             return f"the function {tool.tool_def.name}"
+
+
+def loads_tools(model: object) -> bool:
+    """Whether the provider of a model loads tools during a conversation."""
+    models = list(request_models(model))
+    return bool(models) and all(
+        getattr(each, "tool_deferral_mode", None) is not None  # of recent versions
+        and any(one.kind == "tool_search" for one in each.profile.get("supported_native_tools", ()))
+        for each in models
+    )
+
+
+def tool_search(buses: Iterable[View], model: object) -> list[ToolSearch[Any]]:
+    """What Pydantic AI has to know to search with us: one capability, or none if nothing is hidden.
+
+    This is for providers that load tools during a run. Elsewhere a model gets `search_tools` and `call_tool`,
+    whose definitions never change. Pydantic AI would add the tools it finds to the next request, so no prompt
+    cache would hit.
+    """
+    if not loads_tools(model):
+        return []
+    searches = [tool for bus in buses for tool in bus.tools(loadable=True) if tool.spec.route == SEARCH]
+    if not searches:
+        return []
+
+    async def strategy(
+        ctx: RunContext[Any], queries: Sequence[str], tools: Sequence[ToolDefinition]
+    ) -> list[str]:
+        return await _found(searches, queries, ctx.deps.id)
+
+    queries = searches[0].parameters["properties"]["queries"]["description"]
+    return [
+        ToolSearch(
+            strategy=strategy,
+            max_results=MOST_TOOLS,
+            tool_description="\n".join(tool.description for tool in searches),
+            parameter_description=queries,
+        )
+    ]
+
+
+async def _found(searches: Sequence[Tool], queries: Sequence[str], run: str) -> list[str]:
+    """The tools that the buses found: the best of each come before the second best."""
+    results = [await search.run({"queries": list(queries)}, run=run) for search in searches]
+    ranked = zip_longest(*map(found_names, results))
+    return [name for name in chain.from_iterable(ranked) if name is not None]

@@ -15,7 +15,7 @@ from typing import Any
 from toolbus.background.command_line import BusCommand
 from toolbus.background.place import BusPlace, config_file, places
 from toolbus.background.protocol import Messages, ProtocolViolation, check_peer, process_of, send
-from toolbus.core.version import version
+from toolbus.core import version
 
 VARIABLES = (
     "TERM",

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
 
-from toolbus.core.config_files import located, named_file, nearest_file
+from toolbus.core.files import located, named_file, nearest_file
 
 MAX_PATH = 100
 """Bytes that the path of a socket may have on every system."""

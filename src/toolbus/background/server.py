@@ -20,8 +20,8 @@ from toolbus.cli.output.screen import enable_part_log
 from toolbus.cli.session import log_server_message, starting_only
 from toolbus.cli.sign_in import tokens_after, tokens_of
 from toolbus.config import BusConfig
+from toolbus.core import version
 from toolbus.core.operation.events import CallEnded, CatalogChanged, Event, Logged
-from toolbus.core.version import version
 from toolbus.gateway.http.run import CannotListen
 from toolbus.gateway.serve.console import standalone_console
 from toolbus.gateway.serve.follow import ConfigFollower

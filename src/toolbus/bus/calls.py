@@ -10,7 +10,7 @@ from toolbus.bus.catalog.tool_search import inner_call
 from toolbus.bus.engine.engine import Engine, reason_of
 from toolbus.bus.rules.scope import Scope
 from toolbus.core.ask.approval import Approval, ApprovalRequest
-from toolbus.core.ask.forwarding import Forwarding
+from toolbus.core.ask.interactions import Forwarding
 from toolbus.core.operation.events import OnLog, Reason
 from toolbus.core.operation.operation import Caller, Failure, OnInput, Operation, Resumed, request_spec
 from toolbus.core.text.text import headed

@@ -1,11 +1,13 @@
-"""Run a bus on an event loop in a thread of its own, for code without a loop."""
+"""Run a bus on an event loop in a thread of its own, and derive methods that wait for it."""
 
 import asyncio
 import os
 import threading
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import CancelledError, Future
-from typing import Any, TypeVar
+from functools import wraps
+from inspect import signature
+from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from toolbus.bus.catalog.registry import Registry
 from toolbus.bus.toolbus import Toolbus
@@ -13,6 +15,8 @@ from toolbus.bus.view import View
 from toolbus.core.operation.events import Event, EventStream
 from toolbus.core.values.errors import FORKED, BusClosed
 
+P = ParamSpec("P")
+S = TypeVar("S")
 T = TypeVar("T")
 JOIN_TIMEOUT = 1.0
 
@@ -106,3 +110,69 @@ class Portal:
             if self._loop is not None:  # a fork of the process, which gets no events
                 raise
         yield from stream.unread()
+
+
+class Derived:
+    """Has the methods of an asynchronous object, and waits where that one is awaited."""
+
+    def __init__(self, source: Any, run: Callable[..., Any]) -> None:
+        """`run` waits for a coroutine of the source."""
+        self._source = source
+        self._run = run
+
+
+def waiting(
+    method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[Any, P], T]:
+    """A method that waits for what an asynchronous one returns."""
+
+    @wraps(method)
+    def wait(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return self._run(getattr(self._source, method.__name__)(*args, **kwargs))
+
+    return wait
+
+
+def same(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Any, P], T]:
+    """A method of the source for which nobody has to wait."""
+
+    @wraps(method)
+    def pass_on(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+        return getattr(self._source, method.__name__)(*args, **kwargs)
+
+    return pass_on
+
+
+def like(
+    method: Callable[Concatenate[Any, P], object],
+) -> Callable[[Callable[..., T]], Callable[Concatenate[Any, P], T]]:
+    """Give a method the parameters of another one, and its docstring unless it has its own."""
+
+    def decorate(function: Callable[..., T]) -> Callable[Concatenate[Any, P], T]:
+        given: Any = function
+        given.__signature__ = signature(method).replace(return_annotation=function.__annotations__["return"])
+        given.__doc__ = function.__doc__ or method.__doc__
+        return given
+
+    return decorate
+
+
+class Shown(property, Generic[T]):
+    """A property or attribute of the source, under the same name."""
+
+    def __init__(self, kind: type[S], read: Callable[[S], T]) -> None:
+        def get(derived: Any) -> T:
+            return read(derived._source)
+
+        super().__init__(get)
+        self._kind = kind
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self.__doc__ = getattr(getattr(self._kind, name, None), "__doc__", None)
+
+    @overload
+    def __get__(self, instance: None, owner: type, /) -> Self: ...
+    @overload
+    def __get__(self, instance: object, owner: type | None = None, /) -> T: ...
+    def __get__(self, instance: object, owner: type | None = None, /) -> Any:
+        return super().__get__(instance, owner)

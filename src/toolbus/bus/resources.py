@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Protocol, cast
 
-from toolbus.core.text.frontmatter import body_of
 from toolbus.core.values.records import (
     JSON,
     Completion,
@@ -18,7 +17,7 @@ from toolbus.core.values.records import (
     Text,
     ToolResult,
 )
-from toolbus.core.values.skills import READ_SKILL, LoadedSkill, Skill, file_uri
+from toolbus.core.values.skills import READ_SKILL, LoadedSkill, Skill, body_of, file_uri
 from toolbus.core.values.uri_templates import Values, expanded
 
 

@@ -19,12 +19,11 @@ from toolbus.bus.view import View
 from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
 from toolbus.config.settings.expose import check_mode
-from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.ask.interactions import NO_HANDLERS, Interactions, LoginHandler
 from toolbus.core.operation.events import Emit
 from toolbus.core.operation.operation import Caller, Guard, Observer
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
-from toolbus.core.values.login import LoginHandler
 from toolbus.core.values.records import Inventory
 from toolbus.lock.file import Lockfile
 from toolbus.policy.dead import DeadRule

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from toolbus.core.ask.people import PEOPLE, PeopleTime
+from toolbus.core.ask.interactions import PEOPLE, PeopleTime
 from toolbus.core.operation.events import CallEnded, CallStarted, Hub, Progressed
 from toolbus.core.operation.operation import Failure, Observation, Observer, Operation
 from toolbus.core.values.errors import ArgumentsError, CallRefused, ToolNotFound

@@ -10,8 +10,15 @@ from toolbus.call.hooks import Hook, wrap
 from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
 from toolbus.call.results import Warn
 from toolbus.core.ask.approval import Approval, ApprovalPending
-from toolbus.core.operation.journal import JOURNAL
-from toolbus.core.operation.operation import Failure, Guard, ObservedOperation, Observer, Operation, Route
+from toolbus.core.operation.operation import (
+    JOURNAL,
+    Failure,
+    Guard,
+    ObservedOperation,
+    Observer,
+    Operation,
+    Route,
+)
 from toolbus.core.values.errors import ArgumentsError, CallRefused
 from toolbus.core.values.records import JSONObject, Origin, ToolResult, ToolSpec
 from toolbus.shape.trim import described_schema

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from threading import Lock
 from typing import TypeAlias
 
-from toolbus.core.operation.journal import JOURNAL
+from toolbus.core.operation.operation import JOURNAL
 from toolbus.core.values.records import JSON, OWN, Origin, ToolSpec
 
 CAPACITY = 50_000_000

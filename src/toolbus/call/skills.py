@@ -9,10 +9,9 @@ from hashlib import sha256
 from typing import Protocol
 
 from toolbus.core.operation.operation import Caller, Operation
-from toolbus.core.text.frontmatter import frontmatter_problem
 from toolbus.core.values.errors import SkillRejected
 from toolbus.core.values.records import Embedded, Inventory, ToolResult
-from toolbus.core.values.skills import MANIFEST, MOST_BYTES, Skill, file_uri, path_within
+from toolbus.core.values.skills import MANIFEST, MOST_BYTES, Skill, file_uri, frontmatter_problem, path_within
 from toolbus.shape.as_tools import skill_blocks
 
 MOST_LOADED = 10_000

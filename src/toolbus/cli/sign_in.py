@@ -21,9 +21,9 @@ from toolbus.cli.session import BUS
 from toolbus.config import BusConfig, Secrets, ServerConfig
 from toolbus.connect.auth.browser import has_browser, is_link, open_browser
 from toolbus.connect.auth.credentials import LinkOwner
+from toolbus.core.ask.interactions import LoginHandler, LoginRequest
 from toolbus.core.text.display import shortened
 from toolbus.core.values.errors import ConfigError, LoginRequired
-from toolbus.core.values.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.tokens import TokenSource
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TextIO, TypeAlias, TypeVar
 
-from toolbus.core.config_files import named_file, nearest_file
+from toolbus.core.files import named_file, nearest_file
 
 if TYPE_CHECKING:
     from concurrent.futures import Future

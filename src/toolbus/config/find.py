@@ -11,8 +11,7 @@ from typing import TypeAlias
 
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.secrets.reference import Reference, parsed
-from toolbus.core.config_files import FILE_NAMES, named_file, nearest_file, user_folder
-from toolbus.core.plain_files import read_plain
+from toolbus.core.files import FILE_NAMES, named_file, nearest_file, read_plain, user_folder
 from toolbus.core.values.errors import ConfigError
 
 

@@ -37,7 +37,7 @@ from toolbus.config.settings.sandbox import SandboxSetting
 from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.settings.serve import Serve
 from toolbus.config.settings.store import StoreSetting, TokenSetting
-from toolbus.core.text.hosts import host_problem
+from toolbus.core.text.display import host_problem
 from toolbus.core.text.lookalikes import looks
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import DEFAULT_BUDGET, OWN, LogLevel

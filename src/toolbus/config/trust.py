@@ -22,7 +22,7 @@ from toolbus.config.hosts.read import document_in, read_content
 from toolbus.config.load import ConfigSource, config_in, require_usable, usable_config
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
-from toolbus.core.config_files import located
+from toolbus.core.files import located
 from toolbus.core.values.errors import ConfigNotTrusted
 from toolbus.core.values.records import JSON
 from toolbus.state import files as state

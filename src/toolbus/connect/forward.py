@@ -14,7 +14,7 @@ from toolbus.connect.deadlines import Deadline
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.result_filter import keep_unknown_blocks
 from toolbus.connect.session import ServerSession
-from toolbus.core.ask.forwarding import Forwarding
+from toolbus.core.ask.interactions import Forwarding
 from toolbus.core.operation.operation import CallInFlight, Operation
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import ResourceTooLarge, too_many_questions

@@ -24,9 +24,14 @@ from toolbus.connect.deadlines import Deadline, Deadlines
 from toolbus.connect.in_flight import CallsInFlight
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.input_required import request_text
-from toolbus.core.ask.forwarding import ClientError, McpClient
-from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Interactions, Sampled
-from toolbus.core.ask.people import asking
+from toolbus.core.ask.interactions import (
+    REFUSED_BY_GUARD,
+    ClientError,
+    Interactions,
+    McpClient,
+    Sampled,
+    asking,
+)
 from toolbus.core.operation.events import Emit, InputAnswered, InputAsked, warn
 from toolbus.core.operation.operation import PROGRAM, Admit, Caller, Operation, admit_all, request_spec
 from toolbus.core.text.text import cleaned

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Collection
 from contextvars import ContextVar, Token
 
-from toolbus.core.ask.forwarding import McpClient
+from toolbus.core.ask.interactions import McpClient
 from toolbus.core.operation.events import OnLog
 from toolbus.core.operation.operation import CallInFlight
 

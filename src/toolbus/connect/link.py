@@ -35,7 +35,7 @@ from toolbus.connect.opening.establish import SessionOpener, root_cause
 from toolbus.connect.opening.failure import needs_user
 from toolbus.connect.session import ServerSession, wait_for_room
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
-from toolbus.core.flag import Flag
+from toolbus.core.loop import Flag
 from toolbus.core.operation.events import Emit, StateChanged
 from toolbus.core.operation.operation import Admit, admit_all
 from toolbus.core.operation.tracing import add_event

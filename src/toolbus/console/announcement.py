@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
-from toolbus.core.config_files import located
+from toolbus.core.files import located
 from toolbus.state.files import PrivateFolder, state_folder
 
 _PREFIX, _SUFFIX = "console-", ".json"

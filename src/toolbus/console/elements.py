@@ -10,7 +10,7 @@ from hashlib import sha256
 from html import escape
 from typing import TypeAlias, Union
 
-from toolbus.core.text.visible import visible
+from toolbus.core.text.text import visible
 
 Child: TypeAlias = Union["Element", str, int, float, Iterable["Child"], None]
 """What an element may contain. None, True and False are left out: `condition and element(...)`."""

@@ -12,9 +12,9 @@ from typing import Any, Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.connect.auth.browser import is_link
+from toolbus.core.ask.interactions import LoginRequest
 from toolbus.core.operation.operation import Caller
 from toolbus.core.values.errors import ToolbusError, problem_of
-from toolbus.core.values.login import LoginRequest
 from toolbus.core.values.records import JSON, ToolResult
 
 logger = logging.getLogger("toolbus")

@@ -29,7 +29,7 @@ from toolbus.connect.read_cache import ReadCache
 from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.wire.pending import WireError
-from toolbus.core.flag import Flag
+from toolbus.core.loop import Flag
 from toolbus.core.operation.events import Emit, ListChanged, warn
 from toolbus.core.operation.tracing import Tracing, leave_trace
 from toolbus.core.values import freshness

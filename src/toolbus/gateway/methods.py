@@ -8,7 +8,8 @@ from functools import cache
 from typing import TypeAlias
 
 from toolbus.bus.catalog.exposure import CALL, RUN_CODE
-from toolbus.core.ask.forwarding import ClientError, Forwarding
+from toolbus.core import version
+from toolbus.core.ask.interactions import ClientError, Forwarding
 from toolbus.core.operation.operation import request_spec
 from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.apps import knows_apps
@@ -16,7 +17,6 @@ from toolbus.core.values.errors import ArgumentsError, CallRefused, CallRejected
 from toolbus.core.values.freshness import STALE, Freshness, ListKind, freshness_of
 from toolbus.core.values.records import JSON, JSONObject, ToolSpec
 from toolbus.core.values.skills import SKILLS
-from toolbus.core.version import version
 from toolbus.gateway.calls.calls import ClientCalls, with_public_uris
 from toolbus.gateway.calls.parked import ParkedCall
 from toolbus.gateway.calls.tasks import ClientTasks, ServerTask, outcome

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from toolbus.config.settings.limits import ServerLimits
-from toolbus.core.plain_files import UnreadableFile, read_plain, replaced
+from toolbus.core.files import UnreadableFile, read_plain, replaced
 from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import LockError
 from toolbus.core.values.records import JSON, Inventory, JSONObject

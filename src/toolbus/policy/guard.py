@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
 from toolbus.core.ask.approval import Approval, ApprovalPending, ApprovalRequest, call_digest
-from toolbus.core.ask.people import asking
+from toolbus.core.ask.interactions import asking
 from toolbus.core.operation.operation import Decision, Observer, Operation, Trail
 from toolbus.core.operation.tracing import add_event
 from toolbus.core.values.elicitation import ELICITATION, QUESTION, Pending

@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping
 
-from toolbus.core.text.frontmatter import body_of
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.records import (
     JSON,
@@ -18,7 +17,7 @@ from toolbus.core.values.records import (
     Text,
     ToolSpec,
 )
-from toolbus.core.values.skills import MANIFEST, READ_SKILL, Skill
+from toolbus.core.values.skills import MANIFEST, READ_SKILL, Skill, body_of
 
 SHOWN = 20
 """The number of URIs that a description lists."""

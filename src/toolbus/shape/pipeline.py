@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from types import NoneType
 from typing import TypeAlias
 
-from toolbus.core.text.encodable import encoding_problem
+from toolbus.core.text.canonical import encoding_problem
 from toolbus.core.values.errors import ShaperFailed
 from toolbus.core.values.records import Change, Origin, ToolSpec
 from toolbus.schema.values import same_json

@@ -10,8 +10,7 @@ from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
 
-from toolbus.core.config_files import located
-from toolbus.core.plain_files import replaced
+from toolbus.core.files import located, replaced
 
 _WRITABLE, _ACCESSIBLE = 0o022, 0o077
 

@@ -5,7 +5,7 @@ import sys
 from functools import cached_property
 from typing import TYPE_CHECKING, Self
 
-from toolbus.core.version import version
+from toolbus.core import version
 from toolbus.telemetry import names
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from typing import Protocol
 
 from toolbus.config.location import is_mapping
 from toolbus.config.settings.audit import Telemetry
-from toolbus.core.ask.people import Stopwatch
+from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.fast_init import with_fast_init
 from toolbus.core.values.records import JSON
 from toolbus.telemetry import names

@@ -18,10 +18,9 @@ try:
 except ImportError as error:
     raise ExtraMissing("toolbus.agent.durable", "durable", str(error)) from error
 
-from toolbus.agent.durable.events import DurableEvent, QuestionAnswered, QuestionAsked
 from toolbus.agent.durable.info import RunInfo, Step
-from toolbus.agent.durable.run import DurableRun
-from toolbus.agent.durable.runs import Runs
+from toolbus.agent.durable.questions import DurableEvent, QuestionAnswered, QuestionAsked
+from toolbus.agent.durable.runs import DurableRun, Runs
 from toolbus.agent.durable.settings import Durable
 
 if TYPE_CHECKING:

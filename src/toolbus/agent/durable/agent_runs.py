@@ -10,12 +10,10 @@ from uuid import uuid4
 from pydantic_ai.messages import ModelMessage
 
 from toolbus.agent.durable.execution.execution import PROMPT, Performer
-from toolbus.agent.durable.execution.model import messages_json
-from toolbus.agent.durable.execution.output import output_schema
-from toolbus.agent.durable.run import DurableRun
-from toolbus.agent.durable.runs import Runs
+from toolbus.agent.durable.execution.model import messages_json, output_schema
+from toolbus.agent.durable.runs import DurableRun, Runs
 from toolbus.agent.durable.settings import Durable
-from toolbus.agent.durable.workers.worker import Worker
+from toolbus.agent.durable.worker import Worker
 from toolbus.core.values.errors import RunStoreError
 
 logger = logging.getLogger("toolbus")
@@ -68,7 +66,6 @@ class AgentRuns:
         return DurableRun(run, self.runs, begin(), output)
 
     async def work(self, on_ready: Callable[[], None] | None = None) -> None:
-        """Be a worker until cancelled."""
         await self._joined()
         if on_ready is not None:
             on_ready()

@@ -1,14 +1,47 @@
-"""What a run asks a person, as a row of the store, and the answers to it."""
+"""Questions of a run to a person, as rows of the store and as events, and their answers."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 
-from toolbus.agent.durable.events import QuestionAnswered, QuestionAsked
+from toolbus.agent.events import TextDelta, ThinkingDelta, ToolCalled, ToolReturned
 from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.core.values.elicitation import ELICITATION, QUESTION, Answer, Pending
 from toolbus.core.values.records import JSON
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAsked:
+    """The run waits for a person, in whatever process: answer with `run.answer(...)`."""
+
+    id: str
+    """The id of the question within its run."""
+    server: str
+    tool: str
+    message: str
+    arguments: Mapping[str, JSON]
+    is_approval: bool
+    """Whether toolbus asks if the call may be made; otherwise its server asks."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionAnswered:
+    """Somebody answered; the run goes on."""
+
+    id: str
+    action: str
+    """What the person did: accept, decline or cancel; of an approval, the answer, such as once or no.
+
+    `late` if nobody answered in time.
+    """
+
+
+DurableEvent: TypeAlias = (
+    TextDelta | ThinkingDelta | ToolCalled | ToolReturned | QuestionAsked | QuestionAnswered
+)
+"""Texts are whole: one event for each text of the model."""
+
 
 _NO = "no"
 
@@ -24,13 +57,11 @@ class WaitingCall:
     """The changed tool that it is about, with the digest of its definition; empty for other questions."""
 
     def to_json(self) -> dict[str, Any]:
-        """The question as a row."""
         stored = {"id": self.id, "pending": self.pending.to_json()}
         return {**stored, "held": dict(self.held)} if self.held else stored
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> "WaitingCall":
-        """The question of a row."""
         pending = Pending.from_json(stored["pending"])
         return cls(id=stored["id"], pending=pending, held=stored.get("held", {}))
 
@@ -41,12 +72,10 @@ class WaitingCall:
 
     @property
     def message(self) -> str:
-        """What is asked."""
         return "; ".join(question.message for question in self.pending.questions.values())
 
     @property
     def event(self) -> QuestionAsked:
-        """For the listeners of the run."""
         return QuestionAsked(
             id=self.id,
             server=self.pending.server,
@@ -57,7 +86,6 @@ class WaitingCall:
         )
 
     def answered(self, answers: Mapping[str, Answer]) -> QuestionAnswered:
-        """For the listeners of the run."""
         words = dict.fromkeys(
             _approval_word(answer) if self.is_approval else answer.action for answer in answers.values()
         )

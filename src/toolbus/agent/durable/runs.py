@@ -2,31 +2,33 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, Generic, TypeVar, cast
 from uuid import uuid4
 
 from dbos import WorkflowStatus
+from pydantic import TypeAdapter
 from sqlalchemy.exc import DBAPIError
 
-from toolbus.agent.durable.events import DurableEvent
 from toolbus.agent.durable.execution.timeline import events_of
-from toolbus.agent.durable.info import (
-    UNREADABLE,
-    RunInfo,
-    Step,
-    run_info,
-    unreadable_info,
-)
-from toolbus.agent.durable.questions import ACCEPTED, answers_json
+from toolbus.agent.durable.info import UNREADABLE, RunInfo, Status, Step, run_info, unreadable_info
+from toolbus.agent.durable.lease import Leases, WorkerRow
+from toolbus.agent.durable.programs import Programs, best
+from toolbus.agent.durable.questions import ACCEPTED, DurableEvent, answers_json
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named
 from toolbus.agent.durable.store.store import UNFINISHED, WORKFLOW, RunStore
-from toolbus.agent.durable.workers.lease import Leases, WorkerRow
-from toolbus.agent.durable.workers.programs import Programs, best
 from toolbus.core.operation.operation import Resumed
 from toolbus.core.values.elicitation import Answer
-from toolbus.core.values.errors import NotWaiting, RunNotFound, RunStoreError, ToolbusError
+from toolbus.core.values.errors import (
+    NotWaiting,
+    RunCancelled,
+    RunFailed,
+    RunNotFound,
+    RunStoreError,
+    ToolbusError,
+)
 from toolbus.telemetry.runs import caller_trace
 
 logger = logging.getLogger("toolbus")
@@ -171,7 +173,6 @@ class Runs:
             await self._pause(run)
 
     async def wait(self, run: str) -> RunInfo:
-        """Wait until a run has ended."""
         while True:
             if not await self._is_open_run(run):
                 return await self.get(run)
@@ -310,3 +311,80 @@ class Runs:
 
 def _answered(run: str) -> NotWaiting:
     return NotWaiting(f"run {run!r} was answered already, and waits for a worker")
+
+
+class DurableRun(Generic[T]):
+    """A run that outlives this process. Iterate over its events, or just await `final`."""
+
+    def __init__(self, run: str, runs: Runs, begin: Awaitable[object], output: type[T]) -> None:
+        """`begin` adds the run to the store; the agent calls this."""
+        self._output: type[Any] = output
+        self.id = run
+        """Its id in the store: the key, if it has one."""
+        self._all = runs
+        self._begun = asyncio.ensure_future(begin)
+        self._begun.add_done_callback(_retrieve)
+
+    @property
+    def recorded(self) -> Awaitable[None]:
+        """Awaits that the run is in the store: from then on, no crash loses it."""
+        return self._recorded()
+
+    @property
+    def status(self) -> Awaitable[Status]:
+        """Awaits what it does now: queued, running, waiting for a person, done, failed or cancelled."""
+        return self._status()
+
+    @property
+    def final(self) -> Awaitable[T]:
+        """Awaits the output; raises `RunFailed` or `RunCancelled`. Cancelling the wait leaves it as it is."""
+        return self._final()
+
+    async def info(self) -> RunInfo:
+        """All that the store has of it, and the question that it waits for."""
+        return await (await self._runs()).get(self.id)
+
+    async def __aiter__(self) -> AsyncGenerator[DurableEvent]:
+        """All events from the beginning, in any process, for any number of listeners."""
+        events = (await self._runs()).events(self.id)
+        try:
+            async for event in events:
+                yield event
+        finally:
+            await events.aclose()
+
+    async def answer(self, answers: Mapping[str, Answer] | Answer, *, question: str | None = None) -> None:
+        """Answer what it waits for: of several people, the first one does."""
+        await (await self._runs()).answer(self.id, answers, question=question)
+
+    async def cancel(self) -> None:
+        """Cancel it, wherever it runs."""
+        await (await self._runs()).cancel(self.id)
+
+    async def _recorded(self) -> None:
+        await asyncio.shield(self._begun)
+
+    async def _runs(self) -> Runs:
+        await self._recorded()
+        return self._all
+
+    async def _status(self) -> Status:
+        return (await self.info()).status
+
+    async def _final(self) -> T:
+        info = await (await self._runs()).wait(self.id)
+        match info.status:
+            case "done":
+                if self._output is str:
+                    return cast(T, info.output or "")
+                return TypeAdapter[Any](self._output).validate_python(info.structured)
+            case "cancelled":
+                raise RunCancelled(self.id)
+            case _:
+                raise RunFailed(self.id, info.error_kind, info.error or "")
+
+
+def _retrieve(begun: "asyncio.Future[object]") -> None:
+    """Whoever awaits the run gets the error; a program that does not must not be warned of it at its end."""
+    with suppress(asyncio.CancelledError):
+        begun.exception()

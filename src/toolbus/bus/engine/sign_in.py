@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from toolbus.config import ServerConfig
 from toolbus.connect.auth.credentials import LinkOwner
+from toolbus.core.ask.interactions import LoginHandler
 from toolbus.core.values.errors import SignInFailed
-from toolbus.core.values.login import LoginHandler
 
 if TYPE_CHECKING:
     from toolbus.state.tokens.tokens import Login

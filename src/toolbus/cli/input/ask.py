@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Coroutine
 from typing import Any, TypeVar
 
 from toolbus.cli.terminal import TERMINAL
-from toolbus.core.text.visible import visible
+from toolbus.core.text.text import visible
 
 try:
     import termios

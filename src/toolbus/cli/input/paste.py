@@ -17,7 +17,7 @@ from typing import NoReturn
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.keys import is_in_foreground, single_keys
 from toolbus.cli.terminal import TERMINAL
-from toolbus.core.text.visible import visible
+from toolbus.core.text.text import visible
 
 MAX_LINE = 64 * 2**10
 POLL_SECONDS = 0.05

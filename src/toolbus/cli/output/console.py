@@ -7,7 +7,7 @@ from rich.console import Console, ConsoleDimensions, ConsoleOptions, RenderableT
 from rich.segment import Segment
 
 from toolbus.cli.terminal import TERMINAL, terminal_size
-from toolbus.core.text.visible import visible
+from toolbus.core.text.text import visible
 
 
 class SafeConsole(Console):

@@ -25,7 +25,7 @@ from toolbus.core.operation.events import (
     ToolHeld,
     Warned,
 )
-from toolbus.core.values.errors import login_line
+from toolbus.core.text.display import login_line
 
 TIME, DATE_AND_TIME = "%H:%M:%S", "%Y-%m-%d %H:%M:%S"
 

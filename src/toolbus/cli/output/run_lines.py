@@ -12,8 +12,8 @@ from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import DurableEvent, RunInfo, Step
+    from toolbus.agent.durable.lease import WorkerRow
     from toolbus.agent.durable.questions import WaitingCall
-    from toolbus.agent.durable.workers.lease import WorkerRow
     from toolbus.core.values.elicitation import Answer
 
 STYLES = {

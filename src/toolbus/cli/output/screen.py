@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.suggested import suggested
 from toolbus.cli.terminal import TERMINAL, working_folder
-from toolbus.core.text.text import BLANK, rewritten_json
-from toolbus.core.text.visible import UNSEEN, visible
+from toolbus.core.text.text import BLANK, UNSEEN, rewritten_json, visible
 from toolbus.schema.values import JSON
 
 if TYPE_CHECKING:

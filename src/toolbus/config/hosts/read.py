@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from toolbus.config.location import Location, is_mapping
-from toolbus.core.plain_files import UnreadableFile, read_plain
+from toolbus.core.files import UnreadableFile, read_plain
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 

@@ -16,7 +16,7 @@ from functools import lru_cache
 from typing import Literal, TypeAlias
 from urllib.parse import unquote, urlsplit
 
-from toolbus.core.text.hosts import ascii_host
+from toolbus.core.text.display import ascii_host
 
 Registry: TypeAlias = Literal["npm", "pypi"]
 

@@ -30,7 +30,7 @@ from toolbus.config.secrets.redact import (
 from toolbus.config.secrets.reference import Reference, masked, parsed
 from toolbus.config.settings.auth import SECRET_KEYS, ClientCredentials, text_problem
 from toolbus.config.settings.sandbox import not_own, too_wide
-from toolbus.core.text.hosts import ascii_url, host_problem
+from toolbus.core.text.display import ascii_url, host_problem
 from toolbus.core.values.errors import ConfigError, SecretMissing
 
 __all__ = ["Resolved", "Secrets", "resolved"]

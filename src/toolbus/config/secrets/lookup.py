@@ -23,7 +23,7 @@ from toolbus.config.find import DOTENV, LARGEST, Contents, project_path
 from toolbus.config.launch.administrator import read_administrator
 from toolbus.config.permitted import refused_command
 from toolbus.config.secrets.reference import Reference
-from toolbus.core.plain_files import read_plain
+from toolbus.core.files import read_plain
 from toolbus.core.values.errors import ConfigError
 
 _FIFO_SECONDS = 2.0

@@ -20,7 +20,7 @@ from urllib.parse import parse_qsl, quote, quote_plus, unquote, urlsplit
 from weakref import WeakSet
 
 from toolbus.config.secrets.reference import MASK
-from toolbus.core.text.hosts import ascii_authority
+from toolbus.core.text.display import ascii_authority
 from toolbus.core.text.text import rewritten_json
 from toolbus.core.values.records import JSON
 

@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, Strict, WithJsonSchema
 
 from toolbus.config.base import ConfigModel, Text
 from toolbus.config.location import Location, is_mapping, joined, near_miss
-from toolbus.core.text.hosts import ascii_host
+from toolbus.core.text.display import ascii_host
 from toolbus.core.values.records import JSON
 
 SECRET_KEYS = ("token", "client_secret", "key", "assertion")

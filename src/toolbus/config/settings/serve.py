@@ -19,7 +19,7 @@ from toolbus.config.settings.auth import is_loopback, web_url
 from toolbus.config.settings.expose import ExposeMode
 from toolbus.config.settings.override import BudgetSetting
 from toolbus.config.settings.policy import RULES_EXPECTED, Rules
-from toolbus.core.text.hosts import ascii_authority, ascii_url
+from toolbus.core.text.display import ascii_authority, ascii_url
 from toolbus.core.values.records import JSON
 
 DEFAULT_VIEW = "default"

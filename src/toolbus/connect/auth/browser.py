@@ -11,7 +11,7 @@ from contextlib import suppress
 from threading import Thread
 from urllib.parse import urlsplit
 
-from toolbus.core.values.login import LoginRequest
+from toolbus.core.ask.interactions import LoginRequest
 
 logger = logging.getLogger("toolbus")
 # The characters of RFC 3986, so that no program on the way can misread it.

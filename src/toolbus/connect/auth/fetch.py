@@ -24,7 +24,7 @@ from toolbus.connect.http.pool import Pool, Proxy, environment_proxy, request_by
 from toolbus.connect.http.response import HttpFailure, TooLarge
 from toolbus.connect.http.tls import guarded_tls_context, tls_context
 from toolbus.connect.http.url import Url, is_loopback_host, parse_url
-from toolbus.core.text.encodable import encoding_problem
+from toolbus.core.text.canonical import encoding_problem
 
 logger = logging.getLogger("toolbus")
 

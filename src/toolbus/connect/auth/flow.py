@@ -38,8 +38,8 @@ from toolbus.connect.auth.fetch import Fetch
 from toolbus.connect.auth.loopback import Loopback
 from toolbus.connect.auth.tokens import DpopKey
 from toolbus.connect.http.url import parse_url
+from toolbus.core.ask.interactions import LoginHandler, LoginRequest
 from toolbus.core.values.errors import SignInFailed, TokenStoreError
-from toolbus.core.values.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.tokens import Login, TokenSource
 
 NO_CHALLENGE = Challenge()

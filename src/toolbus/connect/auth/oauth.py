@@ -22,7 +22,7 @@ from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Unreachable
 from toolbus.connect.auth.flow import OAuthFlow, as_error
 from toolbus.connect.auth.tokens import TokenInUse, usable_until
 from toolbus.connect.transports.wire.pending import WireError
-from toolbus.core.ask.interactions import ANSWER_WITHIN
+from toolbus.core.ask.interactions import ANSWER_WITHIN, LoginHandler, LoginRequest
 from toolbus.core.values.errors import (
     ConnectFailed,
     LoginRequired,
@@ -30,7 +30,6 @@ from toolbus.core.values.errors import (
     TokenStoreError,
     ToolbusError,
 )
-from toolbus.core.values.login import LoginHandler, LoginRequest
 from toolbus.state.tokens.tokens import Login
 
 logger = logging.getLogger("toolbus")

@@ -19,8 +19,8 @@ from toolbus.connect.http.connection import ClientConnection
 from toolbus.connect.http.response import HttpFailure
 from toolbus.connect.http.tls import digest_shown
 from toolbus.connect.http.url import Url, bracketed, parse_url
-from toolbus.core.flag import Flag
-from toolbus.core.text.hosts import ascii_authority
+from toolbus.core.loop import Flag
+from toolbus.core.text.display import ascii_authority
 
 MAX_REPLY = 64 * 1024
 

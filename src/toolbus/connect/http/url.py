@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from ipaddress import ip_address
 from urllib.parse import quote, unquote, urljoin, urlsplit, urlunsplit
 
-from toolbus.core.text.hosts import ascii_authority, ascii_host
+from toolbus.core.text.display import ascii_authority, ascii_host
 
 PORTS = {"http": 80, "https": 443}
 _PATH_CHARACTERS = "/%:@!$&'()*+,;=~"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from toolbus.core.plain_files import read_plain
+from toolbus.core.files import read_plain
 from toolbus.schema.values import entries_of
 
 Registry: TypeAlias = Literal["npm", "pypi"]

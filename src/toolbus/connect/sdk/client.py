@@ -25,10 +25,10 @@ from toolbus.connect.handlers import RequestHandler
 from toolbus.connect.observer import Callbacks
 from toolbus.connect.sdk.input_required import TasksExtension
 from toolbus.connect.sdk.result_filter import ResultFilter
+from toolbus.core import version as toolbus_version
 from toolbus.core.operation.tracing import SPAN, ConnectionFacts, RequestSpan
 from toolbus.core.values.apps import APPS, APPS_SETTINGS
 from toolbus.core.values.skills import SKILLS
-from toolbus.core.version import version as toolbus_version
 
 if "_connect" not in Client.__annotations__:
     raise ImportError(

@@ -23,7 +23,7 @@ from toolbus.connect.sdk.input_required import SUSPENDING, TaskResult, TaskStart
 from toolbus.connect.sdk.result_filter import ResultFilter, keep_unknown_blocks
 from toolbus.connect.transports.wire.jsonrpc import JsonRpcPeer
 from toolbus.connect.transports.wire.pending import NotSendable
-from toolbus.core.ask.forwarding import Forwarding
+from toolbus.core.ask.interactions import Forwarding
 from toolbus.core.operation.operation import CallInFlight
 from toolbus.core.values.records import JSON
 

@@ -25,7 +25,7 @@ from mcp_types import methods
 from pydantic import ValidationError
 
 from toolbus.core.operation.tracing import ConnectionFacts, Tracing
-from toolbus.core.text.encodable import encoding_problem
+from toolbus.core.text.canonical import encoding_problem
 from toolbus.core.text.text import cleaned, cleaned_schema
 from toolbus.core.values.freshness import clean_hints
 

@@ -1,19 +1,92 @@
-"""Handlers for requests from servers: elicitation, sampling and roots, in both protocol eras.
+"""Handlers for requests from servers (elicitation, sampling, roots), and the time that people take.
 
 Only capabilities with a handler are declared to servers, unless `declares_elicitation` is set. Requests
 without a handler are declined.
 """
 
-from collections.abc import Awaitable, Callable, Hashable, Sequence
-from dataclasses import dataclass, replace
+import time
+from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from toolbus.core.ask.approval import ApprovalRequest, Approve, Approved
-from toolbus.core.ask.forwarding import McpClient
+from toolbus.core.fast_init import with_fast_init
+from toolbus.core.values.argument_restore import EMPTY
 from toolbus.core.values.elicitation import Answer, Elicitation
-from toolbus.core.values.login import LoginHandler
-from toolbus.core.values.records import Audio, Image, PromptMessage, Text
+from toolbus.core.values.records import JSON, Audio, Image, JSONObject, LogLevel, PromptMessage, Text
+
+
+class ClientError(Exception):
+    """A client answered a server's request with an error, or cannot be asked."""
+
+    def __init__(self, code: int, message: str, data: JSON = None) -> None:
+        self.code = code
+        self.message = message
+        self.data = data
+        super().__init__(f"{message} (code {code})")
+
+
+class McpClient(Protocol):
+    """The client that an operation is made for."""
+
+    @property
+    def capabilities(self) -> JSONObject:
+        """The capabilities it declared, in the form of the modern era."""
+        ...
+
+    async def ask(self, server: str, method: str, params: JSONObject) -> JSONObject:
+        """Put a server's request to it: elicitation, sampling or roots.
+
+        Returns its result as sent; `ClientError` if it has none.
+        """
+        ...
+
+
+@with_fast_init
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forwarding:
+    """The client that an operation is made for, and the fields to send to the server with it."""
+
+    client: McpClient
+    meta: JSONObject = field(default_factory=lambda: EMPTY)
+    """The `_meta` of the client's request, without the keys of the protocol itself."""
+    log_level: LogLevel | None = None
+    """The lowest level of log messages that the client wants; None for none."""
+    responses: JSONObject | None = None
+    """The client's answers to the requests of a modern server, if this is another round of a call."""
+    state: str | None = None
+    """The server's state of that call."""
+    rounds: int = 0
+    """The number of times the server has asked so far."""
+    is_unlisted: bool = False
+    """Whether the client named the tool to `call_tool`, and may not know its definition."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoginRequest:
+    """Somebody has to sign in at `url`, in a browser."""
+
+    server: str
+    user: str
+    """The user who signs in; empty if the bus has only one."""
+    url: str = field(repr=False)
+    """The sign-in page: an http or https URL."""
+    redirect_uri: str
+    """The URL that the browser is sent back to; empty if it is not (device flow)."""
+    code: str | None = field(default=None, repr=False)
+    """The code to enter at `url`, from any device; then nothing is sent back here."""
+    names_issuer: bool = False
+    """Whether the URL that the browser is sent back to must name its issuer (`iss`); a code alone is not
+    enough then."""
+
+
+LoginHandler: TypeAlias = Callable[[LoginRequest], Awaitable[str | None]]
+"""Shows `url` to the person. Returns the URL that the browser was sent back to, or the code in it, if the
+person had to copy it; None to cancel. It is cancelled as soon as the browser has come back by itself."""
+
 
 ROUNDS = 10
 """The number of times a server may ask in one call."""
@@ -136,3 +209,65 @@ def for_user(interactions: Interactions, user: str) -> Interactions:
         sample=sample if interactions.sample else None,
         approve=approve if interactions.approve else None,
     )
+
+
+class PeopleTime:
+    """The seconds in which somebody was asked; several questions at a time are counted once."""
+
+    __slots__ = ("_before", "_since", "_waiting", "_whole")
+
+    def __init__(self, whole: "PeopleTime | None") -> None:
+        """`whole` is the time of the request that this is a part of."""
+        self._whole = whole
+        self._waiting = 0
+        self._since = self._before = 0.0
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (time.perf_counter() - self._since if self._waiting else 0.0)
+
+    @contextmanager
+    def asking(self) -> Generator[None]:
+        """Somebody is asked within the block."""
+        self._enter()
+        try:
+            yield
+        finally:
+            self._leave()
+
+    def _enter(self) -> None:
+        if not self._waiting:
+            self._since = time.perf_counter()
+        self._waiting += 1
+        if self._whole is not None:
+            self._whole._enter()
+
+    def _leave(self) -> None:
+        self._waiting -= 1
+        if not self._waiting:
+            self._before += time.perf_counter() - self._since
+        if self._whole is not None:
+            self._whole._leave()
+
+
+PEOPLE: ContextVar[PeopleTime | None] = ContextVar("toolbus_people", default=None)
+"""The time of people in the request that is being answered."""
+
+
+def asking(people: PeopleTime | None) -> AbstractContextManager[None]:
+    """Somebody is asked within the block, if anybody counts that."""
+    return nullcontext() if people is None else people.asking()
+
+
+class Stopwatch:
+    """Measures the work from now on in this context."""
+
+    def __init__(self) -> None:
+        self._people = PeopleTime(PEOPLE.get())
+        PEOPLE.set(self._people)
+        self._began = time.perf_counter()
+
+    @property
+    def seconds(self) -> float:
+        """The seconds so far, without those in which people were asked."""
+        return time.perf_counter() - self._began - self._people.seconds

@@ -5,14 +5,14 @@ order: observers, hooks, the argument check, guards, and its route to a server. 
 makes meanwhile (elicitation, sampling, roots) also passes observers and guards.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 
 from toolbus.core.ask.approval import Approval
-from toolbus.core.ask.forwarding import Forwarding
-from toolbus.core.ask.people import PEOPLE, PeopleTime
+from toolbus.core.ask.interactions import PEOPLE, Forwarding, PeopleTime
 from toolbus.core.fast_init import with_fast_init
 from toolbus.core.operation.events import OnLog, Reason
 from toolbus.core.values.catalog import Catalog
@@ -253,3 +253,19 @@ async def admit_all(operation: Operation, answer: Callable[[], Awaitable[T]], /)
 def request_spec(route: str, server: str, name: str) -> ToolSpec:
     """The target of an operation that is not a tool call, in the form of a tool."""
     return ToolSpec(name=name, origin=Origin(server, name), route=route, input_schema={})
+
+
+Make: TypeAlias = Callable[[Operation], Coroutine[Any, Any, ToolResult]]
+"""Makes an operation: takes it through observers, hooks, guards and its route."""
+
+
+class Journal(Protocol):
+    """Records operations before they are made and when they are done."""
+
+    async def run(self, operation: Operation, make: Make, /) -> ToolResult:
+        """Make an operation and record it, or return the recorded result if it was made before."""
+        ...
+
+
+JOURNAL: ContextVar[Journal | None] = ContextVar("toolbus_journal", default=None)
+"""The journal of the tool call in whose context an operation is made; None outside of durable runs."""

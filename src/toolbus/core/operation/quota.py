@@ -24,7 +24,6 @@ class Quota:
         return self.most - self.taken
 
     def held(self, owner: Hashable) -> int:
-        """The slots of an owner."""
         return self._held.get(owner, 0)
 
     def take(self, owner: Hashable, amount: int = 1) -> bool:
@@ -39,7 +38,6 @@ class Quota:
         self._set(owner, self.held(owner) + amount)
 
     def release(self, owner: Hashable, amount: int = 1) -> None:
-        """Give slots back."""
         self._set(owner, self.held(owner) - amount)
 
     def _set(self, owner: Hashable, held: int) -> None:

@@ -1,4 +1,4 @@
-"""Canonical JSON (RFC 8785): one text for one value regardless of key order, and its digest.
+"""JSON: whether a value can be written as JSON, and its canonical text (RFC 8785) with its digest.
 
 Python's encoder, which is written in C, does nearly all of it. The exceptions are numbers with a fraction or
 an exponent, which are replaced in its text, and keys with characters that sort differently in UTF-16.
@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from decimal import Decimal
 from hashlib import sha256
-from typing import Any
+from typing import Any, cast
 
 from toolbus.schema.values import JSON, is_array, is_object
 
@@ -110,7 +110,6 @@ def _token(found: re.Match[str]) -> str:
 
 
 def _number(value: float) -> str:
-    """The number as ECMAScript writes it."""
     assert math.isfinite(value), "it was written as JSON"
     if value.is_integer() and abs(value) <= LARGEST:
         return str(int(value))
@@ -124,3 +123,53 @@ def _number(value: float) -> str:
     else:
         shown = f"{text[0]}{'.' if len(text) > 1 else ''}{text[1:]}e{point - 1:+d}"
     return f"-{shown}" if sign else shown
+
+
+DEEPEST = 100
+"""Levels of objects and lists. Copying, comparing and encoding recurse, also in code that is not ours; real
+tools have a dozen levels."""
+
+# Circular values are reported as too deep.
+_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, check_circular=False).encode
+
+
+def encoding_problem(value: object) -> str | None:
+    """The reason why a value cannot be encoded as JSON in UTF-8; None if it can.
+
+    Values are checked where they enter. All tools are sent to a model in one request, and one value that
+    cannot be encoded would fail it, far from its origin.
+    """
+    try:
+        text = _encode(value)
+        text.encode()
+    except UnicodeEncodeError:
+        return "contains a lone surrogate, which is not text"
+    except ValueError:
+        return "contains a number that JSON cannot express"
+    except TypeError as error:
+        return f"contains a value that JSON cannot express: {error}"
+    except RecursionError:
+        return _TOO_DEEP
+    brackets = text.count("{") + text.count("[")
+    return _TOO_DEEP if brackets > DEEPEST and is_too_deep(value) else None
+
+
+_TOO_DEEP = f"is nested deeper than {DEEPEST} levels"
+
+
+def is_too_deep(value: object, widest: int | None = None) -> bool:
+    """Whether a value is nested deeper than `DEEPEST`; with `widest`, some are not found, in less time."""
+    level: list[object] = [value]
+    for _ in range(DEEPEST):
+        level = [inner for outer in level[:widest] for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: object) -> list[object]:
+    if isinstance(value, dict):
+        items = list(cast("dict[Any, object]", value).values())
+    else:
+        items = list(cast("list[object]", value)) if isinstance(value, list | tuple) else []
+    return [item for item in items if isinstance(item, dict | list | tuple)]

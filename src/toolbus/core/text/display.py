@@ -1,12 +1,14 @@
-"""The display of results and tools in a REPL and in a notebook; a server's text is never interpreted."""
+"""The display of results, tools and names of hosts; a server's text is never interpreted."""
 
 import json
 import re
+import shlex
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
 from typing import Any
+from urllib.parse import urlsplit
 
 from toolbus.core.text.text import cleaned
 
@@ -69,6 +71,14 @@ def mime_bundle(text: str, plain: str, pictures: Sequence[tuple[str, bytes]]) ->
     return bundle
 
 
+def login_line(server: str, user: str = "", scopes: str = "") -> str:
+    """The command with which a person signs in."""
+    words = ["toolbus", "login", server]
+    words += ["--user", user] if user else []
+    words += ["--scopes", scopes] if scopes else []
+    return shlex.join(words)
+
+
 def in_seconds(seconds: float) -> str:
     """The duration for a message: `5 s`, not `4.99999 s`."""
     return f"{round(seconds, 2) or seconds:g} s"
@@ -78,3 +88,53 @@ def over_limit(size: int) -> str:
     """That something exceeds `limits.message`: `is larger than 64 MiB (limits.message)`."""
     shown = f"{size / 2**20:g} MiB" if size >= 2**20 else f"{size:,} bytes"
     return f"is larger than {shown} (limits.message)"
+
+
+INVALID = "its host is not a valid name; write it in ASCII (xn--...)"
+
+
+def ascii_host(host: str) -> str:
+    """The host in ASCII and lower case; ValueError if it has no such form.
+
+    By IDNA 2008, as in browsers: `faß.de` is `xn--fa-hia.de`. The codec of Python follows the standard of
+    2003 and makes it `fass.de`, which belongs to somebody else.
+    """
+    if host.isascii():
+        return host.lower()
+    import idna  # only for those who need it
+
+    try:
+        return idna.encode(host.lower(), uts46=True).decode("ascii")
+    except idna.IDNAError:
+        raise ValueError(INVALID) from None
+
+
+def ascii_authority(authority: str) -> str:
+    """The same for a host that may have a user in front and a port behind; ASCII stays as it is."""
+    if authority.isascii():
+        return authority
+    user, at, place = authority.rpartition("@")
+    host, colon, port = place.partition(":")
+    return f"{user}{at}{ascii_host(host)}{colon}{port}"
+
+
+def ascii_url(url: str) -> str:
+    """The URL with its host in ASCII; ValueError if it has no such form, or is not a URL."""
+    if url.isascii():
+        return url
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ValueError("it is not a valid URL") from None  # the message would quote a password
+    if parts.scheme not in ("http", "https"):
+        return url
+    return parts._replace(netloc=ascii_authority(parts.netloc)).geturl()
+
+
+def host_problem(url: str) -> str | None:
+    """The reason why the host of a URL cannot be written in ASCII."""
+    try:
+        ascii_url(url)
+    except ValueError as error:
+        return str(error)
+    return None

@@ -56,7 +56,6 @@ def contents_json(result: ToolResult) -> dict[str, JSON]:
 
 
 def block_json(block: Block) -> dict[str, JSON]:
-    """One content block."""
     more = _given(annotations=block.annotations, _meta=block.meta)
     match block:
         case Text():

@@ -236,3 +236,15 @@ def _copied(schema: JSON) -> JSON:
         inner = cast("Any", value.items() if isinstance(value, dict) else enumerate(value))
         rest += [(value, key) for key, item in inner if isinstance(item, dict | list)]
     return fresh[0]
+
+
+# Also the format controls of hieroglyphs, shorthand and music, and the separators of lines and paragraphs.
+UNSEEN = re.compile(
+    f"[{CONTROLS}{FORMATTING}{TAGS}\u2028\u2029\U00013430-\U0001343f\U0001bca0-\U0001bca3\U0001d173-\U0001d17a]"
+)
+
+
+def visible(text: str) -> str:
+    """The text with everything that a terminal would obey, or hide, written out; line feeds and tabs stay."""
+    plain = text.replace("\r\n", "\n")
+    return UNSEEN.sub(lambda found: found.group().encode("unicode_escape").decode(), plain)

@@ -78,7 +78,6 @@ class _Place:
                 waiting += self._behind(node)
 
     def member(self, name: str) -> "_Place":
-        """The place of an object's entry."""
         if name not in self._places:
             self._reading.left -= len(self._other_members)
             others = [inner for own, inner in self._other_members if name not in own]
@@ -86,7 +85,6 @@ class _Place:
         return self._places[name]
 
     def item(self, index: int) -> "_Place":
-        """The place of a list's item."""
         index = min(index, len(self._first_items))
         if index not in self._places:
             first = self._first_items[index] if index < len(self._first_items) else []
@@ -157,7 +155,6 @@ class ArgumentMap:
     """The schema that declares the originals."""
 
     def to_server(self, arguments: JSONObject) -> dict[str, JSON]:
-        """The arguments for the server."""
         given = {
             self.renamed.get(name, name): value
             for name, value in arguments.items()

@@ -45,10 +45,9 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Literal
 
-from toolbus.core.text.display import in_seconds, shortened
+from toolbus.core.text.display import in_seconds, login_line, shortened
 from toolbus.core.text.stderr import last_line, quoted
 from toolbus.core.text.text import cleaned, headed
-from toolbus.core.values.login import login_line
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call", "sign-in"]
 """The step that failed: resolving values, starting the process, reaching the URL, and so on."""

@@ -14,9 +14,7 @@ from functools import partial
 
 from toolbus.bus.catalog.exposure import RUN_CODE
 from toolbus.config.settings.limits import ServerLimits
-from toolbus.core.ask.forwarding import ClientError, Forwarding, McpClient
-from toolbus.core.ask.interactions import ROUNDS
-from toolbus.core.ask.people import PEOPLE, asking
+from toolbus.core.ask.interactions import PEOPLE, ROUNDS, ClientError, Forwarding, McpClient, asking
 from toolbus.core.ask.question_router import WATCHER, QuestionRouter
 from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.text.encoding import as_sent, contents_json

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from toolbus.core.ask.forwarding import ClientError
+from toolbus.core.ask.interactions import ClientError
 from toolbus.core.operation.quota import Quota
 from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.errors import CallRefused

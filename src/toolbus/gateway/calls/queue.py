@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal, TypeAlias
 
-from toolbus.core.ask.forwarding import ClientError
+from toolbus.core.ask.interactions import ClientError
 from toolbus.core.operation.quota import Quota
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import INTERNAL_ERROR

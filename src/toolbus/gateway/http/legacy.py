@@ -12,7 +12,7 @@ from typing import Any, Final
 from mcp_types import INVALID_REQUEST
 from mcp_types.version import is_version_at_least
 
-from toolbus.core.ask.people import Stopwatch
+from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.gateway import Gateway

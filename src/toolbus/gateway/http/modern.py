@@ -20,7 +20,7 @@ from mcp.shared.inbound import (
 )
 from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
-from toolbus.core.ask.people import Stopwatch
+from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.values.records import JSONObject, LogLevel
 from toolbus.gateway.calls.queue import Busy
 from toolbus.gateway.gateway import Gateway

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from toolbus.core.ask.forwarding import ClientError
+from toolbus.core.ask.interactions import ClientError
 from toolbus.core.fast_init import with_fast_init
 from toolbus.core.operation.events import Logged, OnLog
 from toolbus.core.text.canonical import digest_of

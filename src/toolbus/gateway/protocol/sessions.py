@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Protocol, cast
 
-from toolbus.core.ask.forwarding import ClientError
+from toolbus.core.ask.interactions import ClientError
 from toolbus.core.values.records import JSONObject, LogLevel
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.words import ELICITATION, INTERNAL_ERROR, INVALID_REQUEST, can_ask

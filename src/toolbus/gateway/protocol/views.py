@@ -10,8 +10,7 @@ from typing import Protocol, TypeAlias
 from toolbus.bus.session_view import SessionView
 from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import View
-from toolbus.core.ask.forwarding import McpClient
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, McpClient
 from toolbus.core.operation.events import Event
 from toolbus.core.values.records import Budget
 from toolbus.gateway.access.views import Views, caller_of

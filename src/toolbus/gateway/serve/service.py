@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig
 from toolbus.config.settings.serve import Serve
-from toolbus.core.ask.forwarding import ClientError
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import ClientError, Interactions
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.collector import collect_rarely
 from toolbus.core.values.records import JSONObject

@@ -13,9 +13,9 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from toolbus.core.plain_files import replaced
+from toolbus.core import version
+from toolbus.core.files import replaced
 from toolbus.core.values.errors import ExtraMissing, StoreError
-from toolbus.core.version import version
 from toolbus.state.files import FileExposed, PrivateFolder, make_private
 from toolbus.state.store import sql
 from toolbus.state.store.database import StoreUrl

@@ -25,7 +25,6 @@ def result_json(result: ToolResult) -> dict[str, JSON]:
 
 
 def read_result(stored: Mapping[str, Any]) -> ToolResult:
-    """The result of `result_json`."""
     return ToolResult(
         content=tuple(map(_block, stored["content"])),
         structured=stored["structured"],

@@ -32,18 +32,14 @@ from toolbus.adapters.approval import (
     tool_digest,
 )
 from toolbus.adapters.pydantic_ai import BusTool
-from toolbus.agent.durable.execution.clock import Clock
 from toolbus.agent.durable.execution.codec import read_result, result_json
-from toolbus.agent.durable.execution.held import TEXT, HeldTools, short
 from toolbus.agent.durable.execution.journal import ModelCall, RunJournal, is_safe_to_repeat
-from toolbus.agent.durable.execution.model import JournaledModel, read_messages
-from toolbus.agent.durable.execution.output import Output
-from toolbus.agent.durable.execution.steps import Steps
+from toolbus.agent.durable.execution.model import JournaledModel, Output, read_messages
+from toolbus.agent.durable.execution.steps import TEXT, Clock, HeldTools, Steps, short
 from toolbus.agent.durable.questions import LATE, answer_allows, approval_question
-from toolbus.agent.limits import LimitReached, Limits, limit_error, usage_limits
 from toolbus.agent.models import model_error
-from toolbus.agent.tool_search import tool_search
-from toolbus.agent.tools import RunTools, Toolbox, by_name_only
+from toolbus.agent.run import LimitReached, Limits, limit_error, usage_limits
+from toolbus.agent.tools import RunTools, Toolbox, by_name_only, tool_search
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.view import View
 from toolbus.core.ask.approval import Approval, ApprovalRequest
@@ -96,7 +92,6 @@ class Execution:
         self._seconds: dict[str, float] = {}
 
     async def perform(self, request: Mapping[str, Any]) -> dict[str, JSON]:
-        """Run to the end; the result as JSON."""
         own, limits = self._performer, self._performer.limits
         await own.start_servers()
         await self._begin()

@@ -17,17 +17,14 @@ from typing import Any, TypeAlias
 
 from pydantic_ai.messages import ToolCallPart
 
-from toolbus.agent.durable.execution.clock import Clock
 from toolbus.agent.durable.execution.codec import read_result, result_json
-from toolbus.agent.durable.execution.held import HeldTools, short
-from toolbus.agent.durable.execution.steps import Steps
+from toolbus.agent.durable.execution.steps import Clock, HeldTools, Steps, short
 from toolbus.agent.durable.questions import LATE, WaitingCall, answer_allows, changed_question
 from toolbus.agent.durable.store import dbos_private as seam
 from toolbus.agent.durable.store.notes import Intent, Notes
 from toolbus.bus.catalog.tool import failure_text
 from toolbus.bus.tasks import given_approval
-from toolbus.core.operation.journal import JOURNAL, Make
-from toolbus.core.operation.operation import Operation, Resumed
+from toolbus.core.operation.operation import JOURNAL, Make, Operation, Resumed
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import CallTimeout, RunDiverged, ToolbusError
 from toolbus.core.values.records import JSON, ToolResult, ToolSpec

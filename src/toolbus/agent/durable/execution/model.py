@@ -1,10 +1,13 @@
 """The model of a durable run: each request is a step, whose response is recorded."""
 
+import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping, Set
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any, TypeAlias, cast
 
-from pydantic_ai import RunContext
+from pydantic import TypeAdapter
+from pydantic_ai import ModelRetry, RunContext, StructuredDict
 from pydantic_ai.messages import (
     ModelMessage,
     ModelMessagesTypeAdapter,
@@ -19,8 +22,9 @@ from pydantic_ai.settings import ModelSettings
 
 from toolbus.agent.durable.execution.journal import Record, RunJournal
 from toolbus.agent.durable.execution.timeline import event_json
-from toolbus.agent.events import ToolReturned
+from toolbus.agent.run import tool_returned
 from toolbus.core.values.records import JSON
+from toolbus.schema.validator import Validator
 
 Check: TypeAlias = Callable[[ModelResponse, Set[str]], Awaitable[None]]
 """Checks a recorded response before its calls are made; gets the names of the tools that it may call."""
@@ -50,12 +54,13 @@ class JournaledModel(WrapperModel):
         model_settings: ModelSettings | None,
         model_request_parameters: ModelRequestParameters,
     ) -> ModelResponse:
-        """The response of the model, or the recorded one."""
         outputs = {tool.name for tool in model_request_parameters.output_tools}
 
         async def ask() -> Record:
             returned = [
-                self._returned(one) for one in _last_returns(messages) if one.tool_name not in outputs
+                tool_returned(one, self._seconds.get(one.tool_call_id, 0.0), self._servers.get(one.tool_name))
+                for one in _last_returns(messages)
+                if one.tool_name not in outputs
             ]
             response = await self.wrapped.request(messages, model_settings, model_request_parameters)
             return {
@@ -89,26 +94,12 @@ class JournaledModel(WrapperModel):
             response, model_request_parameters=model_request_parameters, replay_events=True
         )
 
-    def _returned(self, part: ToolReturnPart) -> ToolReturned:
-        items = part.content_items(mode="str", wrap_if_error=False)
-        return ToolReturned(
-            id=part.tool_call_id,
-            name=part.tool_name,
-            text="\n".join(item for item in items if isinstance(item, str)),
-            is_error=part.outcome != "success",
-            seconds=self._seconds.get(part.tool_call_id, 0.0),
-            server=self._servers.get(part.tool_name),
-            structured=cast("Mapping[str, Any]", part.metadata or {}).get("structured"),
-        )
-
 
 def messages_json(messages: Iterable[ModelMessage]) -> list[JSON]:
-    """Messages of a conversation."""
     return ModelMessagesTypeAdapter.dump_python(list(messages), mode="json")
 
 
 def read_messages(stored: list[JSON]) -> list[ModelMessage]:
-    """The messages of `messages_json`."""
     return ModelMessagesTypeAdapter.validate_python(stored)
 
 
@@ -121,3 +112,59 @@ def _last_returns(messages: list[ModelMessage]) -> list[ToolReturnPart]:
     last = messages[-1] if messages else None
     parts = last.parts if isinstance(last, ModelRequest) else ()
     return [part for part in parts if isinstance(part, ToolReturnPart)]
+
+
+_WRAPPED = "response"
+"""The key of an output that is not an object: models return objects."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """What a run is to return."""
+
+    schema: Mapping[str, Any] | None
+    """None for a text."""
+
+    @classmethod
+    def of(cls, request: Mapping[str, Any]) -> "Output":
+        return cls(request.get("output"))
+
+    @property
+    def is_wrapped(self) -> bool:
+        """Whether it is not an object."""
+        return self.schema is not None and self.schema.get("type") != "object"
+
+    @property
+    def type(self) -> Any:
+        """For the framework; a model whose output does not fit is told why, and tries again."""
+        if self.schema is None:
+            return None  # reuses the agent's own text output
+        schema, validator = dict(self.schema), Validator(self.schema)
+        if self.is_wrapped:
+            definitions = schema.pop("$defs", {})
+            properties = {_WRAPPED: schema}
+            schema = {
+                "type": "object",
+                "properties": properties,
+                "required": [_WRAPPED],
+                "$defs": definitions,
+            }
+
+        def final_result(output: Any) -> Any:
+            value = output.get(_WRAPPED) if self.is_wrapped else output
+            if (problem := validator.explanation(value)) is not None:
+                raise ModelRetry(problem)
+            return value
+
+        final_result.__annotations__ = {"output": StructuredDict(schema), "return": dict[str, Any]}
+        return final_result
+
+    def stored(self, output: JSON) -> dict[str, JSON]:
+        if self.schema is None:
+            return {"output": output}
+        return {"output": json.dumps(output, ensure_ascii=False), "structured": output}
+
+
+def output_schema(kind: type[Any]) -> dict[str, Any] | None:
+    """The JSON Schema of a type; None for text."""
+    return None if kind is str else TypeAdapter(kind).json_schema()

@@ -1,14 +1,16 @@
-"""The steps of one execution of a run: each is recorded once, and replayed by later executions."""
+"""One execution of a run: its steps, recorded once and replayed later, its clock, and the tools it knows."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any, TypeVar
 
 from dbos import DBOS
 
 from toolbus.agent.durable.store import dbos_private as seam
 from toolbus.agent.durable.store.store import RecordedError
+from toolbus.agent.run import LimitReached
 
 T = TypeVar("T")
 _YEARS = 10 * 365 * 24 * 3600.0
@@ -131,3 +133,94 @@ class _Own(Exception):
     def __init__(self, error: Exception) -> None:
         self.error = error
         super().__init__(str(error))
+
+
+_DIGITS = 16
+"""Of a digest, in the record of a run."""
+TEXT = "This tool changed since you last saw it. A call of it waits until a person has accepted the change."
+"""What the model reads of a held tool; the new definition may say anything."""
+
+
+class HeldTools:
+    """The definitions that one run knows, as `short` digests by `server/tool`.
+
+    A tool that changed since the run was offered it is held until a person accepts that.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[str, set[str]] = {}
+
+    def begin(self, recorded: Mapping[str, str]) -> None:
+        """Start with the definitions that the run was offered."""
+        self._known = {tool: {definition} for tool, definition in recorded.items()}
+
+    def pin(self, tool: str, definition: str | None) -> None:
+        """Remember the definition of a tool that was called, if it is not known."""
+        if definition is not None:
+            self._known.setdefault(tool, {short(definition)})
+
+    def accept(self, tool: str, changed: str) -> None:
+        """Let the tool be called with a definition that `changed` returned, too."""
+        self._known[tool].add(changed)
+
+    def changed(self, tool: str, definition: str | None) -> str | None:
+        """The short digest of a definition that nobody accepted; None if the tool may be called."""
+        now = None if definition is None else short(definition)
+        return None if now is None or now in self._known.get(tool, {now}) else now
+
+
+def short(digest: str) -> str:
+    """The part of a digest that is recorded."""
+    return digest.rpartition(":")[2][:_DIGITS]
+
+
+class Clock:
+    """Counts the seconds of one run, over all its executions, without those in which it waits for people."""
+
+    def __init__(self) -> None:
+        self._before = 0.0
+        self._since = time.monotonic()
+        self._waits = 0
+        self._timeout: asyncio.Timeout | None = None
+        self._allowed: float | None = None
+
+    @property
+    def seconds(self) -> float:
+        return self._before + (0.0 if self._waits else time.monotonic() - self._since)
+
+    def replay(self, seconds: float) -> None:
+        if seconds > self.seconds:
+            self._before, self._since = seconds, time.monotonic()
+            self._reschedule()
+
+    @contextmanager
+    def stopped(self) -> Generator[None]:
+        """Do not count: a person is asked."""
+        self._before, self._waits = self.seconds, self._waits + 1
+        self._reschedule()
+        try:
+            yield
+        finally:
+            self._waits -= 1
+            self._since = time.monotonic()
+            self._reschedule()
+
+    @asynccontextmanager
+    async def limit(self, allowed: float | None) -> AsyncGenerator[None]:
+        """Raise `LimitReached` once the run has taken so many seconds."""
+        self._allowed, self._since = allowed, time.monotonic()
+        try:
+            async with asyncio.timeout(None) as self._timeout:
+                self._reschedule()
+                yield
+        except TimeoutError:
+            if allowed is None or self._timeout is None or not self._timeout.expired():
+                raise
+            raise LimitReached("seconds", allowed) from None
+        finally:
+            self._timeout = None
+
+    def _reschedule(self) -> None:
+        if self._timeout is not None and self._allowed is not None and not self._timeout.expired():
+            left = None if self._waits else max(0.0, self._allowed - self.seconds)
+            self._timeout.reschedule(None if left is None else asyncio.get_running_loop().time() + left)

@@ -11,9 +11,8 @@ from typing import Any, cast
 from pydantic_core import to_json, to_jsonable_python
 
 from toolbus.adapters.media import model_blocks
-from toolbus.agent.durable.events import DurableEvent, QuestionAnswered
 from toolbus.agent.durable.execution.codec import read_result
-from toolbus.agent.durable.questions import WaitingCall
+from toolbus.agent.durable.questions import DurableEvent, QuestionAnswered, WaitingCall
 from toolbus.agent.events import TextDelta, ThinkingDelta, ToolCalled, ToolReturned
 from toolbus.core.operation.operation import Resumed
 from toolbus.core.values.elicitation import Pending
@@ -53,7 +52,6 @@ def _read_return(stored: Mapping[str, Any]) -> ToolReturned:
 
 
 def _response_events(record: Mapping[str, Any]) -> list[DurableEvent]:
-    """What the model wrote and called."""
     events: list[DurableEvent] = []
     called: Mapping[str, str | None] = record["called"]
     for part in record["response"]["parts"]:
@@ -82,7 +80,6 @@ def _arguments(written: Any) -> Mapping[str, JSON]:
 
 
 def _asks(record: Mapping[str, Any]) -> bool:
-    """Whether a call waits for a person."""
     pending = record.get("pending")  # it may be a task instead
     return "ask" in record or "held" in record or bool(pending and Pending.from_json(pending).questions)
 
@@ -101,7 +98,6 @@ def _answered(asked: Mapping[int, WaitingCall], number: int, message: Any) -> li
 
 
 def _returned(record: Mapping[str, Any]) -> ToolReturned:
-    """What a call returned, from its record."""
     text, is_error, structured = _content(record)
     return ToolReturned(
         id=record["id"],

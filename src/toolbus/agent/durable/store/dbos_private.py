@@ -14,33 +14,11 @@ import dbos._sys_db as _database
 import sqlalchemy as sa
 from dbos import DBOSClient
 from dbos._schemas.system_database import SystemSchema
-from dbos._serialization import DefaultSerializer, Serializer
+from dbos._serialization import DefaultSerializer
+from dbos._serialization import Serializer as Serializer
 from dbos._sys_db import SystemDatabase, db_retry
 from dbos._utils import GlobalParams
 
-__all__ = [
-    "Pauses",
-    "Serializer",
-    "add_queue",
-    "executor",
-    "hand_over",
-    "is_used",
-    "next_number",
-    "numbered_from",
-    "open_labels",
-    "owned",
-    "queued_runs",
-    "refuse_pickles",
-    "relabel",
-    "requeue",
-    "reserve_numbers",
-    "sent_message",
-    "status_of",
-    "step_names",
-    "steps_beyond",
-    "use_executor",
-    "use_labels",
-]
 T = TypeVar("T")
 _RUN = SystemSchema.workflow_status.c
 
@@ -163,7 +141,6 @@ class Pauses:
         return getattr(time, name)
 
     def sleep(self, seconds: float) -> None:
-        """Pause."""
         if self._is_ending.wait(min(seconds, self.LONGEST)):
             time.sleep(self._SHORT)
 
@@ -228,7 +205,6 @@ def owned(run: str, work: Callable[[sa.Connection], T]) -> T:
 
 
 def step_names(connection: sa.Connection, run: str) -> dict[int, str]:
-    """The names of the recorded steps, by number."""
     table = SystemSchema.operation_outputs
     rows = connection.execute(
         sa.select(table.c.function_id, table.c.function_name).where(table.c.workflow_uuid == run)

@@ -67,6 +67,18 @@ def close_engine(engine: sa.Engine) -> None:
     engine.dispose()
 
 
+def change(engine: sa.Engine, statement: str, **values: object) -> int:
+    """Change rows in a transaction of their own; returns how many were changed."""
+    with engine.begin() as connection:
+        return connection.execute(sa.text(statement), values).rowcount
+
+
+def stored_value(engine: sa.Engine, statement: str, **values: object) -> Any:
+    """The value that a query finds; None if it finds no row."""
+    with engine.connect() as connection:
+        return connection.scalar(sa.text(statement), values)
+
+
 def may_pass(error: DBAPIError) -> bool:
     """Whether an error passes by itself: the store is out of reach, locked, or full."""
     if isinstance(error.orig, sqlite3.Error):

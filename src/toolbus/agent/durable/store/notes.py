@@ -72,7 +72,6 @@ class Notes:
         return seam.step_names(connection, self.run)
 
     async def intend(self, number: int, tool: str, arguments: Mapping[str, JSON]) -> None:
-        """Note that a call is about to be made."""
         values = {"tool": tool, "arguments": json.dumps(dict(arguments), default=repr), "at": time.time()}
         statement = sa.text("INSERT INTO toolbus_intents VALUES (:run, :number, :tool, :arguments, :at)")
         await self._write(statement, {"number": number, **values})
@@ -119,6 +118,5 @@ def questions_of(
 
 
 def forget(connection: sa.Connection, run: str) -> None:
-    """Delete the notes of a run."""
     for table in ("toolbus_intents", "toolbus_questions"):
         connection.execute(sa.text(f"DELETE FROM {table} WHERE run = :run"), {"run": run})  # ours

@@ -52,7 +52,6 @@ class JSONSerializer(Serializer):
         return json.dumps(data, separators=(",", ":"))
 
     def deserialize(self, serialized_data: str) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]  # it calls it a class method
-        """The value."""
         value: Any = json.loads(serialized_data)
         match value:
             case {"toolbus_error": [str(kind), str(message)]}:
@@ -61,7 +60,6 @@ class JSONSerializer(Serializer):
                 return value
 
     def name(self) -> str:
-        """Its name in the rows."""
         return "toolbus_json"
 
 
@@ -84,16 +82,7 @@ class RunStore:
                     pass
                 DBOS.migrate(self.url.replace("+psycopg", "", 1))
                 with self.engine.begin() as connection:
-                    for table in (_WORKERS, _AGENTS, _PROGRAMS, *TABLES):
-                        connection.execute(sa.text(table))
-                    existing = {
-                        column["name"] for column in sa.inspect(connection).get_columns("toolbus_workers")
-                    }
-                    for name, kind in _ADDED.items():
-                        if name not in existing:
-                            connection.execute(
-                                sa.text(f"ALTER TABLE toolbus_workers ADD COLUMN {name} {kind}")
-                            )
+                    _create_tables(connection)
                 return
             except DBAPIError as error:
                 # Two processes may create the schema at the same time.
@@ -137,7 +126,6 @@ class RunStore:
         return not self._pending(worker)
 
     def give_back(self, run: str, worker: str) -> None:
-        """Give a run of a worker back to its queue."""
         requeue(self.client, run, worker, "")  # it has one
 
     def _pending(self, worker: str) -> list[WorkflowStatus]:
@@ -180,7 +168,6 @@ class RunStore:
         return Step.all(self.client.list_workflow_steps(run), intents)
 
     def delete(self, run: str) -> None:
-        """Delete a run with all that is recorded of it."""
         self.client.delete_workflow(run)
         with self.engine.begin() as connection:
             forget(connection, run)
@@ -228,15 +215,23 @@ class RunStore:
             self._client.destroy()
 
 
+def _create_tables(connection: sa.Connection) -> None:
+    for table in (_WORKERS, _AGENTS, _PROGRAMS, *TABLES):
+        connection.execute(sa.text(table))
+    existing = {column["name"] for column in sa.inspect(connection).get_columns("toolbus_workers")}
+    for name, kind in _ADDED.items():
+        if name not in existing:
+            connection.execute(sa.text(f"ALTER TABLE toolbus_workers ADD COLUMN {name} {kind}"))
+
+
 def _shown(url: str) -> str:
     """A URL for messages, without its password; RunStoreError if it is not valid."""
     try:
         parts = sa.make_url(url).set(query={})  # which may have a password, too
     except (ArgumentError, ValueError):
         problem = "its URL is not valid"
-        raise RunStoreError(
-            "in Postgres", problem, "check its port, and percent-encode its password"
-        ) from None
+        step = "check its port, and percent-encode its password"
+        raise RunStoreError("in Postgres", problem, step) from None
     return parts.render_as_string(hide_password=True).removeprefix("sqlite:///").replace("+psycopg", "", 1)
 
 

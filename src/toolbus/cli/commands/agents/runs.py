@@ -30,7 +30,7 @@ from toolbus.core.values.errors import ExtraMissing
 
 if TYPE_CHECKING:
     from toolbus.agent.durable import Durable, DurableEvent, RunInfo, Runs
-    from toolbus.agent.durable.workers.lease import WorkerRow
+    from toolbus.agent.durable.lease import WorkerRow
 
 VARIABLE, DEFAULT = "TOOLBUS_RUNS", "runs.db"
 

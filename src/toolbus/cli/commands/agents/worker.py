@@ -143,7 +143,7 @@ def _refuse_ignored(target: str, settings: SharedOptions, options: _WorkerOption
 
 async def _last_words(runs: "Runs", queue: str) -> str:
     """What becomes of the runs of this worker when it ends."""
-    from toolbus.agent.durable.workers.worker import Worker
+    from toolbus.agent.durable.worker import Worker
 
     own = "" if Worker.here is None else Worker.here.id
     try:

@@ -15,7 +15,7 @@ from toolbus.cli.input.trust import trust_written
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import TEMPLATE
 from toolbus.config.schema import config_schema
-from toolbus.core.config_files import FILE_NAMES
+from toolbus.core.files import FILE_NAMES
 
 SCHEMA = "toolbus.schema.json"
 """Written beside the config, which refers to it: a relative path works on every machine."""

@@ -24,11 +24,11 @@ from toolbus.cli.output.screen import (
 )
 from toolbus.cli.session import open_bus
 from toolbus.config import BusConfig
+from toolbus.core import version
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, LockError, problem_of
 from toolbus.core.values.freshness import KINDS
 from toolbus.core.values.records import JSON
-from toolbus.core.version import version
 from toolbus.lock.approval import Snapshot, snapshot, with_parts
 from toolbus.lock.changes import EFFECTS, DefinitionChange, LockDifference, server_differences, word_changes
 from toolbus.lock.deception import suspicions

@@ -8,7 +8,8 @@ from typing import Literal
 from toolbus.cli.output.screen import quoted
 from toolbus.cli.sign_in import oauth_client, signs_in_by_itself, tokens_of
 from toolbus.config import BusConfig, ServerConfig
-from toolbus.core.values.errors import AuthRequired, LoginRequired, SignInFailed, ToolbusError, login_line
+from toolbus.core.text.display import login_line
+from toolbus.core.values.errors import AuthRequired, LoginRequired, SignInFailed, ToolbusError
 from toolbus.core.values.records import ToolSpec
 from toolbus.shape import DIALECTS, Definition, converted, template_name
 

@@ -21,7 +21,7 @@ from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, escaped_json, short_path
 from toolbus.cli.session import load_trusted_config, selected_servers
 from toolbus.config import BusConfig
-from toolbus.core.config_files import located
+from toolbus.core.files import located
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, ToolbusError
 from toolbus.state.files import PrivateFolder

@@ -20,8 +20,7 @@ from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, picked
 from toolbus.cli.parameters import Args, ArgsFile, OnInput, Out, Timeout, ToolArguments
 from toolbus.cli.terminal import here
-from toolbus.core.ask.interactions import REFUSED_BY_GUARD
-from toolbus.core.ask.people import Stopwatch
+from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Stopwatch
 from toolbus.core.values.errors import CallRefused, ToolNotFound
 from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
 from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name

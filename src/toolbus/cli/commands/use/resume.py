@@ -15,7 +15,7 @@ from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.parameters import Accept, Decline, FormValues, OnInput, Out, Timeout
 from toolbus.core.ask.approval import ApprovalRequest
-from toolbus.core.ask.people import Stopwatch
+from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.values.elicitation import Action, Answer, Elicitation, Pending
 from toolbus.core.values.errors import ServerError
 from toolbus.core.values.forms import Field

@@ -16,7 +16,7 @@ from toolbus.cli.parameters import Timeout
 from toolbus.cli.session import command_line
 from toolbus.code.stubs import words
 from toolbus.config import BusConfig
-from toolbus.core.ask.people import Stopwatch
+from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.values.records import JSON, ToolResult
 from toolbus.schema.values import entries_of
 

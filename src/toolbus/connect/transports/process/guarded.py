@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from toolbus.connect.forks import detach_after_fork
 from toolbus.connect.transports.process.child import ChildEvents, HelperProcess, Launch, unread_bytes
-from toolbus.core.flag import Flag
+from toolbus.core.loop import Flag
 
 GUARD = Path(__file__).with_name("guard.py")
 RUN = "import sys; sys.path.append({folder!r}); import guard; guard.main({owner})"

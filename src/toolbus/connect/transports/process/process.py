@@ -27,7 +27,7 @@ from toolbus.connect.opening.diagnostics import (
 )
 from toolbus.connect.transports.process.child import Child, Launch
 from toolbus.connect.transports.process.start import StartTurn, start_child
-from toolbus.core.flag import Flag
+from toolbus.core.loop import Flag
 from toolbus.core.values.errors import ConnectFailed
 
 logger = logging.getLogger("toolbus")

@@ -41,7 +41,7 @@ from toolbus.connect.transports.wire.messages import (
     without_deep_parts,
 )
 from toolbus.connect.transports.wire.pending import NotSendable, PendingRequest, ResponseFuture, WireError
-from toolbus.core.flag import Flag
+from toolbus.core.loop import Flag
 from toolbus.core.operation.tracing import ConnectionFacts
 
 logger = logging.getLogger("toolbus")

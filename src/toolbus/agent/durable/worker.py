@@ -17,23 +17,15 @@ from sqlalchemy.exc import DBAPIError
 
 from toolbus.agent.durable.execution.execution import Execution, Performer
 from toolbus.agent.durable.execution.steps import Gate, Steps
+from toolbus.agent.durable.lease import Leases, Watch, WorkerRow, host, started
+from toolbus.agent.durable.programs import Member, Programs, any_suited, better, claim_name, label_of, lacking
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named, queue_of
 from toolbus.agent.durable.store import dbos_private as seam
 from toolbus.agent.durable.store.dbos_private import Pauses
 from toolbus.agent.durable.store.engines import APPLICATION
 from toolbus.agent.durable.store.store import WORKFLOW, JSONSerializer, RunStore
-from toolbus.agent.durable.workers.lease import Leases, Watch, WorkerRow, host, started
-from toolbus.agent.durable.workers.programs import (
-    Member,
-    Programs,
-    any_suited,
-    better,
-    claim_name,
-    label_of,
-    lacking,
-)
+from toolbus.core import version
 from toolbus.core.values.errors import RunDiverged, RunStoreError, ToolbusError
-from toolbus.core.version import version
 from toolbus.telemetry.runs import traced_run
 
 logger = logging.getLogger("toolbus")
@@ -119,7 +111,6 @@ class Worker:
             self._starting[settings.queue] = asyncio.create_task(self._start_servers(performer))
 
     async def _add_agent(self, settings: Durable, performer: Performer) -> None:
-        """Add the queue of an agent to the store."""
         try:
             await asyncio.to_thread(claim_name, self.store, settings, performer.toolbox.names)
         except RunStoreError:
@@ -152,7 +143,6 @@ class Worker:
         self._living = asyncio.create_task(self._live())
 
     def _launch_dbos(self) -> None:
-        """Begin to take runs."""
         settings = self._settings
         Pauses.begin()
         config: DBOSConfig = {
@@ -261,7 +251,6 @@ class Worker:
         return next((task for task, active in self._active.items() if active == run), None)
 
     async def execute(self, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Execute the run of the current workflow."""
         run, task = DBOS.workflow_id, asyncio.current_task()
         assert run is not None, "a workflow calls this"
         assert task is not None, "a workflow is a task"

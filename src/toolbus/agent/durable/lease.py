@@ -15,6 +15,8 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from toolbus.agent.durable.store.engines import change
+
 
 @dataclass(frozen=True, kw_only=True)  # no slots: it keeps what it has parsed
 class WorkerRow:
@@ -57,7 +59,6 @@ class WorkerRow:
         return not self.dead and not has_ended(self)
 
     def takes(self, queue: str) -> bool:
-        """Whether it takes runs of a queue."""
         return self.is_alive and queue in self.labels
 
 
@@ -90,15 +91,11 @@ class Leases:
 
     def beat(self, worker: str, agents: str, programs: str) -> bool:
         """A sign of life; False if the worker was declared dead meanwhile."""
-        with self._engine.begin() as connection:
-            changed = connection.execute(
-                sa.text(
-                    "UPDATE toolbus_workers SET beats = beats + 1, agents = :agents, programs = :programs "
-                    "WHERE worker = :worker AND dead = 0"
-                ),
-                {"worker": worker, "agents": agents, "programs": programs},
-            )
-            return changed.rowcount > 0
+        statement = (
+            "UPDATE toolbus_workers SET beats = beats + 1, agents = :agents, programs = :programs "
+            "WHERE worker = :worker AND dead = 0"
+        )
+        return change(self._engine, statement, worker=worker, agents=agents, programs=programs) > 0
 
     def all(self) -> list[WorkerRow]:
         """All workers that have not left, the newest first."""
@@ -110,19 +107,11 @@ class Leases:
 
     def declare_dead(self, row: WorkerRow) -> bool:
         """Declare a worker dead, unless it has beaten since the row was read."""
-        with self._engine.begin() as connection:
-            changed = connection.execute(
-                sa.text("UPDATE toolbus_workers SET dead = 1 WHERE worker = :worker AND beats = :beats"),
-                {"worker": row.worker, "beats": row.beats},
-            )
-            return changed.rowcount > 0
+        statement = "UPDATE toolbus_workers SET dead = 1 WHERE worker = :worker AND beats = :beats"
+        return change(self._engine, statement, worker=row.worker, beats=row.beats) > 0
 
     def leave(self, worker: str) -> None:
-        """Remove a worker that has no runs any more."""
-        with self._engine.begin() as connection:
-            connection.execute(
-                sa.text("DELETE FROM toolbus_workers WHERE worker = :worker"), {"worker": worker}
-            )
+        change(self._engine, "DELETE FROM toolbus_workers WHERE worker = :worker", worker=worker)
 
 
 class Watch:

@@ -13,10 +13,11 @@ from dataclasses import dataclass
 
 import sqlalchemy as sa
 
+from toolbus.agent.durable.lease import Leases, WorkerRow
 from toolbus.agent.durable.settings import JOURNAL_VERSION, Durable, named
 from toolbus.agent.durable.store.dbos_private import open_labels, queued_runs, relabel
+from toolbus.agent.durable.store.engines import change, stored_value
 from toolbus.agent.durable.store.store import UNFINISHED, WORKFLOW, RunStore
-from toolbus.agent.durable.workers.lease import Leases, WorkerRow
 from toolbus.core.values.errors import RunStoreError
 
 _SHOWN = 3
@@ -63,22 +64,19 @@ class Programs:
         """Tell other processes what the labels of these tools stand for."""
         for one in tools:
             self._tools[label_of(one)] = one
-            with self._store.engine.begin() as connection:
-                connection.execute(
-                    sa.text(
-                        "INSERT INTO toolbus_programs (label, tools) VALUES (:label, :tools) "
-                        "ON CONFLICT (label) DO NOTHING"
-                    ),
-                    {"label": label_of(one), "tools": json.dumps(sorted(one))},
-                )
+            change(
+                self._store.engine,
+                "INSERT INTO toolbus_programs (label, tools) VALUES (:label, :tools) "
+                "ON CONFLICT (label) DO NOTHING",
+                label=label_of(one),
+                tools=json.dumps(sorted(one)),
+            )
 
     def tools(self, label: str) -> Set[str]:
         """The tools that a label stands for; none if that is not known."""
         if label not in self._tools:
-            with self._store.engine.connect() as connection:
-                stored = connection.scalar(
-                    sa.text("SELECT tools FROM toolbus_programs WHERE label = :label"), {"label": label}
-                )
+            query = "SELECT tools FROM toolbus_programs WHERE label = :label"
+            stored = stored_value(self._store.engine, query, label=label)
             try:
                 self._tools[label] = frozenset(map(str, json.loads(stored or "")))
             except (TypeError, ValueError, RecursionError):  # it has none, or toolbus did not write it
@@ -86,7 +84,6 @@ class Programs:
         return self._tools[label]
 
     def members(self, rows: Iterable[WorkerRow], queue: str) -> list[Member]:
-        """The live workers of a queue."""
         return [
             Member(worker=row.worker, label=label, tools=self.tools(label), joined=row.joined)
             for row in rows
@@ -156,24 +153,21 @@ def claim_name(store: RunStore, settings: Durable, tools: Set[str]) -> None:
     A program that was changed still has some of those that it had. One that has none of them is another
     program; it gets the name only if nobody uses it. Each pinned version has a note of its own.
     """
-    with store.engine.connect() as connection:
-        noted = connection.scalar(
-            sa.text("SELECT tools FROM toolbus_agents WHERE agent = :agent"), {"agent": named(settings.queue)}
-        )
+    agent = named(settings.queue)
+    noted = stored_value(store.engine, "SELECT tools FROM toolbus_agents WHERE agent = :agent", agent=agent)
     known: set[str] = set(json.loads(noted or "[]"))
     if known and not known & tools and (use := _use(store, settings)) is not None:
         names = ", ".join(sorted(known)[:_SHOWN])
-        problem = f"its agent {named(settings.queue)!r} is another program (with {names}), and has {use}"
+        problem = f"its agent {agent!r} is another program (with {names}), and has {use}"
         step = "give this one another name or version: Durable(agent=..., version=...), --agent, --version"
         raise RunStoreError(store.place, problem, step)
-    with store.engine.begin() as connection:
-        connection.execute(
-            sa.text(
-                "INSERT INTO toolbus_agents (agent, tools) VALUES (:agent, :tools) "
-                "ON CONFLICT (agent) DO UPDATE SET tools = excluded.tools"
-            ),
-            {"agent": named(settings.queue), "tools": json.dumps(sorted(tools))},
-        )
+    change(
+        store.engine,
+        "INSERT INTO toolbus_agents (agent, tools) VALUES (:agent, :tools) "
+        "ON CONFLICT (agent) DO UPDATE SET tools = excluded.tools",
+        agent=agent,
+        tools=json.dumps(sorted(tools)),
+    )
 
 
 def _use(store: RunStore, settings: Durable) -> str | None:

@@ -1,1 +1,0 @@
-"""Workers that execute durable runs: leases, versions and tools."""

@@ -1,0 +1,18 @@
+"""The public names of `toolbus`, each one imported once. This loads the whole package."""
+
+from toolbus.bus.catalog.tool import Tool as Tool
+from toolbus.bus.connection import McpConnection as McpConnection
+from toolbus.bus.connection import connect_mcp as connect_mcp
+from toolbus.bus.context import ContextProvider as ContextProvider
+from toolbus.bus.session_view import SessionView as SessionView
+from toolbus.bus.sync import SyncToolbus as SyncToolbus
+from toolbus.bus.tasks import TaskHandle as TaskHandle
+from toolbus.bus.toolbus import Toolbus as Toolbus
+from toolbus.bus.view import View as View
+from toolbus.config import BusConfig as BusConfig
+from toolbus.config import ServerConfig as ServerConfig
+from toolbus.connect.auth.browser import browser_login as browser_login
+from toolbus.core.public import *  # noqa: F403 - all of them
+from toolbus.lock.drift import Held as Held
+from toolbus.search.hit import Hit as Hit
+from toolbus.state.tokens.store import TokenStore as TokenStore
