@@ -38,9 +38,13 @@ def complete(shell: str, commands: Any) -> int:
     done = ""
     # Ignore all errors: the user is in the middle of a line.
     anything = suppress(Exception, SystemExit, KeyboardInterrupt)
-    with redirect_stdout(StringIO()), redirect_stderr(StringIO()), anything, _time_limit():
+    with redirect_stdout(StringIO()), redirect_stderr(StringIO()), anything:
         line, done = _command_line(shell)
-        names = _names(commands, _split(line))
+        words = _split(line)
+        for word in [word for word in words[1:-1] if word in commands.commands][:1]:
+            commands.loaded(word)  # imported before the clock runs: a busy machine takes long for it
+        with _time_limit():
+            names = _names(commands, words)
     if shell == "fish" and os.environ.get("_TYPER_COMPLETE_FISH_ACTION") == "is-args":
         return 0 if names else 1
     sys.stdout.write(_formatted(shell, names, done))
