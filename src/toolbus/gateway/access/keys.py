@@ -98,6 +98,7 @@ class StoredKeys:
         """With a `mirror` of the keys, reading them does not wait for a database."""
         self._values = values
         self._records = Records(values, KEY, read_key, mirror)
+        self.mirror = mirror
         self.now = values.now
         """The time that decides whether a key has expired: the same for all replicas."""
 
@@ -105,10 +106,6 @@ class StoredKeys:
     def version(self) -> object:
         """Differs whenever the keys have changed; None if there are none."""
         return self._records.version
-
-    @property
-    def is_current(self) -> bool:
-        return self._records.mirror is None or self._records.mirror.age < STALE_SECONDS
 
     def all(self) -> list[StoredKey]:
         """The keys, the oldest first; also expired ones."""
@@ -138,8 +135,8 @@ class StoredKeys:
 
     async def _changed(self, change: Awaitable[bool]) -> bool:
         done = await change
-        if self._records.mirror is not None:
-            await self._records.mirror.look()
+        if self.mirror is not None:
+            await self.mirror.look()
         return done
 
     def used(self) -> dict[str, float]:
@@ -259,7 +256,9 @@ class Keys:
 
     @property
     def is_current(self) -> bool:
-        return self._stored.is_current
+        """Whether it is known which keys are valid."""
+        mirror = self._stored.mirror
+        return mirror is None or mirror.age < STALE_SECONDS
 
     def has(self, principal: Principal) -> bool:
         """Whether the key of a principal still lets it in as it did; costs no more than a look in memory."""
