@@ -97,8 +97,25 @@ class ToolSpec:
         return arguments
 
     def renamed(self, name: str, *past: Change) -> "ToolSpec":
-        """The same tool under another name."""
-        return replace(self, name=name, history=past or self.history)
+        """The same tool under another name; faster, and in less memory, than by `replace`."""
+        return ToolSpec(
+            name=name,
+            origin=self.origin,
+            description=self.description,
+            title=self.title,
+            input_schema=self.input_schema,
+            output_schema=self.output_schema,
+            annotations=self.annotations,
+            options=self.options,
+            meta=self.meta,
+            extras=self.extras,
+            maps=self.maps,
+            server_schema=self.server_schema,
+            route=self.route,
+            history=past or self.history,
+            trusted=self.trusted,
+            repeatable=self.repeatable,
+        )
 
 
 def marks_read_only(annotations: JSONObject) -> bool:
