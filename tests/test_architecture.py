@@ -126,9 +126,6 @@ FACING = {"toolbus/agent/agent.py", "toolbus/bus/sync.py", "toolbus/bus/toolbus.
 """Files whose functions take as many parameters as users need; so do commands."""
 STILL_WIDE = {
     "toolbus/bus/calls.py": "forward",
-    "toolbus/bus/catalog/live_catalog.py": "__init__",
-    "toolbus/bus/engine/lifecycle.py": "__init__",
-    "toolbus/bus/engine/user_access.py": "__init__",
     "toolbus/connect/http/pool.py": "__init__",
     "toolbus/connect/sdk/client.py": "connected_client",
     "toolbus/gateway/gateway.py": "__init__",

@@ -11,10 +11,9 @@ from toolbus.bus.catalog.exposure import definition_cost as definition_cost
 from toolbus.bus.catalog.shaping import CatalogShaper as CatalogShaper
 from toolbus.bus.context import Key as Key
 from toolbus.bus.context import fitted_text as fitted_text
-from toolbus.bus.engine import engine as engine
+from toolbus.bus.engine import lookup as lookup
 from toolbus.bus.engine import servers as servers
-from toolbus.bus.engine import user_access as user_access
-from toolbus.bus.engine import users as users
+from toolbus.bus.engine import tenants as tenants
 from toolbus.bus.engine.stores import store_of as store_of
 from toolbus.bus.rules.scope import Scope as Scope
 from toolbus.bus.view import View as View

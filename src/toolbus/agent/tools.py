@@ -25,7 +25,7 @@ from toolbus.agent.tool_search import loads_tools
 from toolbus.bus.catalog.exposure import CALL_TOOL
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.catalog.tool_search import inner_call
-from toolbus.bus.engine.engine import reason_of
+from toolbus.bus.engine.lookup import reason_of
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.view import View
 from toolbus.core.ask.approval import Approval

@@ -9,8 +9,10 @@ from typing import Any, TypeVar
 from toolbus.bus.calls import CallOrigin, ViewCalls
 from toolbus.bus.catalog.exposure import OWN_ROUTES, RUN_CODE
 from toolbus.bus.catalog.registry import Registry, selection_of
+from toolbus.bus.catalog.snapshot import with_quarantined
 from toolbus.bus.catalog.tool import Tool
-from toolbus.bus.engine.engine import Engine
+from toolbus.bus.engine.lookup import Lookup
+from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.resources import Resources
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
@@ -19,6 +21,7 @@ from toolbus.bus.tasks import TaskHandle, ViewTasks, check_call
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode, check_mode
+from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.ask.approval import Approval, ApprovalRequest
 from toolbus.core.operation.events import Emit, EventStream, Filter, OnLog, Reason
 from toolbus.core.operation.operation import Caller
@@ -29,6 +32,7 @@ from toolbus.core.values.errors import CallRefused, ToolbusError, ToolNotFound
 from toolbus.core.values.freshness import KINDS
 from toolbus.core.values.records import (
     JSON,
+    OWN,
     Completion,
     Embedded,
     Health,
@@ -45,8 +49,10 @@ from toolbus.core.values.records import (
 from toolbus.core.values.skills import LoadedSkill, Skill
 from toolbus.core.values.uri_templates import Values
 from toolbus.lock.drift import Held
+from toolbus.policy.layers import Layer
 from toolbus.search.hit import Hit
 from toolbus.search.progress import SearchState
+from toolbus.shape import prompt_name
 
 T = TypeVar("T")
 CHECK_EVERY = 0.1
@@ -56,18 +62,20 @@ CHECK_EVERY = 0.1
 class View:
     """The servers, tools, resources and prompts of a bus in one scope."""
 
-    def __init__(self, engine: Engine, scope: Scope) -> None:
-        self._engine, self._scope = engine, scope
-        self._access, self._live = engine.access, engine.catalog
-        self._hub, self._servers = engine.hub, engine.servers
-        self._shown: tuple[Catalog, Catalog] | None = None
-        """The whole catalog, and the part in this scope."""
+    def __init__(self, tenant: Tenant, scope: Scope) -> None:
+        self._tenant, self._scope = tenant, scope
+        self._access, self._live = tenant.access, tenant.live
+        self._hub, self._servers = tenant.hub, tenant.servers
+        self._path = tenant.engine.path
+        self._is_whole = scope.is_whole
+        self._lookup = Lookup(tenant, scope)
         self._check_at = 0.0
         """When it is looked again whether lists have expired."""
-        self.calls = ViewCalls(engine, scope, lambda: self._now)
+        self.calls = ViewCalls(tenant, scope, self._lookup, lambda: self._now)
         """How its tools are called, and whether the policies ask about that."""
+        enforcement = tenant.engine.enforcement
         self._resources = Resources(self.calls.request, self._inventories)
-        self.scripts = Scripts(self, engine.interactions, lambda: engine.enforcement.shared)
+        self.scripts = Scripts(self, tenant.interactions, lambda: enforcement.shared)
         """Scripts that call its tools."""
         self._tasks = ViewTasks(
             self.calls.find_to_call, self.calls.send, self.calls.request, self.scripts.resume
@@ -93,12 +101,19 @@ class View:
         Anything outside the view can neither be called nor read through it. A view ends with its bus.
         """
         known = None if servers is None else self._known(servers)
-        if caller is not None and (user := self._engine.user):
+        if caller is not None and (user := self._tenant.user):
             caller = replace(caller, user=user)  # nobody calls for another user
-        layer = None if policy is None else self._engine.view_policy(rules_of(policy))
+        layer = None if policy is None else self._layer(rules_of(policy))
         check_mode(expose)
         scope = self._scope.narrowed(known, include, caller, layer, exclude)
-        return View(self._engine, scope.exposed(expose, always))
+        return View(self._tenant, scope.exposed(expose, always))
+
+    def _layer(self, rules: Sequence[PolicyRule] | Layer) -> Layer:
+        """The policy of a view, enforced from now on; warns of rules that match nothing."""
+        layer = self._tenant.engine.enforcement.of_view(rules)
+        for dead in self._tenant.dead_rules(layer):
+            self._live.warn(OWN, None, f"{layer.prefix}{dead}")
+        return layer
 
     @property
     def caller(self) -> Caller:
@@ -116,7 +131,7 @@ class View:
         now = freshness.clock()
         if now >= self._check_at:  # not every time: with many servers it takes longer than all the rest
             self._check_at = now + CHECK_EVERY
-            self._engine.refresh_soon(self._scope)
+            self._lookup.refresh_soon()
         return self._now
 
     @property
@@ -126,23 +141,21 @@ class View:
 
     def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
         """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
-        return self._engine.finder.search(self.catalog.for_models, queries, limit)
+        return self._tenant.finder.search(self.catalog.for_models, queries, limit)
 
     @property
     def search_state(self) -> SearchState:
         """By which encoder tools are searched, and how many of them it has read so far."""
-        return self._engine.finder.state
+        return self._tenant.finder.state
 
     async def search_ready(self, timeout: float | None = None) -> SearchState:
         """Wait until the tools can be searched by meaning, or it is known that they cannot."""
-        return await asyncio.to_thread(self._engine.finder.wait, self.catalog.for_models, timeout)
+        return await asyncio.to_thread(self._tenant.finder.wait, self.catalog.for_models, timeout)
 
     @property
     def _now(self) -> Catalog:
         whole = self._live.now
-        if self._shown is None or self._shown[0] is not whole:
-            self._shown = whole, self._scope.catalog(whole)
-        return self._shown[1]
+        return whole if self._is_whole else self._scope.catalog(whole)
 
     def tools(self, servers: Names = None, *, loadable: bool = False) -> list[Tool]:
         """The tools to show a model (`exposed`): of all servers, or of the given ones.
@@ -238,11 +251,12 @@ class View:
             servers=self._scope.servers,
             policies=self._scope.policies,
             catalog=catalog,
+            tenant=self._tenant,
             is_unlisted=is_unlisted,
         )
         if loop.is_current and self._access.installed:
-            return await self._engine.path.run(operation)
-        return await self._access.run(self._engine.path.run(operation))
+            return await self._path.run(operation)
+        return await self._access.run(self._path.run(operation))
 
     async def run(
         self,
@@ -277,7 +291,11 @@ class View:
 
     def definition_digest(self, spec: ToolSpec) -> str | None:
         """The digest of a tool's definition, as in the lockfile; None if its server does not offer it."""
-        return self._engine.definitions.of(spec)
+        if spec.route == "prompts/get":
+            return self._live.snapshot.digest("prompt", spec.origin.server, prompt_name(spec))
+        if spec.route != "tools/call":
+            return None
+        return self._live.snapshot.digest("tool", spec.origin.server, spec.origin.tool)
 
     async def find(self, name: str) -> ToolSpec:
         """The tool of that name, denied by a policy or not; connects the idle servers that may have it."""
@@ -289,7 +307,7 @@ class View:
 
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
         """The error for a name that is not among the known ones: held, denied, or unknown."""
-        return self._engine.refused(name, self._scope) or ToolNotFound(name, known)
+        return self._lookup.refused(name) or ToolNotFound(name, known)
 
     # Calls that end later
 
@@ -320,26 +338,26 @@ class View:
     @property
     def instructions(self) -> dict[str, str]:
         """The instructions of the servers that have some, by alias."""
-        return self._scope.visible(self._live.instructions)
+        return self._scope.visible(self._live.snapshot.instructions)
 
     def resources(self, server: str | None = None) -> list[Resource]:
         """The resources of all servers, or of one; two servers may share a URI."""
-        self._engine.refresh_soon(self._scope, "resources")
+        self._lookup.refresh_soon("resources")
         return self._resources.resources(server)
 
     def templates(self, server: str | None = None) -> list[ResourceTemplate]:
         """The resource templates of all servers, or of one."""
-        self._engine.refresh_soon(self._scope, "templates")
+        self._lookup.refresh_soon("templates")
         return self._resources.templates(server)
 
     def prompts(self, server: str | None = None) -> list[Prompt]:
         """The prompts of all servers, or of one."""
-        self._engine.refresh_soon(self._scope, "prompts")
+        self._lookup.refresh_soon("prompts")
         return self._resources.prompts(server)
 
     def skills(self, server: str | None = None) -> list[Skill]:
         """The skills of all servers, or of one; identified by server and URI, names may repeat."""
-        self._engine.refresh_soon(self._scope, "skills")
+        self._lookup.refresh_soon("skills")
         return self._resources.skills(server)
 
     async def load_skill(self, server: str, uri: str) -> LoadedSkill:
@@ -396,7 +414,7 @@ class View:
     @property
     def held(self) -> dict[str, Held]:
         """What differs from the lockfile and is left out until it is approved, by `server/tool`."""
-        return self._engine.held(self._scope)
+        return self._lookup.held()
 
     @property
     def running(self) -> bool:
@@ -423,11 +441,11 @@ class View:
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers, before anything is left out or renamed."""
-        shaping = self._live.shaping
-        return self._scope.visible(shaping.with_quarantined(self._engine.lock.inventories))
+        every, quarantined = self._live.snapshot.inventories, self._live.shaped.quarantined
+        return self._scope.visible(with_quarantined(every, quarantined))
 
     def _inventories(self, server: str | None) -> list[Inventory]:
-        every = self._engine.offer.inventories(self._scope.policies)
+        every = self._live.snapshot.offered(self._scope.policies)
         return list(self._scope.visible(every).values()) if server is None else [every[self._check(server)]]
 
     async def health(self) -> dict[str, Health]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from toolbus.core.ask.people import PEOPLE, PeopleTime
 from toolbus.core.operation.events import CallEnded, CallStarted, Hub, Progressed
-from toolbus.core.operation.operation import Failure, Observation, Observer, Operation
+from toolbus.core.operation.operation import CallRegister, Failure, Observation, Observer, Operation
 from toolbus.core.values.errors import ArgumentsError, CallRefused, ToolNotFound
 from toolbus.core.values.records import ToolResult
 
@@ -97,19 +97,38 @@ def _safely(notify: Callable[[], T]) -> T | None:
         return None
 
 
-class EventObserver:
-    """Emits the events of every operation that reaches a server."""
+class TenantObserver:
+    """Tells the tenant of an operation: its register of calls in flight, and its events."""
 
-    def __init__(self, hub: Hub) -> None:
-        self._hub = hub
+    def start(self, operation: Operation, /) -> "_CallOfTenant | _Events | None":
+        """None if nobody follows it."""
+        tenant = operation.tenant
+        if tenant is None:
+            return None
+        follows = tenant.hub.follows_calls and operation.route not in SERVER_REQUESTS
+        if tenant.calls is None:
+            return _Events(tenant.hub, operation) if follows else None
+        tenant.calls.begin(operation.id)
+        return _CallOfTenant(tenant.calls, operation.id, _Events(tenant.hub, operation) if follows else None)
 
-    def start(self, operation: Operation, /) -> "_Events | None":
-        """None if there are no listeners."""
-        return (
-            _Events(self._hub, operation)
-            if self._hub.follows_calls and operation.route not in SERVER_REQUESTS
-            else None
-        )
+
+class _CallOfTenant:
+    """A call of a user or a session, until it has ended."""
+
+    def __init__(self, calls: CallRegister, id_: int, events: "_Events | None") -> None:
+        self._calls = calls
+        self._id = id_
+        self._events = events
+        self.ignores_progress = events is None
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._events is not None:
+            self._events.progress(progress, total, message)
+
+    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        self._calls.end(self._id)
+        if self._events is not None:
+            self._events.end(result, failure)
 
 
 class _Events:

@@ -24,7 +24,7 @@ from toolbus import Toolbus
 from toolbus.agent import Agent
 from toolbus.agent.durable import Durable
 from toolbus.agent.durable.workers import lease
-from toolbus.call.hooks import Next
+from toolbus.call import Next
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.records import ToolResult
 

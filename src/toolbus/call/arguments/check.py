@@ -3,8 +3,8 @@
 The code that validates and repairs is imported with the first call, because a catalog does not need it.
 """
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -28,6 +28,8 @@ class CheckedArguments:
     """The object that was passed in, unless something was repaired."""
     repairs: tuple[str, ...] = ()
     """One sentence for each repair: `limit: '5' became 5`."""
+    unchecked: str | None = field(default=None, compare=False)
+    """Why they could not be checked."""
     problem: str | None = None
     """A mistake that cannot be repaired, for the model: which argument, the expected value, an example."""
 
@@ -35,10 +37,15 @@ class CheckedArguments:
 class ArgumentCheck:
     """The check of one tool's arguments, to be reused; compiled when first needed. Never raises."""
 
-    def __init__(self, schema: JSONObject, warn: Callable[[str], None] | None = None) -> None:
-        """`warn` is called if the arguments cannot be checked."""
+    def __init__(self, schema: JSONObject) -> None:
         self._schema: JSON = schema
-        self._warn = warn
+        self._flaw: str | None = None
+
+    @property
+    def flaw(self) -> str | None:
+        """Why arguments cannot be checked, unless that was reported when the schema was listed."""
+        _ = self._validator
+        return self._flaw
 
     @cached_property
     def _validator(self) -> "Validator | None":
@@ -49,12 +56,8 @@ class ArgumentCheck:
         except InvalidSchema as error:
             # One that is plainly wrong was reported when it was listed.
             if isinstance(error, TooCostly):
-                self._report_unchecked(f"its schema cannot be used: {error}")
+                self._flaw = f"its schema cannot be used: {error}"
             return None
-
-    def _report_unchecked(self, reason: str) -> None:
-        if self._warn is not None:
-            self._warn(f"its arguments are not checked: {reason}")
 
     def accepts(self, arguments: Mapping[str, JSON]) -> bool:
         """Whether the arguments are valid, or the schema cannot be checked."""
@@ -68,16 +71,14 @@ class ArgumentCheck:
             return CheckedArguments(arguments=arguments)
         if is_larger(arguments, _MOST_VALUES):
             if is_valid is None:
-                self._report_unchecked(_TOO_LARGE)
-            return CheckedArguments(arguments=arguments, problem=None if is_valid is None else _MISMATCH)
+                return CheckedArguments(arguments=arguments, unchecked=_TOO_LARGE)
+            return CheckedArguments(arguments=arguments, problem=_MISMATCH)
         try:
             given = json_copy(arguments)
         except ValueError:  # not JSON, or nested too deeply: the server decides
             return CheckedArguments(arguments=arguments)
         if (is_valid := validator.accepts(given)) is not False:
-            if is_valid is None:
-                self._report_unchecked(_TOO_LARGE)
-            return CheckedArguments(arguments=arguments)
+            return CheckedArguments(arguments=arguments, unchecked=_TOO_LARGE if is_valid is None else None)
         if validator.is_large:
             reason = validator.first_fault(given) or "the reason is unknown"
             return CheckedArguments(arguments=arguments, problem=f"{_MISMATCH}: {reason:.500}")
