@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable
 from threading import RLock
 
 from toolbus.bus.catalog.registry import Registrations
-from toolbus.bus.catalog.snapshot import ShapedCatalog, BusSnapshot, SnapshotInputs, Snapshots
+from toolbus.bus.catalog.snapshot import BusSnapshot, ShapedCatalog, SnapshotInputs, Snapshots
 from toolbus.call import READ_RESULT
 from toolbus.core.operation.events import MOST_CHARACTERS, CatalogChanged, Hub, Warned, warn
 from toolbus.core.text.text import headed
