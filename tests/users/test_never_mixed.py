@@ -15,11 +15,11 @@ from hypothesis import strategies as st
 
 from tests.inside.bus import BusSnapshot, CatalogShaper, LockApprovals, Scope, SnapshotInputs, Snapshots, View
 from tests.inside.config import PolicyRule
-from tests.inside.core import Catalog, Inventory, Origin, Same, ToolSpec
+from tests.inside.core import Inventory, Origin, Same, ToolSpec
 from tests.inside.policy import Layer
 from tests.properties import modest
 from tests.users.personal_bus import heard
-from toolbus import CallRefused, Toolbus, ToolNotFound
+from toolbus import CallRefused, SessionView, Toolbus, ToolNotFound
 from toolbus.config import load_config
 from toolbus.events import CallEnded
 from toolbus.records import Prompt, Resource
@@ -94,7 +94,10 @@ class Model:
     def view(self, who: Who) -> View:
         if who not in self.views:
             user, session = who
-            view = self.bus.as_user(user, session=session) if session or user else self.bus
+            if session is not None:
+                view = self.bus.as_user(user, session=session)
+            else:
+                view = self.bus.as_user(user) if user else self.bus
             self.views[who], self.heard[who] = view, heard(view, CallEnded)
             self.made[who] = []
         return self.views[who]
@@ -123,8 +126,9 @@ class Model:
             case "lose":
                 await self.bus.restart(given)
             case _:
-                if who[1] is not None:
-                    await self.views.pop(who).end_session()  # pyright: ignore[reportAttributeAccessIssue]  # a session
+                if isinstance(view, SessionView):
+                    del self.views[who]
+                    await view.end_session()
 
     async def _ready(self, view: View) -> None:
         for alias in ALIASES:
@@ -214,55 +218,48 @@ def layer_of(denied: str | None, prefix: str) -> Layer | None:
 
 
 DENIED = st.none() | st.sampled_from(["a/*", "*/get", "b/drop", "*"])
-INPUTS = st.builds(
-    lambda shaping, a, b, denied, keeps: SnapshotInputs(
-        shaping=Same(SHAPERS[shaping]),
+
+
+@st.composite
+def inputs_of(draw: st.DrawFn) -> SnapshotInputs:
+    a, b = draw(st.sampled_from(INVENTORIES)), draw(st.sampled_from(INVENTORIES))
+    return SnapshotInputs(
+        shaping=Same(draw(st.sampled_from(SHAPERS))),
         approvals=Same(APPROVALS),
-        listed=(("a", Same(INVENTORIES[a]["a"])), ("b", Same(INVENTORIES[b]["b"]))),
-        policy=layer_of(denied, ""),
-        keeps_results=keeps,
-    ),
-    st.integers(0, len(SHAPERS) - 1),
-    st.integers(0, len(INVENTORIES) - 1),
-    st.integers(0, len(INVENTORIES) - 1),
-    DENIED,
-    st.booleans(),
-)
-SCOPES = st.builds(
-    lambda servers, include, exclude, denied: Scope().narrowed(
-        servers, include, None, layer_of(denied, "view."), exclude
-    ),
-    st.none() | st.sets(st.sampled_from(["a", "b"])).map(frozenset),
-    st.none() | st.sampled_from(["*", "a_*", "*/get"]),
-    st.none() | st.sampled_from(["*_put", "b/*", "nothing"]),
-    DENIED,
-)
+        listed=(("a", Same(a["a"])), ("b", Same(b["b"]))),
+        policy=layer_of(draw(DENIED), ""),
+        keeps_results=draw(st.booleans()),
+    )
+
+
+@st.composite
+def scopes(draw: st.DrawFn) -> Scope:
+    servers = draw(st.none() | st.sets(st.sampled_from(["a", "b"])))
+    return Scope().narrowed(
+        None if servers is None else frozenset(servers),
+        draw(st.none() | st.sampled_from(["*", "a_*", "*/get"])),
+        None,
+        layer_of(draw(DENIED), "view."),
+        draw(st.none() | st.sampled_from(["*_put", "b/*", "nothing"])),
+    )
 
 
 def facts(snapshot: BusSnapshot, scope: Scope) -> Any:
     """All that a view of that scope gets from a snapshot."""
     shaped = snapshot.shaped
-    catalog: Catalog = scope.catalog(shaped.catalog)
+    origins = [Origin(server, name) for server in "ab" for name in NAMES]
+    targets = [shaped.target(origin) for origin in origins]
     return (
-        [(spec.name, spec.description) for spec in catalog],
+        [(spec.name, spec.description) for spec in scope.catalog(shaped.catalog)],
         list(shaped.removed.names),
         snapshot.offered(scope.policies),
-        [
-            snapshot.digest(kind, server, name)
-            for kind in ("tool", "prompt")
-            for server in "ab"
-            for name in NAMES
-        ],
-        [
-            (target := shaped.target(Origin(server, name))) and target.spec
-            for server in "ab"
-            for name in NAMES
-        ],
+        [snapshot.digest(kind, one.server, one.tool) for kind in ("tool", "prompt") for one in origins],
+        [target and target.spec for target in targets],
     )
 
 
 @modest
-@given(st.lists(st.tuples(INPUTS, SCOPES), min_size=1, max_size=8))
+@given(st.lists(st.tuples(inputs_of(), scopes()), min_size=1, max_size=8))
 def test_a_remembered_view_is_the_one_that_is_made_alone(asked: list[tuple[SnapshotInputs, Scope]]) -> None:
     """Of neighbors that differ in one field, in any order: a key that forgot a field would mix them."""
     first = asked[0]

@@ -14,9 +14,8 @@ from toolbus.bus.engine.engine import Engine
 from toolbus.bus.engine.servers import SUBSCRIBE, UNSUBSCRIBE
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.call import CallPath, ServerRoutes
-from toolbus.call.observe import TenantObserver
+from toolbus.call.arguments import ArgumentStation
 from toolbus.call.path import (
-    ArgumentStation,
     GuardStation,
     HookStation,
     JournalStation,
@@ -24,6 +23,7 @@ from toolbus.call.path import (
     PolicyStation,
     RouteStation,
     Stations,
+    TenantObserver,
 )
 from toolbus.core.operation.operation import Operation, Route
 from toolbus.core.values.records import ToolResult

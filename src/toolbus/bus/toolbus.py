@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, Self, overload
 
 from toolbus.bus.engine.engine import BusExtensions
-from toolbus.bus.engine.sign_in import sign_in
+from toolbus.bus.engine.stores import sign_in
 from toolbus.bus.engine.tenants import BusTenant
 from toolbus.bus.rules.scope import Scope
 from toolbus.bus.session_view import SessionView

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from toolbus.bus.calls import CallOrigin, ViewCalls
 from toolbus.bus.catalog.exposure import OWN_ROUTES, RUN_CODE
@@ -13,7 +13,6 @@ from toolbus.bus.catalog.snapshot import with_quarantined
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.engine.lookup import Lookup
 from toolbus.bus.engine.tenant import Tenant
-from toolbus.bus.resources import Resources
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
@@ -25,11 +24,12 @@ from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.ask.approval import Approval, ApprovalRequest
 from toolbus.core.operation.events import Emit, EventStream, Filter, OnLog, Reason
 from toolbus.core.operation.operation import Caller
+from toolbus.core.text.frontmatter import body_of
 from toolbus.core.values import freshness
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import CallRefused, ToolbusError, ToolNotFound
-from toolbus.core.values.freshness import KINDS
+from toolbus.core.values.freshness import KINDS, ListKind
 from toolbus.core.values.records import (
     JSON,
     OWN,
@@ -39,15 +39,17 @@ from toolbus.core.values.records import (
     Inventory,
     Origin,
     Prompt,
+    PromptMessage,
     PromptResult,
     Resource,
     ResourceTemplate,
     ServerStatus,
+    Text,
     ToolResult,
     ToolSpec,
 )
-from toolbus.core.values.skills import LoadedSkill, Skill
-from toolbus.core.values.uri_templates import Values
+from toolbus.core.values.skills import READ_SKILL, LoadedSkill, Skill, file_uri
+from toolbus.core.values.uri_templates import Values, expanded
 from toolbus.lock.drift import Held
 from toolbus.policy.layers import Layer
 from toolbus.search.hit import Hit
@@ -74,7 +76,6 @@ class View:
         self.calls = ViewCalls(tenant, scope, self._lookup, lambda: self._now)
         """How its tools are called, and whether the policies ask about that."""
         enforcement = tenant.engine.enforcement
-        self._resources = Resources(self.calls.request, self._inventories)
         self.scripts = Scripts(self, tenant.interactions, lambda: enforcement.shared)
         """Scripts that call its tools."""
         self._tasks = ViewTasks(
@@ -154,7 +155,8 @@ class View:
 
     @property
     def _now(self) -> Catalog:
-        whole = self._live.now
+        live = self._live
+        whole = live.now if live.is_outdated else live.current  # every call is here
         return whole if self._is_whole else self._scope.catalog(whole)
 
     def tools(self, servers: Names = None, *, loadable: bool = False) -> list[Tool]:
@@ -342,37 +344,45 @@ class View:
 
     def resources(self, server: str | None = None) -> list[Resource]:
         """The resources of all servers, or of one; two servers may share a URI."""
-        self._lookup.refresh_soon("resources")
-        return self._resources.resources(server)
+        return [item for inventory in self._fresh("resources", server) for item in inventory.resources]
 
     def templates(self, server: str | None = None) -> list[ResourceTemplate]:
         """The resource templates of all servers, or of one."""
-        self._lookup.refresh_soon("templates")
-        return self._resources.templates(server)
+        return [item for inventory in self._fresh("templates", server) for item in inventory.templates]
 
     def prompts(self, server: str | None = None) -> list[Prompt]:
         """The prompts of all servers, or of one."""
-        self._lookup.refresh_soon("prompts")
-        return self._resources.prompts(server)
+        return [item for inventory in self._fresh("prompts", server) for item in inventory.prompts]
 
     def skills(self, server: str | None = None) -> list[Skill]:
         """The skills of all servers, or of one; identified by server and URI, names may repeat."""
-        self._lookup.refresh_soon("skills")
-        return self._resources.skills(server)
+        return [item for inventory in self._fresh("skills", server) for item in inventory.skills]
+
+    def _fresh(self, kind: ListKind, server: str | None) -> list[Inventory]:
+        """What the servers offer; a list of that kind that has expired is listed again soon."""
+        self._lookup.refresh_soon(kind)
+        return self._inventories(server)
 
     async def load_skill(self, server: str, uri: str) -> LoadedSkill:
         """Load a skill, listed or not: its SKILL.md, compared with its entry.
 
         `SkillRejected` if the server does not offer it, or if the content is not as in the entry.
         """
-        return await self._resources.load_skill(server, uri)
+        result = await self.calls.request(READ_SKILL, server, uri, {"uri": uri})
+        # All blocks are the server's text, or what a hook has made of it.
+        text = "\n".join(block.text or "" for block in result.content if isinstance(block, Embedded | Text))
+        return LoadedSkill(skill=cast("Skill", result.value), text=text, instructions=body_of(text))
 
     async def read_skill_file(self, skill: Skill, path: str) -> Embedded:
         """Read a file of a skill, such as `references/FORMS.md`, compared with the skill's entry.
 
         `SkillRejected` if it is not in the entry, differs from it, or if the server has another entry now.
         """
-        return await self._resources.read_skill_file(skill, path)
+        asked = {"uri": skill.uri, "file": path, "digest": skill.digest}
+        result = await self.calls.request(READ_SKILL, skill.server, skill.uri, asked)
+        found = next((block for block in result.content if isinstance(block, Embedded)), None)
+        # As below; a hook may have replaced the block.
+        return found or Embedded(uri=file_uri(skill.uri, path), text=result.text)
 
     async def read_resource(
         self, server: str, uri: str, variables: Values | None = None
@@ -381,13 +391,30 @@ class View:
 
         `ResourceTooLarge` if it has more bytes than the server's `resource_limit`.
         """
-        return await self._resources.read(server, uri, variables)
+        templates = (item for inventory in self._inventories(None) for item in inventory.templates)
+        if variables is None and any(
+            item.server == server and item.uri_template == uri for item in templates
+        ):
+            variables = {}  # otherwise the server would take the braces as a value
+        uri = uri if variables is None else expanded(uri, variables)
+        result = await self.calls.request("resources/read", server, uri, {"uri": uri})
+        # A hook may have replaced the blocks.
+        texts = (block for block in result.content if isinstance(block, Embedded | Text))
+        return tuple(b if isinstance(b, Embedded) else Embedded(uri=uri, text=b.text) for b in texts)
 
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None
     ) -> PromptResult:
         """Fill in a prompt; `ArgumentsError` names missing arguments."""
-        return await self._resources.get_prompt(server, name, arguments)
+        result = await self.calls.request("prompts/get", server, name, dict(arguments or {}))
+        prompt = result.value if isinstance(result.value, PromptResult) else PromptResult(messages=())
+        # As above; the roles stay if the number of messages does.
+        keeps_roles = len(prompt.messages) == len(result.content)
+        messages = tuple(
+            PromptMessage(role=prompt.messages[n].role if keeps_roles else "user", content=block)
+            for n, block in enumerate(result.content)
+        )
+        return replace(prompt, messages=messages)
 
     async def complete(
         self,
@@ -399,7 +426,11 @@ class View:
         known: Mapping[str, str] | None = None,
     ) -> Completion:
         """Suggested values for an argument that begins with `value`; `known` are the other arguments."""
-        return await self._resources.complete(server, name, argument, value, known)
+        templates = (item for inventory in self._inventories(server) for item in inventory.templates)
+        is_template = any(template.uri_template == name for template in templates)
+        asked = {"argument": argument, "value": value, "known": dict(known or {}), "is_template": is_template}
+        result = await self.calls.request("completion/complete", server, name, asked)
+        return result.value if isinstance(result.value, Completion) else Completion()
 
     async def subscribe(self, server: str, uri: str) -> None:
         """Emit `ResourceUpdated` for every change, also after a reconnect; `CallRejected` if unsupported."""

@@ -4,20 +4,33 @@ A station lays itself around the rest of the path. One that has nothing to do la
 calls nothing. `bus/stations.py` lists the stations of a bus.
 """
 
-from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from toolbus.call.arguments import ArgumentCheck, CheckedArguments
-from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
+from toolbus.call.arguments.check import ArgumentStation, accepted
 from toolbus.core.ask.approval import Approval, ApprovalPending
+from toolbus.core.ask.people import PEOPLE, PeopleTime
+from toolbus.core.operation.events import CallEnded, CallStarted, Hub, Progressed
 from toolbus.core.operation.journal import JOURNAL
-from toolbus.core.operation.operation import Failure, Guard, Observer, Operation, OperationTenant, Route
-from toolbus.core.values.errors import ArgumentsError, CallRefused
-from toolbus.core.values.records import JSONObject, ToolResult
-from toolbus.shape.trim import described_schema
+from toolbus.core.operation.operation import (
+    CallRegister,
+    Failure,
+    Guard,
+    Observation,
+    Observer,
+    Operation,
+    OperationTenant,
+    Route,
+)
+from toolbus.core.values.errors import ArgumentsError, CallRefused, ToolNotFound
+from toolbus.core.values.records import ToolResult
 
+logger = logging.getLogger("toolbus")
 T = TypeVar("T")
 Next: TypeAlias = Callable[[Operation], Awaitable[ToolResult]]
 """The rest of the path."""
@@ -33,7 +46,7 @@ class Stations:
     journal: "JournalStation"
     observers: "ObserverStation"
     hooks: "HookStation"
-    arguments: "ArgumentStation"
+    arguments: ArgumentStation
     guards: "GuardStation"
     policy: "PolicyStation"
     routes: "RouteStation"
@@ -65,12 +78,12 @@ class ObserverStation:
         async def run(operation: Operation) -> ToolResult:
             observed = observe(observers, operation, is_hooked)
             if observed is None:
-                operation = _accepted(operation)
+                operation = accepted(operation)
                 return _finished(operation, await onward(operation))
             try:
                 # Not a changed copy, which takes longer: nobody but the observers has seen it.
                 object.__setattr__(operation, "observed", observed)
-                operation = _accepted(operation)
+                operation = accepted(operation)
                 result = _finished(operation, await onward(operation))
             except BaseException as error:
                 observed.end(error)
@@ -263,109 +276,6 @@ class RouteStation:
         return self._routes[operation.spec.route](operation)
 
 
-_MOST_CHECKS = 50_000
-"""Tools whose compiled checks are kept."""
-
-
-class ArgumentStation:
-    """Checks arguments against the schemas of the tool, repairs slips, and describes the other mistakes."""
-
-    def __init__(self, repairing: Container[str]) -> None:
-        """`repairing` are the servers whose arguments are checked and repaired."""
-        self._repairing = repairing
-        self._checks: dict[int, ArgumentCheck] = {}
-        """By the identity of the schema, which the check keeps alive: schemas are shared by many catalogs."""
-
-    def lay(self, onward: Next, check_offered: Callable[[Operation], None]) -> Next:
-        """The path from here on; `check_offered` refuses what is denied, whatever its arguments are."""
-
-        def run(operation: Operation) -> Awaitable[ToolResult]:
-            checked = self.checked(operation)
-            return onward(operation) if checked is None else changed(operation, checked)
-
-        async def changed(operation: Operation, checked: CheckedArguments) -> ToolResult:
-            if checked.problem is not None:
-                check_offered(operation)
-                if operation.observed is not None:
-                    operation.observed.failure = INVALID
-                known = described_schema(operation.spec) if operation.is_unlisted else ""
-                return ToolResult.failure(checked.problem + known)
-            if checked.arguments is not operation.arguments:
-                operation = replace(operation, arguments=checked.arguments)
-            result = await onward(operation)
-            if not checked.repairs or (result.pending is not None and result.pending.call is not None):
-                return result  # of a call that waits for approval, nothing was sent yet
-            return result.with_notes(repaired=list(checked.repairs))
-
-        return run
-
-    def prepared(self, operation: Operation) -> Operation | None:
-        """The operation as it would be sent without hooks; None if its arguments are wrong."""
-        try:
-            operation = _accepted(operation)
-        except ArgumentsError:
-            return None
-        checked = self.checked(operation)
-        if checked is None:
-            return operation
-        return None if checked.problem is not None else replace(operation, arguments=checked.arguments)
-
-    def checked(self, operation: Operation) -> CheckedArguments | None:
-        """The server's arguments, checked and repaired; None if they can be sent as they are.
-
-        A problem is described for a model.
-        """
-        spec, arguments = operation.spec, operation.arguments
-        is_mapped = bool(spec.maps) or spec.server_schema is not None
-        if spec.route != "tools/call":
-            return self._check_both_schemas(operation) if spec.input_schema else None
-        if spec.origin.server not in self._repairing:
-            return CheckedArguments(arguments=spec.to_server(arguments)) if spec.maps else None
-        if not is_mapped and self._check_of(spec.input_schema, operation).accepts(arguments):
-            return None
-        checked = self._check_both_schemas(operation)
-        if checked.problem is None:
-            return checked
-        return replace(
-            checked, problem=f"wrong arguments for {spec.name!r}, nothing was sent: {checked.problem}"
-        )
-
-    def _check_both_schemas(self, operation: Operation) -> CheckedArguments:
-        """Check the model's schema, and then the server's if it differs."""
-        spec = operation.spec
-        first = self._checked(spec.input_schema, operation, operation.arguments)
-        if first.problem is not None or (not spec.maps and spec.server_schema is None):
-            return first
-        schema = spec.input_schema if spec.server_schema is None else spec.server_schema
-        last = self._checked(schema, operation, spec.to_server(first.arguments))
-        return replace(last, repairs=first.repairs + last.repairs)
-
-    def _checked(
-        self, schema: JSONObject, operation: Operation, arguments: Mapping[str, Any]
-    ) -> CheckedArguments:
-        checked = self._check_of(schema, operation).checked(arguments)
-        if checked.unchecked is not None:
-            _warn_unchecked(operation, checked.unchecked)
-        return checked
-
-    def _check_of(self, schema: JSONObject, operation: Operation) -> ArgumentCheck:
-        check = self._checks.get(id(schema))
-        if check is None:
-            check = ArgumentCheck(schema)
-            if check.flaw is not None:
-                _warn_unchecked(operation, check.flaw)
-            if len(self._checks) >= _MOST_CHECKS:
-                self._checks.clear()
-            self._checks[id(schema)] = check
-        return check
-
-
-def _warn_unchecked(operation: Operation, reason: str) -> None:
-    origin = operation.spec.origin
-    if operation.tenant is not None:
-        operation.tenant.warn(origin.server, origin.tool, f"its arguments are not checked: {reason}")
-
-
 class CallPath:
     """Runs operations; independent of servers and the catalog."""
 
@@ -416,25 +326,6 @@ class CallPath:
         return self._stations.arguments.prepared(operation)
 
 
-def _accepted(operation: Operation) -> Operation:
-    """The operation with the arguments that hooks see; `ArgumentsError` if they cannot be any."""
-    spec, arguments = operation.spec, operation.arguments
-    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
-        kind = type(arguments).__name__
-        raise ArgumentsError(f"tool {spec.name!r}", f"must be a mapping of names to values, not {kind}")
-    for key in arguments:
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
-            raise ArgumentsError(f"tool {spec.name!r}", f"names must be strings, not {key!r}")
-    return _with_restored(operation) if spec.definitions else operation
-
-
-def _with_restored(operation: Operation) -> Operation:
-    """The operation without the names and nulls that a dialect added."""
-    from toolbus.shape import restored
-
-    return replace(operation, arguments=restored(operation.spec, operation.arguments))
-
-
 def _finished(operation: Operation, result: ToolResult) -> ToolResult:
     if not isinstance(result, ToolResult):  # pyright: ignore[reportUnnecessaryIsInstance]  # a hook may return anything
         raise TypeError(f"a hook returned {type(result).__name__}, not a ToolResult")
@@ -442,3 +333,173 @@ def _finished(operation: Operation, result: ToolResult) -> ToolResult:
         # The original arguments: hooks and overrides apply to them again on resume.
         return replace(result, pending=replace(result.pending, arguments=dict(operation.arguments)))
     return replace(result, tool=operation.spec.name) if result.is_error else result
+
+
+# Observers
+
+TOOL_ERROR = Failure("tool_error")
+REFUSED_BY_HOOK = Failure("refused", "a hook refused the call")
+SERVER_REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+"""Requests from a server; their events are `InputAsked` and `InputAnswered`."""
+
+
+class Observations:
+    """The observations of one operation. An observer that raises is logged and has no effect."""
+
+    def __init__(self, started: Sequence[Observation], is_hooked: bool) -> None:
+        """`is_hooked`: whether hooks come between, so that an outcome may be theirs."""
+        self._all = started
+        self._is_hooked = is_hooked
+        self.failure: Failure | None = None
+        self.error: BaseException | None = None
+        self.people = PeopleTime(PEOPLE.get())
+
+    @property
+    def follows_progress(self) -> bool:
+        """Whether any of them follows progress."""
+        for one in self._all:  # noqa: SIM110 - every observed call is here
+            if not getattr(one, "ignores_progress", False):
+                return True
+        return False
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        for one in self._all:
+            _safely(lambda one=one: one.progress(progress, total, message))
+
+    def end(self, outcome: ToolResult | BaseException | Failure) -> None:
+        """Report the end of the operation: its result, or the error that it raised."""
+        is_plain = isinstance(outcome, ToolResult) and not outcome.is_error
+        result = outcome if isinstance(outcome, ToolResult) else None
+        failure = None if is_plain else self._failure(outcome)
+        if isinstance(outcome, BaseException):
+            self.error = outcome
+        for one in self._all:  # without `_safely`: every observed call is here
+            try:
+                one.end(result, failure)
+            except Exception:
+                logger.exception("an observer raised")
+
+    def _failure(self, outcome: ToolResult | BaseException | Failure) -> Failure | None:
+        match outcome:
+            case Failure():
+                return outcome
+            case ToolResult():
+                reported = REFUSED_BY_HOOK if self._is_hooked else TOOL_ERROR
+                return (self.failure or reported) if outcome.is_error else None
+            case _:
+                raised = (
+                    Failure("refused", f"a hook raised {type(outcome).__name__}")
+                    if self._is_hooked
+                    else Failure("server_failed", str(outcome))
+                )
+                return failure_of(outcome) or self.failure or raised
+
+
+def observe(
+    observers: Sequence[Observer], operation: Operation, is_hooked: bool = False
+) -> Observations | None:
+    """Start observing an operation; None if no observer is interested."""
+    started: list[Observation] = []
+    for observer in observers:  # without `_safely`: every call is here
+        try:
+            observation = observer.start(operation)
+        except Exception:
+            logger.exception("an observer raised")
+        else:
+            if observation is not None:
+                started.append(observation)
+    return Observations(started, is_hooked) if started else None
+
+
+def _safely(notify: Callable[[], T]) -> T | None:
+    try:
+        return notify()
+    except Exception:  # an observer is the user's code; its failure must not affect the operation
+        logger.exception("an observer raised")
+        return None
+
+
+class TenantObserver:
+    """Tells the tenant of an operation: its register of calls in flight, and its events."""
+
+    def start(self, operation: Operation, /) -> "_CallOfTenant | _Events | None":
+        """None if nobody follows it."""
+        tenant = operation.tenant
+        if tenant is None:
+            return None
+        follows = tenant.hub.follows_calls and operation.route not in SERVER_REQUESTS
+        if tenant.calls is None:
+            return _Events(tenant.hub, operation) if follows else None
+        tenant.calls.begin(operation.id)
+        return _CallOfTenant(tenant.calls, operation.id, _Events(tenant.hub, operation) if follows else None)
+
+
+class _CallOfTenant:
+    """A call of a user or a session, until it has ended."""
+
+    def __init__(self, calls: CallRegister, id_: int, events: "_Events | None") -> None:
+        self._calls = calls
+        self._id = id_
+        self._events = events
+        self.ignores_progress = events is None
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._events is not None:
+            self._events.progress(progress, total, message)
+
+    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        self._calls.end(self._id)
+        if self._events is not None:
+            self._events.end(result, failure)
+
+
+class _Events:
+    def __init__(self, hub: Hub, operation: Operation) -> None:
+        self._hub = hub
+        self._operation = operation
+        spec = operation.spec
+        self._facts: dict[str, Any] = {
+            "id": operation.id,
+            "name": spec.name,
+            "server": spec.origin.server,
+            "tool": spec.origin.tool,
+            "route": spec.route,
+        }
+        self._began = time.perf_counter()
+        hub.emit(CallStarted(**self._facts))
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        facts = self._facts
+        self._hub.emit(
+            Progressed(id=facts["id"], name=facts["name"], progress=progress, total=total, message=message)
+        )
+
+    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        people = self._operation.people
+        asked = 0.0 if people is None else people.seconds
+        self._hub.emit(
+            CallEnded(
+                **self._facts,
+                elapsed_ms=(time.perf_counter() - self._began - asked) * 1000,
+                is_error=failure is not None,
+                error=failure.error if failure else None,
+                reason=failure.reason if failure else None,
+            )
+        )
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """The reason why the operation failed, if the class of the error determines it."""
+    match error:
+        case asyncio.CancelledError():
+            return Failure("cancelled", "cancelled")
+        case TimeoutError():
+            return Failure("timed_out", str(error) or "timed out")
+        case ArgumentsError():
+            return Failure("invalid_arguments", str(error))
+        case CallRefused():
+            return Failure("refused", str(error))
+        case ToolNotFound():
+            return Failure("unknown_tool", str(error))
+        case _:
+            return None

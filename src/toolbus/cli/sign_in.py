@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from toolbus.bus.engine.sign_in import sign_in as bus_sign_in
+from toolbus.bus.engine.stores import sign_in as bus_sign_in
 from toolbus.bus.engine.stores import store_for_command, tokens_in
 from toolbus.cli.errors import NoSignIn
 from toolbus.cli.output.screen import short_path

@@ -55,8 +55,9 @@ class LiveCatalog:
         """Why the last rebuild failed."""
         self._snapshot = snapshots.of(inputs())
         self._shaped = ShapedCatalog(catalog=Catalog(own=self._snapshot.shaping.own))
-        self._now = self._shaped.catalog
-        self._is_outdated = parent is not None
+        self.current = self._shaped.catalog
+        """The latest catalog, which may be outdated."""
+        self.is_outdated = parent is not None
         self._seconds = 0.0
         """What the last rebuild took."""
         self._soon: asyncio.TimerHandle | None = None
@@ -65,27 +66,27 @@ class LiveCatalog:
     @property
     def now(self) -> Catalog:
         """The current catalog: an immutable snapshot."""
-        if self._is_outdated:
+        if self.is_outdated:
             self._update()
-        return self._now
+        return self.current
 
     @property
     def shaped(self) -> ShapedCatalog:
         """The current catalog, and the tools that are not in it; the last one if a shaper is broken."""
-        if self._is_outdated:
+        if self.is_outdated:
             self._update()
         return self._shaped
 
     @property
     def snapshot(self) -> BusSnapshot:
         """What the servers offer now, even if a shaper is broken."""
-        if self._is_outdated:
+        if self.is_outdated:
             self._update()
         return self._snapshot
 
     def outdate(self) -> None:
         """Rebuild the catalog when it is next needed; now if somebody follows it."""
-        self._is_outdated = True
+        self.is_outdated = True
         if self._hub.has_listeners or self.registrations.active:
             self._update()
 
@@ -95,7 +96,7 @@ class LiveCatalog:
         Of many servers that come up together, each would have the tools of all shaped again. Whoever needs
         the catalog meanwhile has it rebuilt then.
         """
-        self._is_outdated = True
+        self.is_outdated = True
         if self._seconds < _QUICK:
             self._update()
         elif self._soon is None:
@@ -108,15 +109,15 @@ class LiveCatalog:
 
     def rebuild(self) -> None:
         """Rebuild the catalog now, and emit what changed."""
-        self._is_outdated = True
+        self.is_outdated = True
         self._update()
 
     def _update(self) -> None:
         if self._parent is not None:
             _ = self._parent.now  # brings it up to date, if need be: not while others wait for this one
         with self._updating:  # it may be needed in several threads
-            if self._is_outdated:
-                self._is_outdated = False  # first: the next change may come meanwhile
+            if self.is_outdated:
+                self.is_outdated = False  # first: the next change may come meanwhile
                 began = time.perf_counter()
                 self._rebuild()
                 self._seconds = time.perf_counter() - began
@@ -140,8 +141,8 @@ class LiveCatalog:
         self._take(shaped, shaped.warnings)
 
     def _take(self, shaped: ShapedCatalog, warnings: Iterable[tuple[str, str | None, str]]) -> None:
-        before, fresh = self._now, shaped.catalog
-        self._shaped, self._now = shaped, fresh
+        before, fresh = self.current, shaped.catalog
+        self._shaped, self.current = shaped, fresh
         self._warn_new(warnings)
         self._warn_new((OWN, None, message) for message in self._taken())
         if before is not fresh and (difference := fresh.changes_since(before)):
