@@ -16,6 +16,7 @@ from toolbus.bus.engine.tenant import Tenant
 from toolbus.call import CallPath, ServerRoutes
 from toolbus.call.arguments import ArgumentStation
 from toolbus.call.path import (
+    EventObserver,
     GuardStation,
     HookStation,
     JournalStation,
@@ -23,7 +24,6 @@ from toolbus.call.path import (
     PolicyStation,
     RouteStation,
     Stations,
-    TenantObserver,
 )
 from toolbus.core.operation.operation import Operation, Route
 from toolbus.core.values.records import ToolResult
@@ -38,7 +38,7 @@ def stations(engine: Engine, arguments: ArgumentStation, routes: Mapping[str, Ro
         ObserverStation(
             [
                 enforcement.telemetry,  # a span and a duration for each operation
-                TenantObserver(),  # the events of the bus, the user or the session
+                EventObserver(),  # the events of the bus, the user or the session
                 *extensions.observers,
                 *enforcement.observers,  # the audit trail, and observers that were added later
             ]

@@ -1,6 +1,6 @@
 """Stage 5, calls: the one path of every operation to a server and back."""
 
-from toolbus.call.path import CallPath, Hook, Next
+from toolbus.call.path import CallPath, EventObserver, Hook, Next
 from toolbus.call.result_store import READ_RESULT
 from toolbus.call.results import Results
 from toolbus.call.routes import ServerRequests, ServerRoutes
@@ -14,6 +14,7 @@ __all__ = [
     "READ_RESULT",
     "Call",
     "CallPath",
+    "EventObserver",
     "Hook",
     "Next",
     "OnInput",

@@ -41,7 +41,7 @@ Run: TypeAlias = Callable[[Operation], Coroutine[Any, Any, ToolResult]]
 
 @dataclass(frozen=True, slots=True)
 class Stations:
-    """What every operation passes, in this order."""
+    """The stations of every operation, in this order."""
 
     journal: "JournalStation"
     observers: "ObserverStation"
@@ -72,7 +72,7 @@ class ObserverStation:
         self._observers = observers
 
     def lay(self, onward: Next, *, is_hooked: bool) -> Run:
-        """The path from here on; `is_hooked`: an outcome may be that of a hook."""
+        """The path from here on; `is_hooked`: a hook may have decided the outcome."""
         observers = self._observers
 
         async def run(operation: Operation) -> ToolResult:
@@ -203,7 +203,7 @@ class TenantPolicy(Protocol):
 
 
 class PolicyStation:
-    """The last guard: decides by the policy, asks a person if need be, and records each decision."""
+    """The last guard: decides by the policy, asks a person if necessary, and records each decision."""
 
     def __init__(self, policy_of: Callable[[Operation], TenantPolicy] | None) -> None:
         """Without a policy and an audit trail, there is nothing to do."""
@@ -419,7 +419,7 @@ def _safely(notify: Callable[[], T]) -> T | None:
         return None
 
 
-class TenantObserver:
+class EventObserver:
     """Tells the tenant of an operation: its register of calls in flight, and its events."""
 
     def start(self, operation: Operation, /) -> "_CallOfTenant | _Events | None":

@@ -21,9 +21,9 @@ MAX_WARNINGS = 100
 """Warnings about the tools of one server at a time."""
 MAX_REMEMBERED = 50_000
 _QUICK = 0.02
-"""Seconds of a rebuild that need not be saved: that of some hundred tools."""
+"""Seconds of a rebuild that is never delayed, such as one of some hundred tools."""
 _SHARE, _LONGEST_DELAY = 10, 1.0
-"""A longer one waits for so many times what it takes, but not for longer than a second."""
+"""A longer one is delayed by this many times its own duration, but not for longer than a second."""
 
 
 class LiveCatalog:
@@ -38,10 +38,10 @@ class LiveCatalog:
         taken: Callable[[], Iterable[str]],
         parent: "LiveCatalog | None" = None,
     ) -> None:
-        """`inputs` returns those of now; `reports` tells whether problems of a server are reported here.
+        """`inputs` returns the current ones; `reports` tells whether problems of a server are reported here.
 
         `taken` is called with every new snapshot, and returns what to warn of. With the inputs of the
-        `parent`, the catalog is that of the parent: it is not built twice.
+        `parent`, the snapshot of the parent is used: it is not built twice.
         """
         self._snapshots = snapshots
         self._inputs = inputs
@@ -52,14 +52,14 @@ class LiveCatalog:
         self._warned: set[tuple[str, str | None, str]] = set()
         self.registrations = Registrations(READ_RESULT.origin)
         self.failed: ShaperFailed | None = None
-        """Why the last rebuild failed."""
+        """The error of the last rebuild, if it failed."""
         self._snapshot = snapshots.of(inputs())
         self._shaped = ShapedCatalog(catalog=Catalog(own=self._snapshot.shaping.own))
         self.current = self._shaped.catalog
         """The latest catalog, which may be outdated."""
         self.is_outdated = parent is not None
         self._seconds = 0.0
-        """What the last rebuild took."""
+        """The duration of the last rebuild."""
         self._soon: asyncio.TimerHandle | None = None
         self._updating = RLock()
 
@@ -79,7 +79,7 @@ class LiveCatalog:
 
     @property
     def snapshot(self) -> BusSnapshot:
-        """What the servers offer now, even if a shaper is broken."""
+        """The offers of the servers now, even if a shaper is broken."""
         if self.is_outdated:
             self._update()
         return self._snapshot
@@ -93,8 +93,8 @@ class LiveCatalog:
     def change(self) -> None:
         """A server offers something else: rebuild the catalog now, or soon if that takes long.
 
-        Of many servers that come up together, each would have the tools of all shaped again. Whoever needs
-        the catalog meanwhile has it rebuilt then.
+        Many servers may come up together, and each change would shape the tools of all again. A caller who
+        needs the catalog meanwhile has it rebuilt at once.
         """
         self.is_outdated = True
         if self._seconds < _QUICK:
@@ -108,7 +108,7 @@ class LiveCatalog:
         _ = self.now
 
     def rebuild(self) -> None:
-        """Rebuild the catalog now, and emit what changed."""
+        """Rebuild the catalog now, and emit the changes."""
         self.is_outdated = True
         self._update()
 

@@ -34,9 +34,9 @@ class SnapshotInputs:
     shaping: Same[CatalogShaper]
     """The config and the shapers of the program: made once for each config."""
     approvals: Same[LockApprovals]
-    """What the lockfile approves; read once for each config."""
+    """The approvals of the lockfile, read once for each config."""
     listed: tuple[tuple[str, Same[Inventory]], ...]
-    """What each server offers."""
+    """The inventory of each server, approved or not."""
     policy: Layer | None
     """The policy of the bus; None if it has no rules."""
     keeps_results: bool
@@ -45,7 +45,7 @@ class SnapshotInputs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShapedCatalog:
-    """The catalog of a snapshot, and what became of the other tools."""
+    """The catalog of a snapshot, and the tools that are not in it."""
 
     catalog: Catalog
     removed: Catalog = field(default_factory=Catalog)
@@ -74,18 +74,18 @@ def _target(shaped: ShapedCatalog, tool: tuple[str, str]) -> PolicyTarget | None
 
 
 class BusSnapshot:
-    """What some servers offer, as far as the lock and the policy of the bus allow."""
+    """The offers of some servers, as far as the lock and the policy of the bus allow them."""
 
     def __init__(self, inputs: SnapshotInputs) -> None:
         self.inputs = inputs
         self._memo = Memo()
         self.shaping, self.approvals = inputs.shaping.value, inputs.approvals.value
         self.listed = {alias: inventory.value for alias, inventory in inputs.listed}
-        """What each server offers, approved or not."""
+        """The inventory of each server, approved or not."""
         self.inventories = {alias: self.approvals.approved(alias, one) for alias, one in self.listed.items()}
-        """What each server offers and the lock allows; before it is listed, what was approved."""
+        """The inventories as far as the lock allows them; before a server is listed, its approved tools."""
         self.held = self.approvals.held(self.listed)
-        """What the lock holds, by `server/tool`."""
+        """The differences that the lock holds, by `server/tool`."""
 
     @cached_property
     def shown(self) -> Mapping[str, Inventory]:
@@ -126,7 +126,7 @@ class BusSnapshot:
 
     @cached_property
     def unreviewed(self) -> dict[str, Inventory]:
-        """What each server offers, approved or not; before it is listed, what was approved."""
+        """The inventories, approved or not; before a server is listed, its approved tools."""
         reviewers = self.approvals.reviewers
         return {
             alias: reviewers[alias].known if one == _NOTHING and alias in reviewers else one
@@ -136,7 +136,7 @@ class BusSnapshot:
     def offered(self, policies: tuple[Layer, ...]) -> Mapping[str, Inventory]:
         """The inventories without the resources and prompts that policies deny; all tools stay.
 
-        They are the policy of the bus and those of views.
+        The policy of the bus counts in addition to `policies`, which are of views.
         """
         own = self.inputs.policy
         layers = policies if own is None else (own, *policies)
@@ -171,7 +171,7 @@ def _digest(snapshot: BusSnapshot, definition: tuple[str, str, str]) -> str | No
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RuleUse:
-    """What the rules of a policy are compared with, to find those that match nothing."""
+    """A policy, and the tools that its rules are compared with to find rules that match nothing."""
 
     layer: Layer
     shaped: Same[ShapedCatalog]

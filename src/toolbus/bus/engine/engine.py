@@ -126,7 +126,7 @@ class Engine:
     root: RootTenant
     """The bus itself."""
     path: CallPath
-    """What every operation passes."""
+    """The path of every operation."""
 
     def __init__(self, config: BusConfig, extensions: BusExtensions) -> None:
         """`LockError` if there is a lockfile that cannot be used."""
@@ -139,7 +139,7 @@ class Engine:
         self.encoding = BusEncoding(config, extensions)
         self.results = Results()
         self.owners: dict[int, Emit] = {}
-        """Where the events of a call go, by the id of the call; those of the bus itself are not here."""
+        """The receivers of the events of calls, by the id of the call, except for calls of the bus itself."""
         self._shared = SharedState(extensions.get_secret)
         self._tokens: tuple[object, TokenSource] | None = None
         """The setting in the config, and the tokens."""

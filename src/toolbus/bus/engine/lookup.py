@@ -33,7 +33,7 @@ class Lookup:
         self._scope = scope
 
     def known(self, name: str) -> ToolSpec | None:
-        """The tool of that public name or `server/tool`, also if a policy denies it."""
+        """The tool of that public name or `server/tool`, even if a policy denies it."""
         spec = self._live.shaped.known(name)
         return spec if spec is not None and self._scope.reaches(spec) else None
 
@@ -116,7 +116,7 @@ class Lookup:
         return None if reason is None else CallRefused(f"tool {name!r}", reason)
 
     def _why_held(self, name: str) -> str | None:
-        """Why a tool is held, by the name that it would have in the catalog or `server/tool`."""
+        """The reason why a tool is held, by the name that it would have in the catalog or `server/tool`."""
         held, every = self.held(), self._live.snapshot.held
         if name in held:
             return held[name].reason
@@ -129,7 +129,7 @@ class Lookup:
         return None
 
     def held(self) -> dict[str, Held]:
-        """What is held of the servers and tools of a view, by `server/tool`."""
+        """The held servers and tools of a view, by `server/tool`."""
         held = {
             key: one for key, one in self._live.snapshot.held.items() if self._scope.has_server(one.server)
         }

@@ -52,12 +52,12 @@ class ServersOwner(Protocol):
 
     @property
     def interactions(self) -> Interactions:
-        """What answers the requests of its own servers."""
+        """The handlers for requests of its own servers."""
         ...
 
     @property
     def approvals(self) -> LockApprovals:
-        """What the lockfile approves now."""
+        """The approvals of the current lockfile."""
         ...
 
     @property
@@ -81,7 +81,7 @@ class ServersOwner(Protocol):
 class Servers:
     """The servers of a tenant by alias, in the order of the config. They are built when they can be used.
 
-    Those that are `borrowed` from its parent are connected and closed there.
+    Its parent connects and closes the `borrowed` ones.
     """
 
     def __init__(self, config: BusConfig, owner: ServersOwner) -> None:
@@ -107,7 +107,7 @@ class Servers:
         self._outdated_roots: list[Server] = []
         """Servers that have yet to be notified of the new roots."""
         self.assumed: dict[str, Inventory] = {}
-        """What servers offered in an earlier process; counts until the first attempt to connect ends."""
+        """The offers of servers in an earlier process, until the first attempt to connect ends."""
         self.unbuilt: frozenset[str] = frozenset()
         """The servers whose links are built when they are first needed."""
         self.build_one: Callable[[str], object] = self.check
@@ -167,7 +167,7 @@ class Servers:
 
     @property
     def inventories(self) -> dict[str, Inventory]:
-        """What each server offers; for a disconnected one, what it offered last."""
+        """The inventory of each server; for a disconnected one, the last inventory."""
         return {alias: self._inventory(alias) for alias in self._aliases}
 
     def _inventory(self, alias: str) -> Inventory:
@@ -388,7 +388,7 @@ class Servers:
         return any(server.discovery.subscriptions.has(self._emit) for server in self.by_alias.values())
 
     async def unsubscribe(self) -> None:
-        """Drop the subscriptions to borrowed servers; at the server, too, if it can be reached."""
+        """Drop the subscriptions to borrowed servers, here and at each server that can be reached."""
         shared = [self.by_alias[alias] for alias in self.borrowed]
         await asyncio.gather(*map(self._drop_subscriptions, shared))
 

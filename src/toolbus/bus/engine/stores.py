@@ -1,4 +1,4 @@
-"""The store of a config, what is kept in it instead of in files of the user, and sign-ins."""
+"""The store of a config, the values in it instead of in files of the user, and sign-ins."""
 
 import asyncio
 from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """A tenant: the bus itself, one of its users, or a session.
 
-It has its own events, catalog and questions. Its links are its own, or those of its parent.
+It has its own events, catalog and questions. It uses its own links, or the links of its parent.
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
@@ -37,11 +37,11 @@ from toolbus.telemetry.observer import BusTelemetry
 
 T = TypeVar("T")
 SharedEvent: TypeAlias = StateChanged | ListChanged
-"""What those who borrow a server learn of it; they are not told of the calls of others."""
+"""The events of a server that reach each borrower, who never learns of the calls of others."""
 
 
 class Tenant:
-    """The bus itself, or whoever has its own view of the servers and perhaps its own links."""
+    """The bus itself, or a user or session with a view of the servers and perhaps links of its own."""
 
     calls: CallRegister | None = None
 
@@ -52,7 +52,7 @@ class Tenant:
         user: str = "",
         handlers: Interactions | None = None,
     ) -> None:
-        """`handlers` answer the requests of its own servers, instead of those of the bus."""
+        """`handlers` answer the requests of its own servers, instead of the handlers of the bus."""
         self.engine, self.parent, self.user = engine, parent, user
         given = engine.extensions.interactions if handlers is None else handlers
         self._interactions = given if parent is None else for_user(given, user)
@@ -90,12 +90,12 @@ class Tenant:
 
     @property
     def interactions(self) -> Interactions:
-        """What answers the requests of its own servers, and questions about its calls."""
+        """The handlers for requests of its own servers, and for questions about its calls."""
         return self._interactions
 
     @property
     def approvals(self) -> LockApprovals:
-        """What the lockfile approves now."""
+        """The approvals of the current lockfile."""
         return self.engine.approvals
 
     @property
@@ -105,11 +105,11 @@ class Tenant:
 
     @property
     def inventories(self) -> Mapping[str, Inventory]:
-        """What each server offers and the lock allows."""
+        """The inventory of each server, as far as the lock allows it."""
         return self.live.snapshot.inventories
 
     def listed(self, operation: Operation, /) -> Mapping[str, Inventory]:
-        """What an operation may list of that."""
+        """The part of the inventories that an operation may list."""
         return self.live.snapshot.offered(layers_of(operation.policies))
 
     def warn(self, server: str, tool: str | None, message: str) -> None:
@@ -158,7 +158,7 @@ class Tenant:
         return self.parent is None or server in self.servers.borrowed
 
     def _reports(self, server: str) -> bool:
-        """Whether problems of a server are reported here; its parent reports those of borrowed servers."""
+        """Whether problems of a server are reported here; its parent reports problems of borrowed servers."""
         return server not in self.servers.borrowed
 
     # Changes
@@ -212,14 +212,14 @@ class Tenant:
             self.emit_login(LoginNeeded(server=event.server, user=self.user, reason=cleaned(error.reason)))
 
     def emit_login(self, event: LoginNeeded) -> None:
-        """Emit that the user has to sign in; whoever supervises the bus has to reach the user."""
+        """Emit that the user has to sign in; the supervisor of the bus has to reach the user."""
         self.hub.emit(event)
         if self.parent is not None:
             self.parent.emit_login(event)
 
 
 class TenantTargets:
-    """What operations are about, for the policy: tools are as the catalog of the tenant has them now."""
+    """The targets of operations, for the policy: tools as the catalog of the tenant has them now."""
 
     def __init__(self, live: LiveCatalog) -> None:
         self._live = live

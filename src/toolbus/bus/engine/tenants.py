@@ -1,10 +1,12 @@
 """The tenants of a bus: the bus itself, its users, and the open sessions.
 
 A user shares the links of the bus where the credentials are the same. They are compared when the user first
-needs the servers, and again from time to time, because a secret may change; a server that cannot differ is
-shared from the start. A session shares all links of its user but those to servers with `per_session`: its own
-one is built when it is first needed, and until it has listed something else, what the server offers is known
-from the link of the user. A link of its own is never used for anybody else.
+needs the servers, and again from time to time, because a secret may change. A server whose credentials cannot
+differ is shared from the start.
+
+A session shares the links of its user, except to servers with `per_session`. Its own link is built when it is
+first needed. Until that link has listed other tools, the inventory is taken from the link of the user. A link
+of one tenant is never used for another.
 """
 
 import asyncio
@@ -34,9 +36,9 @@ from toolbus.core.values.records import OWN, State
 T = TypeVar("T")
 clock = time.monotonic
 MAX_USERS = 1_000
-"""How many users are kept that nobody needs at the moment."""
+"""The number of users that are kept although nobody needs them at the moment."""
 MAX_SESSIONS = 100
-"""How many sessions may have links of their own, unless the program sets another limit."""
+"""The number of sessions that may have links of their own, unless the program sets another limit."""
 IDLE_TIMEOUT = 900.0
 """Seconds without a call after which a user's own link is closed, unless its server has an `idle_timeout`."""
 COMPARE_EVERY = 900.0
@@ -89,7 +91,7 @@ class SessionLimit:
     def __init__(self) -> None:
         self.most = MAX_SESSIONS
         self._counted: dict[object, Hashable] = {}
-        """With their owners."""
+        """The sessions with links of their own, and their owners."""
 
     def count(self, session: object, server: str, owner: Hashable = None) -> None:
         """Count a session that needs its own link to a server; `TooManySessions` if it is one too many.
@@ -200,7 +202,7 @@ class Borrower(Tenant):
         self._root = root
         self._in_flight = 0
         self._running = 0
-        """How much work is being done."""
+        """The number of coroutines that are being run for it."""
         super().__init__(root.engine, parent, user, handlers)
         self.calls = self
         self.place()
@@ -431,7 +433,7 @@ class SessionTenant(Borrower):
     def __init__(
         self, root: BusTenant, lender: BusTenant | UserTenant, name: str, handlers: Interactions | None
     ) -> None:
-        """`handlers` answer the requests of its own servers, instead of those of the bus."""
+        """`handlers` answer the requests of its own servers, instead of the handlers of the bus."""
         self.name = name
         self.handlers = handlers
         self._lender = lender

@@ -84,7 +84,7 @@ class LockApprovals:
         return config.model_copy(update={"servers": servers})
 
     def approved(self, alias: str, listed: Inventory) -> Inventory:
-        """What a server offers and the lock allows; before it is listed, what was approved."""
+        """The inventory of a server as far as the lock allows it; before a listing, the approved tools."""
         mode = self.mode(alias)
         if mode == "block" and alias in self.launches:
             return _NOTHING
@@ -96,7 +96,7 @@ class LockApprovals:
         return self.review(alias, listed).approved if mode == "block" else listed
 
     def held(self, listed: Mapping[str, Inventory]) -> dict[str, Held]:
-        """What is held of these inventories, by `server/tool`."""
+        """The held parts of these inventories, by `server/tool`."""
         found: list[Held] = []
         for alias, inventory in listed.items():
             if self.mode(alias) != "block":
@@ -108,7 +108,7 @@ class LockApprovals:
         return {one.key: one for one in found}
 
     def review(self, alias: str, listed: Inventory) -> Review:
-        """What a server with approved tools offers, compared with them."""
+        """The inventory of a server, compared with its approved tools."""
         return self._memo(_review, self, (alias, Same(listed)), _MOST_REVIEWS)
 
     def check(self, operation: Operation, listed: Callable[[], Inventory]) -> None:
@@ -134,7 +134,7 @@ class LockApprovals:
 
 
 _MOST_REVIEWS = 500
-"""Inventories that are remembered with what was found of them: those of users and sessions may differ."""
+"""Inventories whose reviews are remembered, because users and sessions may have different ones."""
 
 
 def _review(approvals: LockApprovals, listed: tuple[str, Same[Inventory]]) -> Review:
@@ -143,7 +143,7 @@ def _review(approvals: LockApprovals, listed: tuple[str, Same[Inventory]]) -> Re
 
 
 class HeldReports:
-    """Reports to one tenant what the lock holds."""
+    """Reports held parts of inventories to one tenant."""
 
     def __init__(self, emit: Emit, reports: Callable[[str], bool]) -> None:
         """`reports` tells whether what is held of a server is reported here."""
@@ -158,14 +158,14 @@ class HeldReports:
             self._report(approvals, f"{alias}: launch", (one,))
 
     def report(self, approvals: LockApprovals, listed: Mapping[str, Inventory]) -> None:
-        """Emit what is held of these inventories, and was not before."""
+        """Emit the parts of these inventories that are held, and were not before."""
         for alias, inventory in listed.items():
             is_started = approvals.mode(alias) != "block" or alias not in approvals.launches
             if is_started and alias in approvals.reviewers and inventory != _NOTHING:
                 self._report(approvals, alias, approvals.review(alias, inventory).held)
 
     def _report(self, approvals: LockApprovals, key: str, held: tuple[Held, ...]) -> None:
-        """Emit what was not held before; in mode `warn`, only warn of it."""
+        """Emit newly held parts; in mode `warn`, only warn of them."""
         before, self._reported[key] = self._reported.get(key, ()), held
         for one in held:
             if one in before or not self._reports(one.server):

@@ -34,7 +34,7 @@ class CheckedArguments:
     repairs: tuple[str, ...] = ()
     """One sentence for each repair: `limit: '5' became 5`."""
     unchecked: str | None = field(default=None, compare=False)
-    """Why they could not be checked."""
+    """The reason if they could not be checked."""
     problem: str | None = None
     """A mistake that cannot be repaired, for the model: which argument, the expected value, an example."""
 
@@ -48,7 +48,7 @@ class ArgumentCheck:
 
     @property
     def flaw(self) -> str | None:
-        """Why arguments cannot be checked, unless that was reported when the schema was listed."""
+        """The reason if arguments cannot be checked and the listing did not report that."""
         _ = self._validator
         return self._flaw
 
@@ -122,7 +122,7 @@ class ArgumentStation:
         """By the identity of the schema, which the check keeps alive: schemas are shared by many catalogs."""
 
     def lay(self, onward: Route, check_offered: Callable[[Operation], None]) -> Route:
-        """The path from here on; `check_offered` refuses what is denied, whatever its arguments are."""
+        """The path from here on; `check_offered` raises for a tool that is denied as a whole."""
 
         def run(operation: Operation) -> Awaitable[ToolResult]:
             checked = self.checked(operation)
