@@ -127,9 +127,6 @@ FACING = {"toolbus/agent/agent.py", "toolbus/bus/toolbus.py", "toolbus/bus/view.
 """Files whose functions take as many parameters as users need; so do commands."""
 STILL_WIDE = {
     "toolbus/bus/calls.py": "forward",
-    "toolbus/bus/catalog/live_catalog.py": "__init__",
-    "toolbus/bus/engine/lifecycle.py": "__init__",
-    "toolbus/bus/engine/user_access.py": "__init__",
     "toolbus/gateway/gateway.py": "__init__",
     "toolbus/telemetry/spans.py": "__init__",
 }

@@ -12,7 +12,7 @@ import pytest
 from mcp.server import MCPServer
 
 from tests.freshness.growing_bus import HOUR, Clock, counts, grow, growing, over_http, over_stdio, text_of
-from tests.inside.bus import engine
+from tests.inside.bus import lookup
 from tests.inside.lock import NAME, Lockfile, snapshot, write_lock
 from tests.patience import PATIENCE, until, wait_until
 from toolbus import CallRefused, Toolbus, ToolNotFound
@@ -319,7 +319,7 @@ async def test_an_idle_server_is_connected_for_a_name_once_its_list_has_expired(
 async def test_a_server_that_hangs_does_not_keep_callers_waiting(
     clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(engine, "REFRESH_WITHIN", 0.05)
+    monkeypatch.setattr(lookup, "REFRESH_WITHIN", 0.05)
     servers = {"g": over_stdio(ttl={"tools": HOUR}), "h": over_stdio(ttl={"tools": HOUR})}
     async with Toolbus({"servers": servers}) as bus:
         await bus.call("g_stall")

@@ -54,6 +54,8 @@ from toolbus.core.values import tool_definition as tool_definition
 from toolbus.core.values.apps import is_app_only as is_app_only
 from toolbus.core.values.argument_restore import ArgumentMap as ArgumentMap
 from toolbus.core.values.catalog import Catalog as Catalog
+from toolbus.core.values.catalog import Memo as Memo
+from toolbus.core.values.catalog import Same as Same
 from toolbus.core.values.elicitation import QUESTION as QUESTION
 from toolbus.core.values.elicitation import Answer as Answer
 from toolbus.core.values.elicitation import Pending as Pending

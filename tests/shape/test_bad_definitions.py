@@ -91,11 +91,11 @@ def arrived(*tools: JSON) -> tuple[Catalog, list[Quarantined]]:
     records = [tool_spec("s", tool) for tool in tools]
     stock = Inventory(tools=tuple(record for record in records if isinstance(record, ToolSpec)))
     bad = [record for record in records if isinstance(record, Quarantined)]
-    shapes = shaping()
-    catalog = Catalog(shapes.tools({"s": stock}))
-    for _, _, message in shapes.warnings({"s": stock}, catalog.specs):
+    shapes, left_out = shaping(), dict[str, list[Quarantined]]()
+    catalog = Catalog(shapes.tools({"s": stock}, left_out))
+    for _, _, message in shapes.warnings({"s": stock}, catalog.specs, left_out):
         message.encode()
-    return catalog, [*bad, *shapes.with_quarantined({"s": stock})["s"].quarantined]
+    return catalog, [*bad, *left_out.get("s", [])]
 
 
 @modest

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.inside.bus import user_access, users
+from tests.inside.bus import tenants
 from tests.patience import PATIENCE, until
 from tests.processes import alive, children
 from tests.servers.everyday import everyday
@@ -179,14 +179,14 @@ async def test_credentials_are_compared_again(monkeypatch: pytest.MonkeyPatch) -
     def get_secret(name: str, user: str) -> str:
         return secrets[user]
 
-    monkeypatch.setattr(user_access, "clock", lambda: now)
+    monkeypatch.setattr(tenants, "clock", lambda: now)
     async with bus_of(process("${WHO_IT_IS}"), get_secret=get_secret) as bus:
         ann = bus.as_user("ann")
         assert await text_of(ann, "whoami") == "bus"
         secrets["ann"] = "ann"
         states = heard(ann, StateChanged)
         assert await text_of(ann, "whoami") == "bus"
-        now = user_access.COMPARE_EVERY
+        now = tenants.COMPARE_EVERY
         assert await text_of(ann, "whoami") == "ann"
         assert await text_of(bus, "whoami") == "bus"
         found = [event.state for event in states]
@@ -198,7 +198,7 @@ async def test_credentials_are_compared_again(monkeypatch: pytest.MonkeyPatch) -
 
 
 async def test_users_that_nobody_needs_are_released(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "MAX_USERS", 2)
+    monkeypatch.setattr(tenants, "MAX_USERS", 2)
     async with bus_of(process()) as bus:
         ann, bob = bus.as_user("ann"), bus.as_user("bob")
         pids = [int(await text_of(view, "process")) for view in (ann, bob)]
@@ -219,7 +219,7 @@ async def test_users_that_nobody_needs_are_released(monkeypatch: pytest.MonkeyPa
 
 
 async def test_many_users_take_turns(monkeypatch: pytest.MonkeyPatch, personal_port: int) -> None:
-    monkeypatch.setattr(users, "MAX_USERS", 5)
+    monkeypatch.setattr(tenants, "MAX_USERS", 5)
     async with bus_of(web(personal_port, "legacy")) as bus:
 
         async def visit(name: str) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.inside.bus import users
+from tests.inside.bus import tenants
 from tests.patience import PATIENCE, until
 from tests.processes import alive, children
 from tests.servers.everyday import everyday
@@ -239,7 +239,7 @@ async def test_the_sessions_of_a_user_share_the_links_of_that_user() -> None:
 
 
 async def test_a_user_with_a_session_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(users, "MAX_USERS", 1)
+    monkeypatch.setattr(tenants, "MAX_USERS", 1)
     async with bus_of(counting(env={"WHO": "${user:-bus}"})) as bus:
         one = bus.as_user("ann", session="one")
         pid = await pid_of(one)

@@ -18,7 +18,7 @@ from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, bus_o
 from toolbus.bus.catalog.exposure import SEARCH
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.catalog.tool_search import found_names
-from toolbus.bus.engine.engine import reason_of
+from toolbus.bus.engine.lookup import reason_of
 from toolbus.core.values.errors import BusClosed
 from toolbus.core.values.records import JSON, Text, ToolResult
 

@@ -32,7 +32,7 @@ from toolbus.agent.run import FACE
 from toolbus.bus.catalog.exposure import CALL_TOOL, SEARCH
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.catalog.tool_search import MOST_TOOLS, found_names, inner_call
-from toolbus.bus.engine.engine import reason_of
+from toolbus.bus.engine.lookup import reason_of
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.view import View
 from toolbus.core.ask.approval import Approval

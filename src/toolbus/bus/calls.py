@@ -7,7 +7,8 @@ from typing import Any
 
 from toolbus.bus.catalog.exposure import CALL, OWN_ROUTES, SEARCH, SEARCH_FUNCTIONS
 from toolbus.bus.catalog.tool_search import inner_call
-from toolbus.bus.engine.engine import Engine, reason_of
+from toolbus.bus.engine.lookup import Lookup, reason_of
+from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.rules.scope import Scope
 from toolbus.core.ask.approval import Approval, ApprovalRequest
 from toolbus.core.ask.interactions import Forwarding
@@ -34,10 +35,12 @@ class CallOrigin:
 class ViewCalls:
     """The calls of one scope."""
 
-    def __init__(self, engine: Engine, scope: Scope, catalog: Callable[[], Catalog]) -> None:
-        self._engine = engine
+    def __init__(self, tenant: Tenant, scope: Scope, lookup: Lookup, catalog: Callable[[], Catalog]) -> None:
+        self._tenant = tenant
         self._scope = scope
-        self._access = engine.access
+        self._lookup = lookup
+        self._access = tenant.access
+        self._path = tenant.engine.path
         self._catalog = catalog
 
     async def run(
@@ -58,7 +61,7 @@ class ViewCalls:
             await self.refresh()
         name = str(spec.origin)
         if spec.route not in OWN_ROUTES and self._known_for_model(name) is None:
-            missing = self._engine.missing(name, self._scope)
+            missing = self._lookup.missing(name)
             self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
             raise missing
         operation = self.operation(
@@ -73,13 +76,13 @@ class ViewCalls:
 
     def _known_for_model(self, name: str) -> ToolSpec | None:
         """The tool of that name, denied by a policy or not, if models may call it."""
-        spec = self._catalog().get(name) or self._engine.known(name, self._scope)
+        spec = self._catalog().get(name) or self._lookup.known(name)
         return None if spec is None or spec.is_app_only else spec
 
     async def _for_model(self, operation: Operation, keep: bool) -> ToolResult:
-        result = await self._engine.path.run(operation)
-        budget = self._engine.catalog.shaping.budget(operation.spec.origin)
-        return await self._engine.results.for_model(result, operation, budget, keep=keep)
+        result = await self._path.run(operation)
+        budget = self._tenant.live.snapshot.shaping.budget(operation.spec.origin)
+        return await self._tenant.engine.results.for_model(result, operation, budget, keep=keep)
 
     def shown(self, catalog: Catalog) -> Catalog:
         """What a model is shown of a catalog."""
@@ -93,33 +96,33 @@ class ViewCalls:
         self, spec: ToolSpec, arguments: Mapping[str, JSON], run: str
     ) -> ApprovalRequest | None:
         """What a person has to be asked before a call."""
-        if not self._engine.enforcement.needed:
+        if not self._tenant.engine.enforcement.needed:
             return None
         if spec.route == CALL:
             if (inner := self.listed_inner(arguments)) is None:
                 return None  # it is looked for when it is called, and then decided about
             spec, arguments = inner
         operation = self.operation(spec, arguments=arguments, caller=self.caller_of(CallOrigin(run=run)))
-        prepared = self._engine.path.prepared(operation)
-        return None if prepared is None else self._engine.guard.question(prepared)
+        prepared = self._path.prepared(operation)
+        return None if prepared is None else self._tenant.guard.question(prepared)
 
     def may_ask(self, spec: ToolSpec) -> bool:
         """Whether a policy asks about some calls of a tool; for faces that have to know before a call."""
-        if not self._engine.enforcement.needed:
+        if not self._tenant.engine.enforcement.needed:
             return False
         specs = self._catalog() if spec.route == CALL else (spec,)
-        return any(self._engine.guard.may_ask(self.operation(one, arguments={})) for one in specs)
+        return any(self._tenant.guard.may_ask(self.operation(one, arguments={})) for one in specs)
 
     def is_allowed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
         """Whether a rule allows a call, or a person in answer to one; False if no rule is about it."""
-        if not self._engine.enforcement.needed:
+        if not self._tenant.engine.enforcement.needed:
             return False
         if spec.route == CALL:
             if (inner := self.listed_inner(arguments)) is None:
                 return False
             spec, arguments = inner
-        prepared = self._engine.path.prepared(self.operation(spec, arguments=arguments))
-        return prepared is not None and self._engine.guard.is_allowed(prepared)
+        prepared = self._path.prepared(self.operation(spec, arguments=arguments))
+        return prepared is not None and self._tenant.guard.is_allowed(prepared)
 
     async def find(self, name: str) -> ToolSpec:
         """The tool of that public name or `server/tool`."""
@@ -131,11 +134,11 @@ class ViewCalls:
         exposure = self._scope.exposure(self._access.config)
         if (own := exposure.own_tool(name, self._catalog().for_models)) is not None:
             return own
-        if (spec := self._catalog().get(name) or self._engine.known(name, self._scope)) is None:
-            await self._access.run(self._engine.look_for(name, self._scope))
-            spec = self._catalog().get(name) or self._engine.known(name, self._scope)
+        if (spec := self._catalog().get(name) or self._lookup.known(name)) is None:
+            await self._access.run(self._lookup.look_for(name))
+            spec = self._catalog().get(name) or self._lookup.known(name)
         if spec is None:
-            raise self._engine.missing(name, self._scope)
+            raise self._lookup.missing(name)
         return spec
 
     async def find_to_call(self, name: str) -> ToolSpec:
@@ -167,7 +170,7 @@ class ViewCalls:
             return spec, given
         except ToolNotFound as error:
             catalog = self._catalog().for_models
-            hits = await asyncio.to_thread(self._engine.finder.search, catalog, [name], 3)
+            hits = await asyncio.to_thread(self._tenant.finder.search, catalog, [name], 3)
             near = [hit.name for hit in hits]
             remark = " (search_tools finds tools by what they do)"
             raise ToolNotFound(
@@ -176,7 +179,7 @@ class ViewCalls:
 
     def unknown_to_model(self, name: str) -> ToolNotFound | LoginRequired:
         """The error for a tool that is for user interfaces only; observers see it as an unknown name."""
-        error = self._engine.unknown(name, self._scope)
+        error = self._lookup.unknown(name)
         self.report_unsent(name, "unknown_tool", str(error))
         return error
 
@@ -193,7 +196,7 @@ class ViewCalls:
         """As `find_to_call`, but a tool that the rules of the view deny is unknown; that is recorded."""
         spec = await self.find_to_call(name)
         if self.is_hidden(spec, {}):
-            error = self._engine.unknown(name, self._scope)
+            error = self._lookup.unknown(name)
             self.report_unsent(name, "refused", str(error))
             raise error
         return spec
@@ -206,33 +209,33 @@ class ViewCalls:
     async def refresh(self, *kinds: ListKind) -> None:
         """Wait a moment for the lists that have expired; by default for those that the catalog is made of."""
         self._access.check_running()
-        if self._engine.due(self._scope, *kinds):
-            await self._access.run(self._engine.refresh(self._scope, *kinds))
+        if self._lookup.due(*kinds):
+            await self._access.run(self._lookup.refresh(*kinds))
 
     def seconds_left(self, kind: ListKind) -> float | None:
         """For how much longer a list of the view is fresh; None if no server says anything about it."""
-        return self._engine.seconds_left(self._scope, kind)
+        return self._lookup.seconds_left(kind)
 
     def most_at_once(self, server: str) -> int | None:
         """How many calls a server takes at a time, of all callers together; None if there is no limit."""
         config = self._access.config.servers.get(server)
         most = None if config is None else config.max_concurrency
-        return most if most is not None and self._engine.shares(server) else None
+        return most if most is not None and self._tenant.shares(server) else None
 
     def is_hidden(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
         """Whether the rules of the view, not those of the bus, deny every such operation."""
-        return self._engine.guard.is_hidden(self.operation(spec, arguments=arguments))
+        return self._tenant.guard.is_hidden(self.operation(spec, arguments=arguments))
 
     def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
         """Report a call that was not made to the observers: of a tool, or of an unknown name."""
-        engine, failure = self._engine, Failure(reason, error)
-        spec = engine.known(name if origin is None else str(origin), self._scope)
-        is_denied = spec is not None and engine.denial(spec, self._scope) is not None
+        failure, lookup = Failure(reason, error), self._lookup
+        spec = lookup.known(name if origin is None else str(origin))
+        is_denied = spec is not None and lookup.denial(spec) is not None
         if spec is None or not is_denied:
             shown = headed(name, _LONGEST_NAME)  # a client may send any
             spec = ToolSpec(name=shown, origin=origin or Origin("", shown))
         operation = self.operation(spec, arguments={})
-        self._access.loop.call_soon(lambda: engine.path.report(operation, failure, is_denied=is_denied))
+        self._access.loop.call_soon(lambda: self._path.report(operation, failure, is_denied=is_denied))
 
     def forward(
         self,
@@ -268,20 +271,21 @@ class ViewCalls:
             approval=approval,
             policies=scope.policies,
             forwarding=forwarding,
+            tenant=self._tenant,
             is_unlisted=forwarding.is_unlisted,
         )
-        work = self._engine.path.run(operation)
+        work = self._path.run(operation)
         return work if is_here else access.run(work)
 
     async def request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
         """Make a request other than a tool call to a server of the scope; raises what it answers with."""
         self._access.check_running()
-        spec = request_spec(route, self._engine.servers.check(server, self._scope.servers), name)
+        spec = request_spec(route, self._tenant.servers.check(server, self._scope.servers), name)
         return (await self.send(spec, arguments=arguments)).raise_for_error()
 
     async def send(self, spec: ToolSpec, **fields: Any) -> ToolResult:
         """Send an operation down the path."""
-        return await self._access.run(self._engine.path.run(self.operation(spec, **fields)))
+        return await self._access.run(self._path.run(self.operation(spec, **fields)))
 
     def operation(self, spec: ToolSpec, *, caller: Caller | None = None, **fields: Any) -> Operation:
         """An operation of this scope."""
@@ -292,6 +296,7 @@ class ViewCalls:
             servers=scope.servers,
             policies=scope.policies,
             catalog=self._catalog(),
+            tenant=self._tenant,
             **fields,
         )
 

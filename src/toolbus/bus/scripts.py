@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
+from toolbus.bus.catalog.tool_search import library_of
 from toolbus.code.check import forgotten_awaits, judged
 from toolbus.code.journal import JournalEntry
 from toolbus.code.stubs import Library, Stub, joined, stub
@@ -73,7 +74,6 @@ class Scripts:
         self._shared = shared
         self._view = view
         self._interactions = interactions
-        self._library: Library | None = None
 
     @property
     def limits(self) -> "CodeLimits":
@@ -82,10 +82,7 @@ class Scripts:
 
     def library(self) -> Library:
         """The tools as functions, named once for each catalog."""
-        catalog: Catalog = self._view.catalog.for_models
-        if self._library is None or self._library.catalog is not catalog:
-            self._library = Library(catalog)
-        return self._library
+        return library_of(self._view.catalog.for_models)
 
     def stubs(self, script: str | None = None) -> str:
         """The stubs of the tools that a script names, or of all."""

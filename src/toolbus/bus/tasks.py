@@ -1,13 +1,20 @@
 """Calls that end later: suspended until they are answered, or run by the server as a task."""
 
 from collections.abc import Awaitable, Callable, Mapping
-from typing import get_args
+from typing import Protocol, get_args
 
-from toolbus.bus.resources import RequestRunner
 from toolbus.core.ask.approval import Approval
 from toolbus.core.operation.operation import OnInput, Resumed
 from toolbus.core.values.elicitation import QUESTION, Answer, Pending
 from toolbus.core.values.records import JSON, Progress, TaskState, ToolResult, ToolSpec
+
+
+class RequestRunner(Protocol):
+    """Runs an operation other than a tool call; raises if it fails."""
+
+    def __call__(
+        self, route: str, server: str, name: str, arguments: Mapping[str, JSON], /
+    ) -> Awaitable[ToolResult]: ...
 
 
 class ViewTasks:

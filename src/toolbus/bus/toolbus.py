@@ -10,9 +10,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, overload
 
-from toolbus.bus.engine.bus_engine import BusEngine
 from toolbus.bus.engine.engine import BusExtensions
-from toolbus.bus.engine.sign_in import sign_in
+from toolbus.bus.engine.stores import sign_in
+from toolbus.bus.engine.tenants import BusTenant
 from toolbus.bus.rules.scope import Scope
 from toolbus.bus.session_view import SessionView
 from toolbus.bus.view import View
@@ -65,7 +65,7 @@ class Toolbus(View):
         )
         read = bus_config(config)
         check_mode(read.expose)
-        self._bus = BusEngine(read, extensions)
+        self._bus = BusTenant(read, extensions)
         super().__init__(self._bus, Scope())
         if on_event is not None:
             self.on_event(on_event)
@@ -73,7 +73,7 @@ class Toolbus(View):
     def __repr__(self) -> str:
         servers = counted(len(self.config.servers), "server")
         if not self.running:
-            return f"<Toolbus {servers}, {'closed' if self._bus.lifecycle.closed else 'not started'}>"
+            return f"<Toolbus {servers}, {'closed' if self._bus.engine.closed else 'not started'}>"
         states = Counter(status.state for status in self.servers.values())
         counts = ", ".join(f"{number} {state}" for state, number in states.items())
         return f"<Toolbus {servers}{counts and f': {counts}'}; {counted(len(self.catalog), 'tool')}>"
@@ -111,65 +111,64 @@ class Toolbus(View):
         if session is None:
             if interactions is not None:
                 raise TypeError("interactions are for a session; pass those of all users to Toolbus(...)")
-            return View(self._bus.users[user], Scope(caller=Caller(user=user)))
+            return View(self._bus.user_of(user), Scope(caller=Caller(user=user)))
         _check_name(session, "session")
-        owner = self._bus.owner_of_sessions(user)
-        engine = owner.sessions.open(session, interactions)
-        return SessionView(engine, owner, Scope(caller=Caller(user=user, session=session)))
+        tenant = self._bus.open_session(user, session, interactions)
+        return SessionView(tenant, Scope(caller=Caller(user=user, session=session)))
 
     @property
     def max_sessions(self) -> int:
         """How many sessions may have their own connections at a time; `TooManySessions` for the next one."""
-        return self._bus.shared.session_limit.most
+        return self._bus.session_limit.most
 
     @max_sessions.setter
     def max_sessions(self, most: int) -> None:
-        self._bus.shared.session_limit.most = most
+        self._bus.session_limit.most = most
 
     @property
     def lock(self) -> Lockfile | None:
         """The lockfile next to the config, which the tools are compared with; None without one."""
-        return self._engine.lock.approvals.file
+        return self._bus.approvals.file
 
     async def reload_lock(self) -> None:
         """Read the lockfile again, after something was approved; the config stays."""
-        lifecycle = self._bus.lifecycle
-        await lifecycle.run(lifecycle.apply(lambda servers: servers))
+        engine = self._bus.engine
+        await engine.run(engine.apply(lambda servers: servers))
 
     @property
     def unreviewed(self) -> dict[str, Inventory]:
         """What each server offers, held or not; before it is listed, what was approved."""
-        return self._engine.lock.unreviewed
+        return self._live.snapshot.unreviewed
 
     def is_locked(self, alias: str) -> bool:
         """Whether the tools of a server are known from the lockfile, or held because it is not in there."""
-        return self._engine.lock.approvals.covers(self._check(alias))
+        return self._bus.approvals.covers(self._check(alias))
 
     def assume(self, inventories: Mapping[str, Inventory]) -> None:
         """Offer what servers offered in an earlier process, until each is connected or fails; before a start.
 
         For servers that are not lazy, not locked, and that this config and the administrator let start.
         """
-        servers = self._bus.lifecycle.usable_config.servers
+        servers = self._bus.engine.usable_config.servers
         usable = {alias for alias, server in servers.items() if server.mistake is None and not server.lazy}
         self._servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()})
-        self._bus.catalog_changed()
+        self._bus.servers_changed()
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Let an observer follow every operation from now on, of all users and sessions.
 
         Returns a function that ends it.
         """
-        return self._bus.enforcement.observe(observer)
+        return self._bus.engine.enforcement.observe(observer)
 
     @property
     def policy(self) -> Policy:
         """The policy of the bus; without rules if its config has none."""
-        return self._engine.enforcement.now.layer.policy
+        return self._bus.engine.enforcement.now.layer.policy
 
     def dead_rules(self) -> list[DeadRule]:
         """The rules of the policy that match nothing of the servers, as far as these are listed."""
-        return self._engine.offer.dead_rules()
+        return list(self._bus.dead_rules(self._bus.engine.enforcement.now.layer))
 
     async def start(self) -> None:
         """Connect to all servers; one that fails does not affect the others, unless it is `required`.
@@ -178,25 +177,25 @@ class Toolbus(View):
         Does not wait for an inactive server once others can be used; its tools join the catalog later.
         With a lockfile the catalog is known, so it waits only for `required` servers; see `wait_ready`.
         """
-        await self._bus.lifecycle.start()
+        await self._bus.engine.start()
 
     async def stop(self) -> None:
         """Disconnect from all servers; calls in flight fail. Any number of times, from anywhere."""
-        await self._bus.lifecycle.stop()
+        await self._bus.engine.stop()
 
     async def add_server(self, alias: str, config: Any) -> None:
         """Connect to one more server; its tools join the catalog. Fails as `start` does."""
         added = load_server(config, alias=alias, bus=self.config)
         if alias in self.config.servers:
             raise ConfigError("a server with that alias already exists", server=alias)
-        lifecycle = self._bus.lifecycle
-        await lifecycle.run(lifecycle.apply(lambda servers: {**servers, alias: added}))
+        engine = self._bus.engine
+        await engine.run(engine.apply(lambda servers: {**servers, alias: added}))
 
     async def remove_server(self, alias: str) -> None:
         """Disconnect from a server; its tools leave the catalog."""
         self._check(alias)
-        lifecycle = self._bus.lifecycle
-        await lifecycle.run(lifecycle.apply(lambda old: {a: s for a, s in old.items() if a != alias}))
+        engine = self._bus.engine
+        await engine.run(engine.apply(lambda old: {a: s for a, s in old.items() if a != alias}))
 
     async def restart(self, alias: str) -> None:
         """End the connection to a server, and its process, and connect again; `ServerDown` if that fails.
@@ -215,8 +214,8 @@ class Toolbus(View):
         await self._access.run(self._sign_in(self._check(alias), handler, scopes))
 
     async def _sign_in(self, alias: str, handler: LoginHandler, scopes: Sequence[str]) -> None:
-        lifecycle = self._bus.lifecycle
-        server, identity = lifecycle.config.servers[alias], lifecycle.identity(lifecycle.config)
+        engine = self._bus.engine
+        server, identity = engine.config.servers[alias], engine.identity(engine.config)
         await sign_in(server, identity, handler, scopes=scopes)
         self._servers[alias].begin()
 
@@ -231,8 +230,8 @@ class Toolbus(View):
         If a required server cannot be connected, or no entry is valid, it raises and nothing changes.
         """
         new = bus_config(config)
-        lifecycle = self._bus.lifecycle
-        await lifecycle.run(lifecycle.apply(lambda _: new.servers, new))
+        engine = self._bus.engine
+        await engine.run(engine.apply(lambda _: new.servers, new))
 
 
 def _check_name(name: object, what: str, *, may_be_empty: bool = False) -> None:

@@ -4,14 +4,15 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from toolbus.bus.calls import CallOrigin, ViewCalls
 from toolbus.bus.catalog.exposure import OWN_ROUTES, RUN_CODE
 from toolbus.bus.catalog.registry import Registry, selection_of
+from toolbus.bus.catalog.snapshot import with_quarantined
 from toolbus.bus.catalog.tool import Tool
-from toolbus.bus.engine.engine import Engine
-from toolbus.bus.resources import Resources
+from toolbus.bus.engine.lookup import Lookup
+from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
@@ -19,6 +20,7 @@ from toolbus.bus.tasks import TaskHandle, ViewTasks, check_call
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode, check_mode
+from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.ask.approval import Approval, ApprovalRequest
 from toolbus.core.operation.events import Emit, EventStream, Filter, OnLog, Reason
 from toolbus.core.operation.operation import Caller
@@ -26,26 +28,31 @@ from toolbus.core.values import freshness
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import CallRefused, ToolbusError, ToolNotFound
-from toolbus.core.values.freshness import KINDS
+from toolbus.core.values.freshness import KINDS, ListKind
 from toolbus.core.values.records import (
     JSON,
+    OWN,
     Completion,
     Embedded,
     Health,
     Inventory,
     Origin,
     Prompt,
+    PromptMessage,
     PromptResult,
     Resource,
     ResourceTemplate,
     ServerStatus,
+    Text,
     ToolResult,
     ToolSpec,
 )
-from toolbus.core.values.skills import LoadedSkill, Skill
-from toolbus.core.values.uri_templates import Values
+from toolbus.core.values.skills import READ_SKILL, LoadedSkill, Skill, body_of, file_uri
+from toolbus.core.values.uri_templates import Values, expanded
 from toolbus.lock.drift import Held
+from toolbus.policy.layers import Layer
 from toolbus.search.hit import Hit, SearchState
+from toolbus.shape import prompt_name
 
 T = TypeVar("T")
 CHECK_EVERY = 0.1
@@ -55,18 +62,19 @@ CHECK_EVERY = 0.1
 class View:
     """The servers, tools, resources and prompts of a bus in one scope."""
 
-    def __init__(self, engine: Engine, scope: Scope) -> None:
-        self._engine, self._scope = engine, scope
-        self._access, self._live = engine.access, engine.catalog
-        self._hub, self._servers = engine.hub, engine.servers
-        self._shown: tuple[Catalog, Catalog] | None = None
-        """The whole catalog, and the part in this scope."""
+    def __init__(self, tenant: Tenant, scope: Scope) -> None:
+        self._tenant, self._scope = tenant, scope
+        self._access, self._live = tenant.access, tenant.live
+        self._hub, self._servers = tenant.hub, tenant.servers
+        self._path = tenant.engine.path
+        self._is_whole = scope.is_whole
+        self._lookup = Lookup(tenant, scope)
         self._check_at = 0.0
         """When it is looked again whether lists have expired."""
-        self.calls = ViewCalls(engine, scope, lambda: self._now)
+        self.calls = ViewCalls(tenant, scope, self._lookup, lambda: self._now)
         """How its tools are called, and whether the policies ask about that."""
-        self._resources = Resources(self.calls.request, self._inventories)
-        self.scripts = Scripts(self, engine.interactions, lambda: engine.enforcement.shared)
+        enforcement = tenant.engine.enforcement
+        self.scripts = Scripts(self, tenant.interactions, lambda: enforcement.shared)
         """Scripts that call its tools."""
         self._tasks = ViewTasks(
             self.calls.find_to_call, self.calls.send, self.calls.request, self.scripts.resume
@@ -92,12 +100,19 @@ class View:
         Anything outside the view can neither be called nor read through it. A view ends with its bus.
         """
         known = None if servers is None else self._known(servers)
-        if caller is not None and (user := self._engine.user):
+        if caller is not None and (user := self._tenant.user):
             caller = replace(caller, user=user)  # nobody calls for another user
-        layer = None if policy is None else self._engine.view_policy(rules_of(policy))
+        layer = None if policy is None else self._layer(rules_of(policy))
         check_mode(expose)
         scope = self._scope.narrowed(known, include, caller, layer, exclude)
-        return View(self._engine, scope.exposed(expose, always))
+        return View(self._tenant, scope.exposed(expose, always))
+
+    def _layer(self, rules: Sequence[PolicyRule] | Layer) -> Layer:
+        """The policy of a view, enforced from now on; warns of rules that match nothing."""
+        layer = self._tenant.engine.enforcement.of_view(rules)
+        for dead in self._tenant.dead_rules(layer):
+            self._live.warn(OWN, None, f"{layer.prefix}{dead}")
+        return layer
 
     @property
     def caller(self) -> Caller:
@@ -115,7 +130,7 @@ class View:
         now = freshness.clock()
         if now >= self._check_at:  # not every time: with many servers it takes longer than all the rest
             self._check_at = now + CHECK_EVERY
-            self._engine.refresh_soon(self._scope)
+            self._lookup.refresh_soon()
         return self._now
 
     @property
@@ -125,23 +140,22 @@ class View:
 
     def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
         """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
-        return self._engine.finder.search(self.catalog.for_models, queries, limit)
+        return self._tenant.finder.search(self.catalog.for_models, queries, limit)
 
     @property
     def search_state(self) -> SearchState:
         """By which encoder tools are searched, and how many of them it has read so far."""
-        return self._engine.finder.state
+        return self._tenant.finder.state
 
     async def search_ready(self, timeout: float | None = None) -> SearchState:
         """Wait until the tools can be searched by meaning, or it is known that they cannot."""
-        return await asyncio.to_thread(self._engine.finder.wait, self.catalog.for_models, timeout)
+        return await asyncio.to_thread(self._tenant.finder.wait, self.catalog.for_models, timeout)
 
     @property
     def _now(self) -> Catalog:
-        whole = self._live.now
-        if self._shown is None or self._shown[0] is not whole:
-            self._shown = whole, self._scope.catalog(whole)
-        return self._shown[1]
+        live = self._live
+        whole = live.now if live.is_outdated else live.current  # every call is here
+        return whole if self._is_whole else self._scope.catalog(whole)
 
     def tools(self, servers: Names = None, *, loadable: bool = False) -> list[Tool]:
         """The tools to show a model (`exposed`): of all servers, or of the given ones.
@@ -237,11 +251,12 @@ class View:
             servers=self._scope.servers,
             policies=self._scope.policies,
             catalog=catalog,
+            tenant=self._tenant,
             is_unlisted=is_unlisted,
         )
         if loop.is_current and self._access.installed:
-            return await self._engine.path.run(operation)
-        return await self._access.run(self._engine.path.run(operation))
+            return await self._path.run(operation)
+        return await self._access.run(self._path.run(operation))
 
     async def run(
         self,
@@ -276,7 +291,11 @@ class View:
 
     def definition_digest(self, spec: ToolSpec) -> str | None:
         """The digest of a tool's definition, as in the lockfile; None if its server does not offer it."""
-        return self._engine.definitions.of(spec)
+        if spec.route == "prompts/get":
+            return self._live.snapshot.digest("prompt", spec.origin.server, prompt_name(spec))
+        if spec.route != "tools/call":
+            return None
+        return self._live.snapshot.digest("tool", spec.origin.server, spec.origin.tool)
 
     async def find(self, name: str) -> ToolSpec:
         """The tool of that name, denied by a policy or not; connects the idle servers that may have it."""
@@ -288,7 +307,7 @@ class View:
 
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
         """The error for a name that is not among the known ones: held, denied, or unknown."""
-        return self._engine.refused(name, self._scope) or ToolNotFound(name, known)
+        return self._lookup.refused(name) or ToolNotFound(name, known)
 
     # Calls that end later
 
@@ -319,41 +338,49 @@ class View:
     @property
     def instructions(self) -> dict[str, str]:
         """The instructions of the servers that have some, by alias."""
-        return self._scope.visible(self._live.instructions)
+        return self._scope.visible(self._live.snapshot.instructions)
 
     def resources(self, server: str | None = None) -> list[Resource]:
         """The resources of all servers, or of one; two servers may share a URI."""
-        self._engine.refresh_soon(self._scope, "resources")
-        return self._resources.resources(server)
+        return [item for inventory in self._fresh("resources", server) for item in inventory.resources]
 
     def templates(self, server: str | None = None) -> list[ResourceTemplate]:
         """The resource templates of all servers, or of one."""
-        self._engine.refresh_soon(self._scope, "templates")
-        return self._resources.templates(server)
+        return [item for inventory in self._fresh("templates", server) for item in inventory.templates]
 
     def prompts(self, server: str | None = None) -> list[Prompt]:
         """The prompts of all servers, or of one."""
-        self._engine.refresh_soon(self._scope, "prompts")
-        return self._resources.prompts(server)
+        return [item for inventory in self._fresh("prompts", server) for item in inventory.prompts]
 
     def skills(self, server: str | None = None) -> list[Skill]:
         """The skills of all servers, or of one; identified by server and URI, names may repeat."""
-        self._engine.refresh_soon(self._scope, "skills")
-        return self._resources.skills(server)
+        return [item for inventory in self._fresh("skills", server) for item in inventory.skills]
+
+    def _fresh(self, kind: ListKind, server: str | None) -> list[Inventory]:
+        """What the servers offer; a list of that kind that has expired is listed again soon."""
+        self._lookup.refresh_soon(kind)
+        return self._inventories(server)
 
     async def load_skill(self, server: str, uri: str) -> LoadedSkill:
         """Load a skill, listed or not: its SKILL.md, compared with its entry.
 
         `SkillRejected` if the server does not offer it, or if the content is not as in the entry.
         """
-        return await self._resources.load_skill(server, uri)
+        result = await self.calls.request(READ_SKILL, server, uri, {"uri": uri})
+        # All blocks are the server's text, or what a hook has made of it.
+        text = "\n".join(block.text or "" for block in result.content if isinstance(block, Embedded | Text))
+        return LoadedSkill(skill=cast("Skill", result.value), text=text, instructions=body_of(text))
 
     async def read_skill_file(self, skill: Skill, path: str) -> Embedded:
         """Read a file of a skill, such as `references/FORMS.md`, compared with the skill's entry.
 
         `SkillRejected` if it is not in the entry, differs from it, or if the server has another entry now.
         """
-        return await self._resources.read_skill_file(skill, path)
+        asked = {"uri": skill.uri, "file": path, "digest": skill.digest}
+        result = await self.calls.request(READ_SKILL, skill.server, skill.uri, asked)
+        found = next((block for block in result.content if isinstance(block, Embedded)), None)
+        # As below; a hook may have replaced the block.
+        return found or Embedded(uri=file_uri(skill.uri, path), text=result.text)
 
     async def read_resource(
         self, server: str, uri: str, variables: Values | None = None
@@ -362,13 +389,30 @@ class View:
 
         `ResourceTooLarge` if it has more bytes than the server's `resource_limit`.
         """
-        return await self._resources.read(server, uri, variables)
+        templates = (item for inventory in self._inventories(None) for item in inventory.templates)
+        if variables is None and any(
+            item.server == server and item.uri_template == uri for item in templates
+        ):
+            variables = {}  # otherwise the server would take the braces as a value
+        uri = uri if variables is None else expanded(uri, variables)
+        result = await self.calls.request("resources/read", server, uri, {"uri": uri})
+        # A hook may have replaced the blocks.
+        texts = (block for block in result.content if isinstance(block, Embedded | Text))
+        return tuple(b if isinstance(b, Embedded) else Embedded(uri=uri, text=b.text) for b in texts)
 
     async def get_prompt(
         self, server: str, name: str, arguments: Mapping[str, str] | None = None
     ) -> PromptResult:
         """Fill in a prompt; `ArgumentsError` names missing arguments."""
-        return await self._resources.get_prompt(server, name, arguments)
+        result = await self.calls.request("prompts/get", server, name, dict(arguments or {}))
+        prompt = result.value if isinstance(result.value, PromptResult) else PromptResult(messages=())
+        # As above; the roles stay if the number of messages does.
+        keeps_roles = len(prompt.messages) == len(result.content)
+        messages = tuple(
+            PromptMessage(role=prompt.messages[n].role if keeps_roles else "user", content=block)
+            for n, block in enumerate(result.content)
+        )
+        return replace(prompt, messages=messages)
 
     async def complete(
         self,
@@ -380,7 +424,11 @@ class View:
         known: Mapping[str, str] | None = None,
     ) -> Completion:
         """Suggested values for an argument that begins with `value`; `known` are the other arguments."""
-        return await self._resources.complete(server, name, argument, value, known)
+        templates = (item for inventory in self._inventories(server) for item in inventory.templates)
+        is_template = any(template.uri_template == name for template in templates)
+        asked = {"argument": argument, "value": value, "known": dict(known or {}), "is_template": is_template}
+        result = await self.calls.request("completion/complete", server, name, asked)
+        return result.value if isinstance(result.value, Completion) else Completion()
 
     async def subscribe(self, server: str, uri: str) -> None:
         """Emit `ResourceUpdated` for every change, also after a reconnect; `CallRejected` if unsupported."""
@@ -395,7 +443,7 @@ class View:
     @property
     def held(self) -> dict[str, Held]:
         """What differs from the lockfile and is left out until it is approved, by `server/tool`."""
-        return self._engine.held(self._scope)
+        return self._lookup.held()
 
     @property
     def running(self) -> bool:
@@ -422,11 +470,11 @@ class View:
     @property
     def inventories(self) -> dict[str, Inventory]:
         """What each server offers, before anything is left out or renamed."""
-        shaping = self._live.shaping
-        return self._scope.visible(shaping.with_quarantined(self._engine.lock.inventories))
+        every, quarantined = self._live.snapshot.inventories, self._live.shaped.quarantined
+        return self._scope.visible(with_quarantined(every, quarantined))
 
     def _inventories(self, server: str | None) -> list[Inventory]:
-        every = self._engine.offer.inventories(self._scope.policies)
+        every = self._live.snapshot.offered(self._scope.policies)
         return list(self._scope.visible(every).values()) if server is None else [every[self._check(server)]]
 
     async def health(self) -> dict[str, Health]:

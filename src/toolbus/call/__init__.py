@@ -1,8 +1,6 @@
 """Stage 5, calls: the one path of every operation to a server and back."""
 
-from toolbus.call.hooks import Hook, Next
-from toolbus.call.observe import EventObserver
-from toolbus.call.path import CallPath
+from toolbus.call.path import CallPath, EventObserver, Hook, Next
 from toolbus.call.result_store import READ_RESULT
 from toolbus.call.results import Results
 from toolbus.call.routes import ServerRequests, ServerRoutes

@@ -1,33 +1,193 @@
-"""The one path of an operation: observe, hooks, arguments, guard, route."""
+"""The call path: stations that every operation passes, in order, down to its route and back.
 
-from collections.abc import Awaitable, Callable, Container, Coroutine, Mapping, Sequence
-from dataclasses import replace
+A station lays itself around the rest of the path. One that has nothing to do lays nothing, so that it costs
+calls nothing. `bus/stations.py` lists the stations of a bus.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeAlias, TypeVar
 
-from toolbus.call.arguments import ArgumentCheck, CheckedArguments
-from toolbus.call.hooks import Hook, wrap
-from toolbus.call.observe import INVALID, TOOL_ERROR, failure_of, observe
-from toolbus.call.results import Warn
+from toolbus.call.arguments.check import ArgumentStation, accepted
 from toolbus.core.ask.approval import Approval, ApprovalPending
+from toolbus.core.ask.interactions import PEOPLE, PeopleTime
+from toolbus.core.operation.events import CallEnded, CallStarted, Hub, Progressed
 from toolbus.core.operation.operation import (
     JOURNAL,
+    CallRegister,
     Failure,
     Guard,
-    ObservedOperation,
+    Observation,
     Observer,
     Operation,
+    OperationTenant,
     Route,
 )
-from toolbus.core.values.errors import ArgumentsError, CallRefused
-from toolbus.core.values.records import JSONObject, Origin, ToolResult, ToolSpec
-from toolbus.shape.trim import described_schema
+from toolbus.core.values.errors import ArgumentsError, CallRefused, ToolNotFound
+from toolbus.core.values.records import ToolResult
 
+logger = logging.getLogger("toolbus")
 T = TypeVar("T")
+Next: TypeAlias = Callable[[Operation], Awaitable[ToolResult]]
+"""The rest of the path."""
+Hook: TypeAlias = Callable[[Operation, Next], Awaitable[ToolResult]]
+"""A layer of the user around an operation: sees it, and may change it and its result."""
+Run: TypeAlias = Callable[[Operation], Coroutine[Any, Any, ToolResult]]
 
 
-class PolicyStation(Protocol):
-    """The last guard: enforces the policy."""
+@dataclass(frozen=True, slots=True)
+class Stations:
+    """The stations of every operation, in this order."""
+
+    journal: "JournalStation"
+    observers: "ObserverStation"
+    hooks: "HookStation"
+    arguments: ArgumentStation
+    guards: "GuardStation"
+    policy: "PolicyStation"
+    routes: "RouteStation"
+
+
+class JournalStation:
+    """In a durable run, records operations: one that was made before returns the recorded result."""
+
+    def lay(self, onward: Run) -> Run:
+        """The path from here on."""
+
+        def run(operation: Operation) -> Coroutine[Any, Any, ToolResult]:
+            journal = JOURNAL.get()
+            return onward(operation) if journal is None else journal.run(operation, onward)
+
+        return run
+
+
+class ObserverStation:
+    """Tells observers of the start, the progress and the end of every operation."""
+
+    def __init__(self, observers: Sequence[Observer]) -> None:
+        self._observers = observers
+
+    def lay(self, onward: Next, *, is_hooked: bool) -> Run:
+        """The path from here on; `is_hooked`: a hook may have decided the outcome."""
+        observers = self._observers
+
+        async def run(operation: Operation) -> ToolResult:
+            observed = observe(observers, operation, is_hooked)
+            if observed is None:
+                operation = accepted(operation)
+                return _finished(operation, await onward(operation))
+            try:
+                # Not a changed copy, which takes longer: nobody but the observers has seen it.
+                object.__setattr__(operation, "observed", observed)
+                operation = accepted(operation)
+                result = _finished(operation, await onward(operation))
+            except BaseException as error:
+                observed.end(error)
+                raise
+            observed.end(result)
+            return result
+
+        return run
+
+    async def follow(self, operation: Operation, answer: Callable[[], Awaitable[T]]) -> T:
+        """Tell observers of a request of a server."""
+        observed = observe(self._observers, operation)
+        object.__setattr__(operation, "observed", observed)  # its own time is what the person takes
+        try:
+            answered = await answer()
+        except BaseException as error:
+            if observed is not None:
+                observed.end(error)
+            raise
+        if observed is not None:
+            # A question that is put to a person later ends as a suspended call.
+            observed.end(answered if isinstance(answered, ToolResult) else ToolResult(value=answered))
+        return answered
+
+    def report(self, operation: Operation, failure: Callable[[], Failure]) -> None:
+        """Tell observers of an operation that failed before it was run."""
+        observed = observe(self._observers, operation)
+        found = failure()
+        if observed is not None:
+            observed.end(found)
+
+
+class HookStation:
+    """The hooks of the user, the first one outermost."""
+
+    def __init__(self, hooks: Sequence[Hook]) -> None:
+        self.hooks = tuple(hooks)
+
+    def lay(self, onward: Next) -> Next:
+        """The path from here on."""
+        if not self.hooks:
+            return onward
+
+        def run(operation: Operation) -> Awaitable[ToolResult]:
+            through: Next = partial(_within_hooks, onward, operation.tenant)
+            for hook in reversed(self.hooks):
+                through = partial(_through_hook, hook, through)
+            return through(operation)
+
+        return run
+
+
+def _through_hook(hook: Hook, inner: Next, operation: Operation) -> Awaitable[ToolResult]:
+    return hook(operation, inner)
+
+
+async def _within_hooks(onward: Next, tenant: OperationTenant | None, operation: Operation) -> ToolResult:
+    """Go on within hooks, which may hide how it ended; whose operation it is, they cannot change."""
+    if operation.tenant is not tenant:
+        operation = replace(operation, tenant=tenant)
+    observed = operation.observed
+    if observed is None:
+        return await onward(operation)
+    observed.failure = None
+    try:
+        result = await onward(operation)
+    except BaseException as error:
+        observed.failure = failure_of(error) or observed.failure or Failure("server_failed", str(error))
+        raise
+    if result.is_error and observed.failure is None:
+        observed.failure = TOOL_ERROR
+    return result
+
+
+class GuardStation:
+    """The guards of the user: each sees an operation exactly as it will be sent, and may refuse it."""
+
+    def __init__(self, guards: Sequence[Guard]) -> None:
+        self._guards = tuple(guards)
+
+    def lay(self, onward: Next) -> Next:
+        """The path from here on."""
+        if not self._guards:
+            return onward
+
+        async def run(operation: Operation) -> ToolResult:
+            await self.check(operation)
+            return await onward(operation)
+
+        return run
+
+    async def check(self, operation: Operation) -> None:
+        """Raise `CallRefused` if a guard refuses an operation."""
+        try:
+            for guard in self._guards:
+                await guard(operation)
+        except (CallRefused, ApprovalPending):
+            raise
+        except Exception as error:
+            raise _failed_guard(operation, error) from error
+
+
+class TenantPolicy(Protocol):
+    """Enforces the policy for one tenant."""
 
     async def __call__(self, operation: Operation, /) -> Approval | None:
         """Admit an operation, or raise `CallRefused` or `ApprovalPending`; returns a person's approval."""
@@ -42,242 +202,128 @@ class PolicyStation(Protocol):
         ...
 
 
-class CallPath:
-    """Runs operations; independent of servers and the catalog."""
+class PolicyStation:
+    """The last guard: decides by the policy, asks a person if necessary, and records each decision."""
 
-    def __init__(
-        self,
-        routes: Mapping[str, Route],
-        *,
-        repairing: Container[str],
-        observers: Sequence[Observer],
-        hooks: Sequence[Hook] = (),
-        guards: Sequence[Guard] = (),
-        warn: Warn | None = None,
-        base: "Callable[[], CallPath | None]" = lambda: None,
-    ) -> None:
-        """`repairing` are the servers whose arguments are checked and repaired; `warn` if they cannot be.
+    def __init__(self, policy_of: Callable[[Operation], TenantPolicy] | None) -> None:
+        """Without a policy and an audit trail, there is nothing to do."""
+        self._policy_of = policy_of
 
-        `base` returns the path of another engine with the same catalog, whose checks are used.
-        """
-        self._warn = warn
-        self._base = base
-        self._routes = routes
-        self._repairing = repairing
-        self._observers = observers
-        self._own_observers = observers
-        self._guards = guards
-        self._policy: PolicyStation | None = None
-        self._guarded = bool(guards)
-        self._checks: dict[tuple[str, str, bool], tuple[JSONObject, ArgumentCheck]] = {}
-        self._is_hooked = bool(hooks)
-        self._through_hooks = wrap(hooks, self._run_inner)
+    def lay(self, onward: Next) -> Next:
+        """The path from here on."""
+        policy_of = self._policy_of
+        if policy_of is None:
+            return onward
 
-    def use_policy(self, policy: "PolicyStation | None", observers: Sequence[Observer] = ()) -> None:
-        """Enforce a policy after all guards, if there is one; these observers also follow every operation."""
-        self._policy = policy
-        self._guarded = policy is not None or bool(self._guards)
-        self._observers = [*self._own_observers, *observers]
+        # A plain function: a coroutine less on the way of every call.
+        def run(operation: Operation) -> Awaitable[ToolResult]:
+            return onward(operation) if _admits(policy_of(operation), operation) else asked(operation)
 
-    def run(self, operation: Operation) -> Coroutine[Any, Any, ToolResult]:
-        """Run an operation; raises `ToolbusError` if that was not possible.
+        async def asked(operation: Operation) -> ToolResult:
+            try:
+                approval = await self.check(operation)
+            except ApprovalPending as suspended:
+                return ToolResult.from_pending(suspended.pending)
+            result = await onward(operation)
+            if approval is not None and result.pending is not None:
+                approved = replace(result.pending, approved=approval.call, approved_by=approval.by)
+                return replace(result, pending=approved)
+            return result
 
-        In a durable run, its journal runs it, or returns the recorded result.
-        """
-        journal = JOURNAL.get()
-        return self._run(operation) if journal is None else journal.run(operation, self._run)
+        return run
 
-    async def _run(self, operation: Operation) -> ToolResult:
-        observed = observe(self._observers, operation, self._is_hooked)
-        if observed is None:
-            operation = _accepted(operation)
-            return _finished(operation, await self._through_hooks(operation))
-        try:
-            # Not a changed copy, which takes longer: nobody but the observers has seen it.
-            object.__setattr__(operation, "observed", observed)
-            operation = _accepted(operation)
-            result = _finished(operation, await self._through_hooks(operation))
-        except BaseException as error:
-            observed.end(error)
-            raise
-        observed.end(result)
-        return result
-
-    async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
-        """Answer a request of a server, with its observers and guards."""
-        observed = observe(self._observers, operation)
-        object.__setattr__(operation, "observed", observed)  # its own time is what the person takes
-        try:
-            await self._guard(operation)
-            answered = await answer()
-        except BaseException as error:
-            if observed is not None:
-                observed.end(error)
-            raise
-        if observed is not None:
-            # A question that is put to a person later ends as a suspended call.
-            observed.end(answered if isinstance(answered, ToolResult) else ToolResult(value=answered))
-        return answered
-
-    def report(self, operation: Operation, failure: Failure, *, is_denied: bool = False) -> None:
-        """Report an operation to the observers that failed before it was run; `is_denied` by the policy."""
-        observed = observe(self._observers, operation)
-        try:
-            if is_denied:
-                self._check_offered(operation)
-        except CallRefused as refusal:
-            failure = failure_of(refusal) or failure
-        if observed is not None:
-            observed.end(failure)
-
-    def prepared(self, operation: Operation) -> Operation | None:
-        """The operation as it would be sent without hooks; None if its arguments are wrong."""
-        try:
-            operation = _accepted(operation)
-        except ArgumentsError:
+    async def check(self, operation: Operation) -> Approval | None:
+        """Admit an operation, or raise why not; returns the approval of a person, if there was one."""
+        if self._policy_of is None:
             return None
-        checked = self._prepare(operation)
-        if checked is None:
-            return operation
-        return None if checked.problem is not None else replace(operation, arguments=checked.arguments)
-
-    # Plain functions, here and below: a coroutine less on the way of every call.
-    def _run_inner(self, operation: Operation) -> Awaitable[ToolResult]:
-        """Run the part inside the hooks: arguments, guards, route."""
-        observed = operation.observed
-        if observed is None or not self._is_hooked:
-            return self._send(operation)
-        return self._send_observed(operation, observed)
-
-    async def _send_observed(self, operation: Operation, observed: ObservedOperation) -> ToolResult:
-        """Send within hooks, which may hide how it ended."""
-        observed.failure = None
         try:
-            result = await self._send(operation)
-        except BaseException as error:
-            observed.failure = failure_of(error) or observed.failure or Failure("server_failed", str(error))
-            raise
-        if result.is_error and observed.failure is None:
-            observed.failure = TOOL_ERROR
-        return result
-
-    def _send(self, operation: Operation) -> Awaitable[ToolResult]:
-        checked = self._prepare(operation)
-        if checked is None and (not self._guarded or self._admits(operation)):
-            return self._routes[operation.spec.route](operation)
-        return self._send_checked(operation, checked or CheckedArguments(arguments=operation.arguments))
-
-    async def _send_checked(self, operation: Operation, checked: CheckedArguments) -> ToolResult:
-        if checked.problem is not None:
-            self._check_offered(operation)
-            if operation.observed is not None:
-                operation.observed.failure = INVALID
-            known = described_schema(operation.spec) if operation.is_unlisted else ""
-            return ToolResult.failure(checked.problem + known)
-        if checked.arguments is not operation.arguments:
-            operation = replace(operation, arguments=checked.arguments)
-        try:
-            approval = await self._guard(operation)
-        except ApprovalPending as suspended:
-            return ToolResult.from_pending(suspended.pending)
-        result = await self._routes[operation.spec.route](operation)
-        if approval is not None and result.pending is not None:
-            approved = replace(result.pending, approved=approval.call, approved_by=approval.by)
-            result = replace(result, pending=approved)
-        return result.with_notes(repaired=list(checked.repairs)) if checked.repairs else result
-
-    def _admits(self, operation: Operation) -> bool:
-        """Whether an operation is admitted at once: there is only the policy, and it asks nobody."""
-        if self._guards or self._policy is None:
-            return False
-        try:
-            return self._policy.admits(operation)
-        except CallRefused:
-            raise
-        except Exception:  # whatever it is, it is raised again, and then refuses the operation
-            return False
-
-    def _check_offered(self, operation: Operation) -> None:
-        """Raise `CallRefused` if the policy denies an operation regardless of its arguments."""
-        if self._policy is not None:
-            self._policy.check_offered(operation)
-
-    async def _guard(self, operation: Operation) -> Approval | None:
-        """Admit an operation; returns the approval of a person, if there was one."""
-        try:
-            for guard in self._guards:
-                await guard(operation)
-            return None if self._policy is None else await self._policy(operation)
+            return await self._policy_of(operation)(operation)
         except (CallRefused, ApprovalPending):
             raise
         except Exception as error:
-            # A guard that fails must not admit the operation.
-            reason = f"a guard raised {type(error).__name__}"
-            raise CallRefused(f"{operation.route} of {operation.spec.name!r}", reason) from error
+            raise _failed_guard(operation, error) from error
 
-    # Arguments
-
-    def _prepare(self, operation: Operation) -> CheckedArguments | None:
-        """The server's arguments, checked and repaired; None if they can be sent as they are.
-
-        A problem is described for a model.
-        """
-        spec, arguments = operation.spec, operation.arguments
-        is_mapped = bool(spec.maps) or spec.server_schema is not None
-        if spec.route != "tools/call":
-            return self._check_both_schemas(spec, arguments) if spec.input_schema else None
-        if spec.origin.server not in self._repairing:
-            return CheckedArguments(arguments=spec.to_server(arguments)) if spec.maps else None
-        if not is_mapped and self._check_of(spec.input_schema, spec.origin).accepts(arguments):
-            return None
-        checked = self._check_both_schemas(spec, arguments)
-        if checked.problem is None:
-            return checked
-        return replace(
-            checked, problem=f"wrong arguments for {spec.name!r}, nothing was sent: {checked.problem}"
-        )
-
-    def _check_both_schemas(self, spec: ToolSpec, arguments: JSONObject) -> CheckedArguments:
-        """Check the model's schema, and then the server's if it differs."""
-        first = self._check_of(spec.input_schema, spec.origin).checked(arguments)
-        if first.problem is not None or (not spec.maps and spec.server_schema is None):
-            return first
-        schema = spec.input_schema if spec.server_schema is None else spec.server_schema
-        check = self._check_of(schema, spec.origin, of_server=True)
-        last = check.checked(spec.to_server(first.arguments))
-        return replace(last, repairs=first.repairs + last.repairs)
-
-    def _check_of(self, schema: JSONObject, origin: Origin, *, of_server: bool = False) -> ArgumentCheck:
-        key = origin.server, origin.tool, of_server  # not the origin itself, whose hash is slow
-        known, check = self._checks.get(key, (None, None))
-        if check is None or known is not schema:
-            base = self._base()
-            if base is not None:
-                check = base._check_of(schema, origin, of_server=of_server)
-            else:
-                warn = None if self._warn is None else partial(self._warn, origin.server, origin.tool)
-                check = ArgumentCheck(schema, warn)
-            self._checks[key] = schema, check
-        return check
+    def check_offered(self, operation: Operation) -> None:
+        """Raise `CallRefused` if the policy denies an operation regardless of its arguments."""
+        if self._policy_of is not None:
+            self._policy_of(operation).check_offered(operation)
 
 
-def _accepted(operation: Operation) -> Operation:
-    """The operation with the arguments that hooks see; `ArgumentsError` if they cannot be any."""
-    spec, arguments = operation.spec, operation.arguments
-    if not isinstance(arguments, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
-        kind = type(arguments).__name__
-        raise ArgumentsError(f"tool {spec.name!r}", f"must be a mapping of names to values, not {kind}")
-    for key in arguments:
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # likewise
-            raise ArgumentsError(f"tool {spec.name!r}", f"names must be strings, not {key!r}")
-    return _with_restored(operation) if spec.definitions else operation
+def _admits(policy: TenantPolicy, operation: Operation) -> bool:
+    try:
+        return policy.admits(operation)
+    except CallRefused:
+        raise
+    except Exception:  # whatever it is, it is raised again, and then refuses the operation
+        return False
 
 
-def _with_restored(operation: Operation) -> Operation:
-    """The operation without the names and nulls that a dialect added."""
-    from toolbus.shape import restored
+def _failed_guard(operation: Operation, error: Exception) -> CallRefused:
+    """A guard that fails must not admit the operation."""
+    return CallRefused(
+        f"{operation.route} of {operation.spec.name!r}", f"a guard raised {type(error).__name__}"
+    )
 
-    return replace(operation, arguments=restored(operation.spec, operation.arguments))
+
+class RouteStation:
+    """The end of the path: carries an operation to its target, by MCP method."""
+
+    def __init__(self, routes: Mapping[str, Route]) -> None:
+        self._routes = routes
+
+    def run(self, operation: Operation) -> Awaitable[ToolResult]:
+        """Carry out an operation."""
+        return self._routes[operation.spec.route](operation)
+
+
+class CallPath:
+    """Runs operations; independent of servers and the catalog."""
+
+    run: Run
+    """Run an operation; raises `ToolbusError` if that was not possible."""
+
+    def __init__(self, stations: Callable[[], Stations]) -> None:
+        """`stations` lists them; it is called again by `lay`."""
+        self._list = stations
+        self.lay()
+
+    def lay(self) -> None:
+        """Lay the path through the stations of now; operations that are on their way stay on theirs."""
+        stations = self._stations = self._list()
+        end = stations.policy.lay(stations.routes.run)
+        end = stations.arguments.lay(stations.guards.lay(end), stations.policy.check_offered)
+        end = stations.hooks.lay(end)
+        end = stations.observers.lay(end, is_hooked=bool(stations.hooks.hooks))
+        self.run = stations.journal.lay(end)
+
+    async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
+        """Answer a request of a server, with its observers and guards."""
+        stations = self._stations
+
+        async def admitted() -> T:
+            await stations.guards.check(operation)
+            await stations.policy.check(operation)
+            return await answer()
+
+        return await stations.observers.follow(operation, admitted)
+
+    def report(self, operation: Operation, failure: Failure, *, is_denied: bool = False) -> None:
+        """Report an operation to the observers that failed before it was run; `is_denied` by the policy."""
+        stations = self._stations
+
+        def found() -> Failure:
+            try:
+                if is_denied:
+                    stations.policy.check_offered(operation)
+            except CallRefused as refusal:
+                return failure_of(refusal) or failure
+            return failure
+
+        stations.observers.report(operation, found)
+
+    def prepared(self, operation: Operation) -> Operation | None:
+        """The operation as it would be sent without hooks; None if its arguments are wrong."""
+        return self._stations.arguments.prepared(operation)
 
 
 def _finished(operation: Operation, result: ToolResult) -> ToolResult:
@@ -287,3 +333,173 @@ def _finished(operation: Operation, result: ToolResult) -> ToolResult:
         # The original arguments: hooks and overrides apply to them again on resume.
         return replace(result, pending=replace(result.pending, arguments=dict(operation.arguments)))
     return replace(result, tool=operation.spec.name) if result.is_error else result
+
+
+# Observers
+
+TOOL_ERROR = Failure("tool_error")
+REFUSED_BY_HOOK = Failure("refused", "a hook refused the call")
+SERVER_REQUESTS = frozenset({"elicitation/create", "sampling/createMessage", "roots/list"})
+"""Requests from a server; their events are `InputAsked` and `InputAnswered`."""
+
+
+class Observations:
+    """The observations of one operation. An observer that raises is logged and has no effect."""
+
+    def __init__(self, started: Sequence[Observation], is_hooked: bool) -> None:
+        """`is_hooked`: whether hooks come between, so that an outcome may be theirs."""
+        self._all = started
+        self._is_hooked = is_hooked
+        self.failure: Failure | None = None
+        self.error: BaseException | None = None
+        self.people = PeopleTime(PEOPLE.get())
+
+    @property
+    def follows_progress(self) -> bool:
+        """Whether any of them follows progress."""
+        for one in self._all:  # noqa: SIM110 - every observed call is here
+            if not getattr(one, "ignores_progress", False):
+                return True
+        return False
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        for one in self._all:
+            _safely(lambda one=one: one.progress(progress, total, message))
+
+    def end(self, outcome: ToolResult | BaseException | Failure) -> None:
+        """Report the end of the operation: its result, or the error that it raised."""
+        is_plain = isinstance(outcome, ToolResult) and not outcome.is_error
+        result = outcome if isinstance(outcome, ToolResult) else None
+        failure = None if is_plain else self._failure(outcome)
+        if isinstance(outcome, BaseException):
+            self.error = outcome
+        for one in self._all:  # without `_safely`: every observed call is here
+            try:
+                one.end(result, failure)
+            except Exception:
+                logger.exception("an observer raised")
+
+    def _failure(self, outcome: ToolResult | BaseException | Failure) -> Failure | None:
+        match outcome:
+            case Failure():
+                return outcome
+            case ToolResult():
+                reported = REFUSED_BY_HOOK if self._is_hooked else TOOL_ERROR
+                return (self.failure or reported) if outcome.is_error else None
+            case _:
+                raised = (
+                    Failure("refused", f"a hook raised {type(outcome).__name__}")
+                    if self._is_hooked
+                    else Failure("server_failed", str(outcome))
+                )
+                return failure_of(outcome) or self.failure or raised
+
+
+def observe(
+    observers: Sequence[Observer], operation: Operation, is_hooked: bool = False
+) -> Observations | None:
+    """Start observing an operation; None if no observer is interested."""
+    started: list[Observation] = []
+    for observer in observers:  # without `_safely`: every call is here
+        try:
+            observation = observer.start(operation)
+        except Exception:
+            logger.exception("an observer raised")
+        else:
+            if observation is not None:
+                started.append(observation)
+    return Observations(started, is_hooked) if started else None
+
+
+def _safely(notify: Callable[[], T]) -> T | None:
+    try:
+        return notify()
+    except Exception:  # an observer is the user's code; its failure must not affect the operation
+        logger.exception("an observer raised")
+        return None
+
+
+class EventObserver:
+    """Tells the tenant of an operation: its register of calls in flight, and its events."""
+
+    def start(self, operation: Operation, /) -> "_CallOfTenant | _Events | None":
+        """None if nobody follows it."""
+        tenant = operation.tenant
+        if tenant is None:
+            return None
+        follows = tenant.hub.follows_calls and operation.route not in SERVER_REQUESTS
+        if tenant.calls is None:
+            return _Events(tenant.hub, operation) if follows else None
+        tenant.calls.begin(operation.id)
+        return _CallOfTenant(tenant.calls, operation.id, _Events(tenant.hub, operation) if follows else None)
+
+
+class _CallOfTenant:
+    """A call of a user or a session, until it has ended."""
+
+    def __init__(self, calls: CallRegister, id_: int, events: "_Events | None") -> None:
+        self._calls = calls
+        self._id = id_
+        self._events = events
+        self.ignores_progress = events is None
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        if self._events is not None:
+            self._events.progress(progress, total, message)
+
+    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        self._calls.end(self._id)
+        if self._events is not None:
+            self._events.end(result, failure)
+
+
+class _Events:
+    def __init__(self, hub: Hub, operation: Operation) -> None:
+        self._hub = hub
+        self._operation = operation
+        spec = operation.spec
+        self._facts: dict[str, Any] = {
+            "id": operation.id,
+            "name": spec.name,
+            "server": spec.origin.server,
+            "tool": spec.origin.tool,
+            "route": spec.route,
+        }
+        self._began = time.perf_counter()
+        hub.emit(CallStarted(**self._facts))
+
+    def progress(self, progress: float, total: float | None, message: str | None) -> None:
+        facts = self._facts
+        self._hub.emit(
+            Progressed(id=facts["id"], name=facts["name"], progress=progress, total=total, message=message)
+        )
+
+    def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        people = self._operation.people
+        asked = 0.0 if people is None else people.seconds
+        self._hub.emit(
+            CallEnded(
+                **self._facts,
+                elapsed_ms=(time.perf_counter() - self._began - asked) * 1000,
+                is_error=failure is not None,
+                error=failure.error if failure else None,
+                reason=failure.reason if failure else None,
+            )
+        )
+
+
+def failure_of(error: BaseException) -> Failure | None:
+    """The reason why the operation failed, if the class of the error determines it."""
+    match error:
+        case asyncio.CancelledError():
+            return Failure("cancelled", "cancelled")
+        case TimeoutError():
+            return Failure("timed_out", str(error) or "timed out")
+        case ArgumentsError():
+            return Failure("invalid_arguments", str(error))
+        case CallRefused():
+            return Failure("refused", str(error))
+        case ToolNotFound():
+            return Failure("unknown_tool", str(error))
+        case _:
+            return None

@@ -4,9 +4,7 @@ A long result takes a while to read, so that happens in a thread, and other call
 """
 
 import asyncio
-from collections.abc import Callable
 from dataclasses import replace
-from typing import TypeAlias
 
 from pydantic_core import to_json
 
@@ -22,57 +20,40 @@ from toolbus.shape.render import described_text, rendered
 MAX_FILES = 20
 _LARGE = 50_000
 """Characters of a result that are read in a thread; blocks and other values count for 20."""
-Warn: TypeAlias = Callable[[str, str | None, str], None]
-"""Emits a warning: server, tool, message."""
 
 
 class Results:
     """Cuts results that are too long, and stores them for `read_result` until the bus closes."""
 
-    def __init__(
-        self,
-        warn: Warn | None = None,
-        on_first_kept: Callable[[], None] | None = None,
-        capacity: int = CAPACITY,
-        *,
-        store: ResultStore | None = None,
-        user: str = "",
-    ) -> None:
-        """`warn` reports a result that was cleaned; `on_first_kept` is called once one is stored.
-
-        Several users may share a `store`: each reads only the results of this `user`.
-        """
-        self.store = ResultStore(capacity) if store is None else store
-        self._user = user
-        self._warn = warn
-        self._on_first_kept = on_first_kept
-        self.has_kept = False
+    def __init__(self, capacity: int = CAPACITY) -> None:
+        self.store = ResultStore(capacity)
 
     async def for_model(
         self, result: ToolResult, operation: Operation, budget: Budget, *, keep: bool
     ) -> ToolResult:
         """The result of a tool, clean, within its budget, and without base64 in its texts."""
-        origin = operation.spec.origin
-        had_kept = self.has_kept
+        origin, tenant = operation.spec.origin, operation.tenant
         if _is_large(result):
-            fitting, was_clean = await asyncio.to_thread(self._for_model, result, operation, budget, keep)
+            fitting, name, was_clean = await asyncio.to_thread(
+                self._for_model, result, operation, budget, keep
+            )
         else:
-            fitting, was_clean = self._for_model(result, operation, budget, keep)
-        if not was_clean and self._warn is not None:
-            self._warn(
+            fitting, name, was_clean = self._for_model(result, operation, budget, keep)
+        if tenant is not None and not was_clean:
+            tenant.warn(
                 origin.server, origin.tool, "invisible or control characters were removed from a result"
             )
-        if self.has_kept is not had_kept and self._on_first_kept is not None:
-            self._on_first_kept()
+        if tenant is not None and name is not None:
+            tenant.keep_results()
         return fitting
 
     def _for_model(
         self, result: ToolResult, operation: Operation, budget: Budget, keep: bool
-    ) -> tuple[ToolResult, bool]:
-        """The result for the model, and whether it had no hidden characters."""
+    ) -> tuple[ToolResult, str | None, bool]:
+        """The result for the model, the id of the full text, and whether it had no hidden characters."""
         clean = without_hidden(result)
-        fitting = self.fitted(clean, budget, keep=keep, owner=self._owner(operation))
-        return described_text(fitting), clean is result
+        fitting, name = self._cut(clean, budget, keep, self._owner(operation))
+        return described_text(fitting), name, clean is result
 
     def fitted(
         self, result: ToolResult, budget: Budget, *, keep: bool = True, owner: Owner = ()
@@ -81,22 +62,24 @@ class Results:
 
         Without `keep` it is only cut, for a model without `read_result`; so is one too large to store.
         """
+        return self._cut(result, budget, keep, owner)[0]
+
+    def _cut(
+        self, result: ToolResult, budget: Budget, keep: bool, owner: Owner
+    ) -> tuple[ToolResult, str | None]:
         files = _binary_resources(result)
         rest = replace(result, content=tuple(block for block in result.content if block not in files))
         blocks = rendered(rest, images=True, audio=True)
         text = ToolResult(content=blocks).text
         if character_limit(budget, text) is None:
             if character_limit(budget, result.text) is None:
-                return result
+                return result, None
             text = result.text  # it has base64, which is described here and can be read
         name = self.store.keep(text, owner) if keep else None
-        self.has_kept = self.has_kept or name is not None
         cut = replace(result, content=(*fitted_blocks(blocks, budget, name), *files))
-        return (
-            cut.with_notes(characters=len(text))
-            if name is None
-            else cut.with_notes(kept_as=name, characters=len(text))
-        )
+        if name is None:
+            return cut.with_notes(characters=len(text)), None
+        return cut.with_notes(kept_as=name, characters=len(text)), name
 
     async def read(self, operation: Operation) -> ToolResult:
         """The route of `read_result`."""
@@ -108,7 +91,8 @@ class Results:
 
     def _owner(self, operation: Operation) -> Owner:
         # Not the caller alone, whom a program may name as it likes.
-        return self._user, operation.caller.user, operation.caller.session
+        user = "" if operation.tenant is None else operation.tenant.user
+        return user, operation.caller.user, operation.caller.session
 
 
 def _binary_resources(result: ToolResult) -> tuple[Embedded, ...]:

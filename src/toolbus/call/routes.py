@@ -2,20 +2,25 @@
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Protocol
 
 from toolbus.call.skills import SkillReader, SkillRequests
 from toolbus.call.tasks import TaskPoller, TaskRequests
-from toolbus.core.operation.operation import CallInFlight, ObservedOperation, Operation, Route
+from toolbus.core.operation.operation import (
+    CallInFlight,
+    ObservedOperation,
+    Operation,
+    OperationTenant,
+    Route,
+)
 from toolbus.core.values.errors import ArgumentsError, ServerDown, ServerNotFound
 from toolbus.core.values.records import (
     OWN,
     Block,
     Completion,
     Embedded,
-    Inventory,
     Progress,
     PromptResult,
     TaskState,
@@ -53,18 +58,7 @@ class ServerRequests(TaskRequests, SkillRequests, Protocol):
 
 
 class ServerRoutes:
-    """The routes to the servers of a bus."""
-
-    def __init__(
-        self,
-        servers: Mapping[str, ServerRequests],
-        inventories: Callable[[], Mapping[str, Inventory]],
-        listed: Callable[[Operation], Mapping[str, Inventory]],
-    ) -> None:
-        """`listed` returns what an operation may list of the inventories."""
-        self._servers = servers
-        self._inventories = inventories
-        self._listed = listed
+    """The routes to the servers of the tenant of an operation."""
 
     @property
     def table(self) -> dict[str, Route]:
@@ -78,24 +72,23 @@ class ServerRoutes:
             "tasks/update": self._forward,
             "tasks/cancel": self._cancel_task,
             "toolbus/list_resources": self._list_resources,
-            READ_SKILL: SkillReader(self._server, self._listed).read,
+            READ_SKILL: SkillReader(self._server).read,
         }
 
     def _server(self, operation: Operation) -> ServerRequests:
-        alias, allowed = operation.server, operation.servers
+        alias, allowed, servers = operation.server, operation.servers, _tenant(operation).requests
         if allowed is None or alias in allowed:
             with suppress(KeyError):  # not by `in`: a link may be built when it is looked up
-                return self._servers[alias]
+                return servers[alias]
         if operation.spec.origin.server == OWN:  # the name comes from a model
-            raise ServerNotFound(
-                alias, [known for known in self._servers if allowed is None or known in allowed]
-            )
+            raise ServerNotFound(alias, [known for known in servers if allowed is None or known in allowed])
         raise ServerDown(alias, "closed", "it was removed from the bus")
 
     async def _call_tool(self, operation: Operation) -> ToolResult:
         """Call a tool; if the server runs it as a task, poll the task until it is done."""
         spec, resumed = operation.spec, operation.resumed
-        server = self._servers.get(spec.origin.server) or self._server(operation)
+        assert operation.tenant is not None, "an operation is made through a view"
+        server = operation.tenant.requests.get(spec.origin.server) or self._server(operation)
         observed = operation.observed
         if observed is not None and not observed.follows_progress:
             observed = None
@@ -126,7 +119,7 @@ class ServerRoutes:
         alias, uri, server = operation.server, operation.arguments["uri"], self._server(operation)
 
         def size() -> int | None:
-            listed = self._inventories()[alias].resources
+            listed = _tenant(operation).inventories[alias].resources
             return next((item.size for item in listed if item.uri == uri and item.size), None)
 
         return ToolResult(content=await server.read_resource(operation, uri, size))
@@ -137,7 +130,9 @@ class ServerRoutes:
         alias, name, server = operation.server, prompt_name(operation.spec), self._server(operation)
 
         def check() -> None:
-            listed = (prompt for prompt in self._inventories()[alias].prompts if prompt.name == name)
+            listed = (
+                prompt for prompt in _tenant(operation).inventories[alias].prompts if prompt.name == name
+            )
             needed = [a.name for prompt in listed for a in prompt.arguments if a.required]
             missing = [repr(argument) for argument in needed if operation.arguments.get(argument) is None]
             if missing:
@@ -188,13 +183,18 @@ class ServerRoutes:
         allowed, server = operation.servers, operation.arguments.get("server")
         inventories = {
             alias: inventory
-            for alias, inventory in self._listed(operation).items()
+            for alias, inventory in _tenant(operation).listed(operation).items()
             if allowed is None or alias in allowed
         }
         if server is not None and server not in inventories:
             return ToolResult.failure(f"unknown server {server!r}; known servers: {', '.join(inventories)}")
         found = resource_list(inventories, inventories if server is None else [server])
         return ToolResult(content=(Text(text=json.dumps(found, indent=1)),), structured=found)
+
+
+def _tenant(operation: Operation) -> OperationTenant:
+    assert operation.tenant is not None, "an operation is made through a view"
+    return operation.tenant
 
 
 def _prompt_blocks(prompt: PromptResult, *, roles: bool) -> tuple[Block, ...]:

@@ -4,13 +4,13 @@ A skill may change while a model works with it. The files that are read then bel
 its SKILL.md was loaded, or are refused.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Protocol
 
 from toolbus.core.operation.operation import Caller, Operation
 from toolbus.core.values.errors import SkillRejected
-from toolbus.core.values.records import Embedded, Inventory, ToolResult
+from toolbus.core.values.records import Embedded, ToolResult
 from toolbus.core.values.skills import MANIFEST, MOST_BYTES, Skill, file_uri, frontmatter_problem, path_within
 from toolbus.shape.as_tools import skill_blocks
 
@@ -33,16 +33,8 @@ class SkillRequests(Protocol):
 class SkillReader:
     """Reads the files of skills, for programs and for models."""
 
-    def __init__(
-        self,
-        server: Callable[[Operation], SkillRequests],
-        listed: Callable[[Operation], Mapping[str, Inventory]],
-    ) -> None:
-        """`listed` returns what an operation may list of the inventories."""
+    def __init__(self, server: Callable[[Operation], SkillRequests]) -> None:
         self._server = server
-        self._listed = listed
-        self._loaded: dict[tuple[Caller, str, str], str] = {}
-        """The digest of each skill that a model has loaded, by who loaded it, server and URI."""
 
     async def read(self, operation: Operation) -> ToolResult:
         """Read one file of a skill, by default its SKILL.md."""
@@ -55,7 +47,7 @@ class SkillReader:
             raise _rejected(skill, f"it has changed since it was loaded; load its {MANIFEST} again")
         content = await self._file(operation, skill, path)
         if for_model and path == MANIFEST:
-            self._remember((operation.caller, skill.server, uri), skill.digest)
+            _remember(_loaded(operation), (operation.caller, skill.server, uri), skill.digest)
         blocks = skill_blocks(skill, path, content) if for_model else (content,)
         return ToolResult(content=blocks, value=skill)
 
@@ -68,18 +60,15 @@ class SkillReader:
         return self._find(operation, uri) or await server.get_skill(operation, uri)
 
     def _find(self, operation: Operation, uri: str) -> Skill | None:
-        inventory = self._listed(operation).get(operation.server)
+        assert operation.tenant is not None, "an operation is made through a view"
+        inventory = operation.tenant.listed(operation).get(operation.server)
         skills = () if inventory is None else inventory.skills
         return next((skill for skill in skills if skill.uri == uri), None)
 
     def _held(self, operation: Operation, uri: str, path: str) -> str | None:
-        return None if path == MANIFEST else self._loaded.get((operation.caller, operation.server, uri))
-
-    def _remember(self, key: tuple[Caller, str, str], digest: str) -> None:
-        self._loaded.pop(key, None)
-        if len(self._loaded) >= MOST_LOADED:
-            del self._loaded[next(iter(self._loaded))]
-        self._loaded[key] = digest
+        if path == MANIFEST:
+            return None
+        return _loaded(operation).get((operation.caller, operation.server, uri))
 
     async def _file(self, operation: Operation, skill: Skill, path: str) -> Embedded:
         uri, expected = file_uri(skill.uri, path), skill.file(path)
@@ -108,6 +97,19 @@ class SkillReader:
 
 
 _STEP = "; it may have changed since it was listed, or on the way"
+
+
+def _loaded(operation: Operation) -> dict[tuple[Caller, str, str], str]:
+    """What models of the tenant have loaded: the digests of skills."""
+    assert operation.tenant is not None, "an operation is made through a view"
+    return operation.tenant.loaded_skills
+
+
+def _remember(loaded: dict[tuple[Caller, str, str], str], key: tuple[Caller, str, str], digest: str) -> None:
+    loaded.pop(key, None)
+    if len(loaded) >= MOST_LOADED:
+        del loaded[next(iter(loaded))]
+    loaded[key] = digest
 
 
 def _manifest_problem(skill: Skill, raw: bytes) -> str | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
-from toolbus.bus.engine.sign_in import sign_in as bus_sign_in
+from toolbus.bus.engine.stores import sign_in as bus_sign_in
 from toolbus.cli.errors import NoSignIn, SignInCancelled
 from toolbus.cli.input.ask import Interrupted
 from toolbus.cli.input.paste import PastedLines

@@ -23,7 +23,7 @@ from tests.durable.crash import STEPS, kill_here, note, tool_of
 from toolbus import Toolbus
 from toolbus.agent import Agent
 from toolbus.agent.durable import Durable, lease
-from toolbus.call.hooks import Next
+from toolbus.call import Next
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.records import ToolResult
 

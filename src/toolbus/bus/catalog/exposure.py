@@ -148,18 +148,10 @@ class Exposure:
     def shown(self, catalog: Catalog) -> Catalog:
         """What a model is shown of a catalog: the same object for the same catalog."""
         catalog = catalog.for_models
-        return catalog if self.mode == "all" else catalog.part(self, lambda: self._shown(catalog))
+        return catalog if self.mode == "all" else catalog.memo(_shown, self)
 
-    def _shown(self, catalog: Catalog) -> Catalog:
-        if self.mode == "auto" and _fits(catalog, self.budget):
-            return catalog
-        hidden = [spec for spec in catalog if not self.is_always_shown(spec)]
-        if all(spec.origin.server == OWN for spec in hidden):
-            return catalog  # there is nothing to search for
-        shown = (spec for spec in catalog if self.is_always_shown(spec))
-        return Catalog(shown, self._own_tools(Catalog(hidden)), catalog.instructions)
-
-    def _own_tools(self, hidden: Catalog) -> list[ToolSpec]:
+    def own_tools(self, hidden: Catalog) -> list[ToolSpec]:
+        """Its two tools, for a catalog of which these are hidden."""
         if self.mode == "code":
             return [search_tool(hidden, what=_WRITES, route=SEARCH_FUNCTIONS), RUN_SCRIPT]
         return [search_tool(hidden), CALL_TOOL]
@@ -174,15 +166,7 @@ class Exposure:
         shown = self.shown(catalog)
         if shown is catalog or self.mode == "code":
             return shown
-        return catalog.part((self, "loadable"), lambda: self._loadable(catalog))
-
-    def _loadable(self, catalog: Catalog) -> Catalog:
-        hidden = [
-            spec for spec in catalog if not self.is_always_shown(spec) and spec.origin != READ_RESULT.origin
-        ]
-        own = (READ_RESULT, search_tool(Catalog(hidden), what=_LOADS))
-        shown = (spec for spec in catalog if self.is_always_shown(spec))
-        return Catalog((*shown, *own), map(_deferred, hidden), catalog.instructions)
+        return catalog.memo(_loadable, self)
 
     def is_always_shown(self, spec: ToolSpec) -> bool:
         """Whether a tool is shown in every mode."""
@@ -197,8 +181,26 @@ class Exposure:
         if self.mode == "all":
             return None
         # Also if `auto` shows all of them now: the model may have been told of these before.
-        own = self._own_tools(catalog)
+        own = self.own_tools(catalog)
         return next((spec for spec in own if name in (spec.name, str(spec.origin))), None)
+
+
+def _shown(catalog: Catalog, exposure: Exposure) -> Catalog:
+    if exposure.mode == "auto" and _fits(catalog, exposure.budget):
+        return catalog
+    hidden = [spec for spec in catalog if not exposure.is_always_shown(spec)]
+    if all(spec.origin.server == OWN for spec in hidden):
+        return catalog  # there is nothing to search for
+    shown = (spec for spec in catalog if exposure.is_always_shown(spec))
+    return Catalog(shown, exposure.own_tools(Catalog(hidden)), catalog.instructions)
+
+
+def _loadable(catalog: Catalog, exposure: Exposure) -> Catalog:
+    always = exposure.is_always_shown
+    hidden = [spec for spec in catalog if not always(spec) and spec.origin != READ_RESULT.origin]
+    own = (READ_RESULT, search_tool(Catalog(hidden), what=_LOADS))
+    shown = (spec for spec in catalog if always(spec))
+    return Catalog((*shown, *own), map(_deferred, hidden), catalog.instructions)
 
 
 def _deferred(spec: ToolSpec) -> ToolSpec:

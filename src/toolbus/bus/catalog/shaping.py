@@ -65,7 +65,6 @@ class CatalogShaper:
 
     def __init__(self, config: BusConfig, own: Sequence[Shaper]) -> None:
         self._config = config
-        self._quarantined: dict[str, list[Quarantined]] = {}
         servers = config.servers
         self._prefixes = {alias: server.prefix for alias, server in servers.items()}
         rules = {
@@ -95,12 +94,14 @@ class CatalogShaper:
             named(config.naming, self._prefixes, [tool.name for tool in self.own]),
         ]
 
-    def tools(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
+    def tools(
+        self, inventories: Mapping[str, Inventory], quarantined: dict[str, list[Quarantined]] | None = None
+    ) -> list[ToolSpec]:
         """The tools of all servers as a model should see them; `ShaperFailed` if a shaper is broken.
 
-        A tool for which a shaper fails is left out; `with_quarantined` has the reason.
+        A tool for which a shaper fails is left out, and added to `quarantined` with the reason.
         """
-        bad: dict[str, list[Quarantined]] = {}
+        bad: dict[str, list[Quarantined]] = {} if quarantined is None else quarantined
 
         def leave_out(tool: ToolSpec, reason: str) -> None:
             found = Quarantined(tool=tool.origin.tool, reason=cleaned(reason))
@@ -110,9 +111,7 @@ class CatalogShaper:
         tools = self._readable(shaped(listed, self._selecting, leave_out), leave_out)
         # Patterns only apply to the servers' tools; these were requested by name.
         other = self._readable(self._other(inventories), leave_out)
-        result = shaped([*tools, *other], self._shapers, leave_out)
-        self._quarantined = bad
-        return result
+        return shaped([*tools, *other], self._shapers, leave_out)
 
     def _readable(self, tools: list[ToolSpec], leave_out: LeaveOut) -> list[ToolSpec]:
         """The tools, those shortened and cleaned that need it."""
@@ -129,15 +128,6 @@ class CatalogShaper:
             alias: cut_text(cleaned(inventory.instructions), self._limits[alias].description)
             for alias, inventory in inventories.items()
             if inventory.instructions
-        }
-
-    def with_quarantined(self, inventories: Mapping[str, Inventory]) -> dict[str, Inventory]:
-        """The inventories, with the tools that were left out here as quarantined."""
-        return {
-            alias: replace(inventory, quarantined=(*inventory.quarantined, *bad))
-            if (bad := self._quarantined.get(alias))
-            else inventory
-            for alias, inventory in inventories.items()
         }
 
     def _other(self, inventories: Mapping[str, Inventory]) -> list[ToolSpec]:
@@ -210,7 +200,10 @@ class CatalogShaper:
             yield f"resources not listed for models, because their URIs have hidden characters: {count}"
 
     def warnings(
-        self, inventories: Mapping[str, Inventory], tools: Sequence[ToolSpec]
+        self,
+        inventories: Mapping[str, Inventory],
+        tools: Sequence[ToolSpec],
+        quarantined: Mapping[str, Sequence[Quarantined]],
     ) -> Iterator[tuple[str, str | None, str]]:
         """Warnings for the user: server, tool if it is about one, and the message."""
         for alias, inventory in inventories.items():
@@ -219,7 +212,7 @@ class CatalogShaper:
                     yield alias, None, f"include: no tool matches {pattern!r}"
                 yield from self._override_warnings(alias, inventory.tools)
             yield from ((alias, None, message) for message in self._text_warnings(alias, inventory))
-        for alias, found in self._quarantined.items():
+        for alias, found in quarantined.items():
             for bad in found:
                 yield alias, bad.tool, f"left out: {bad.reason}"
         for tool in tools:

@@ -7,7 +7,7 @@ arguments of a call that is made through `call_tool`, so a dialect would only lo
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import cast
+from typing import Protocol, cast
 
 from toolbus.bus.catalog.exposure import CALL_TOOL, definition_cost
 from toolbus.call.arguments import ArgumentCheck
@@ -38,12 +38,30 @@ _NOTHING_ASKED = "give at least one query that says what the tool should do, suc
 _CHECK = ArgumentCheck(CALL_TOOL.input_schema)
 
 
+class Searching(Protocol):
+    """The tenant of an operation, which has the indexes of its catalogs."""
+
+    @property
+    def finder(self) -> Finder:
+        """Searches in catalogs."""
+        ...
+
+
+def _searching(operation: Operation) -> Searching:
+    return cast("Searching", operation.tenant)
+
+
+def library_of(catalog: Catalog) -> Library:
+    """The tools of a catalog as functions, named once."""
+    return catalog.memo(_new_library, None)
+
+
+def _new_library(catalog: Catalog, _: None) -> Library:
+    return Library(catalog)
+
+
 class ToolSearch:
     """Answers the searches of models."""
-
-    def __init__(self, finder: Finder) -> None:
-        self._finder = finder
-        self._library: Library | None = None
 
     async def run(self, operation: Operation) -> ToolResult:
         """The route of `search_tools`: the tools of the caller's view that fit."""
@@ -65,11 +83,7 @@ class ToolSearch:
         hits = self._hits(operation)
         if isinstance(hits, ToolResult):
             return hits
-        catalog = self._catalog(operation)
-        library = self._library
-        if library is None or library.catalog is not catalog:
-            self._library = library = Library(catalog)
-        return ToolResult(content=(Text(text=_functions(hits, library)),))
+        return ToolResult(content=(Text(text=_functions(hits, library_of(self._catalog(operation)))),))
 
     @staticmethod
     def _catalog(operation: Operation) -> Catalog:
@@ -84,7 +98,7 @@ class ToolSearch:
         if not queries:
             return ToolResult.failure(f"search_tools: {_NOTHING_ASKED}")
         limit = min(MOST_TOOLS, max(LIMIT, 4 * len(queries)))
-        hits = self._finder.search(self._catalog(operation), queries, limit)
+        hits = _searching(operation).finder.search(self._catalog(operation), queries, limit)
         if not hits:
             quoted = ", ".join(repr(shortened(query, 80)) for query in queries[:5])
             problem = f"no tool fits {quoted}; describe it in other words, or name a server"

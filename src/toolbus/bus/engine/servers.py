@@ -3,19 +3,20 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from toolbus.bus.engine.startup import import_stages
-from toolbus.bus.rules.lock import BusLock
+from toolbus.bus.rules.lock import LockApprovals
 from toolbus.call import ServerRequests
 from toolbus.config import BusConfig
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions, with_roots
-from toolbus.core.operation.events import Emit, StateChanged
-from toolbus.core.operation.operation import Admit, Operation, Route
+from toolbus.core.operation.events import Event, StateChanged
+from toolbus.core.operation.operation import Operation
+from toolbus.core.values.catalog import Memo, Same
 from toolbus.core.values.errors import LoginRequired, ServerDown, ServerNotFound, ToolbusError, problem_of
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import Health, Inventory, ServerStatus, ToolResult
@@ -28,7 +29,10 @@ if TYPE_CHECKING:
     from toolbus.discover import Discovery
 
 logger = logging.getLogger("toolbus")
+T = TypeVar("T")
 _NOTHING = Inventory()
+SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+"""The routes that change subscriptions."""
 
 SPAWN_FIRST = 0.05
 """Seconds in which processes may start undisturbed, before the import of the SDK takes the CPU."""
@@ -43,29 +47,48 @@ class Server:
     requests: "LinkRequests"
 
 
-class Servers:
-    """The servers by alias, in the order of the config. They are built when the bus starts.
+class ServersOwner(Protocol):
+    """The tenant whose servers they are."""
 
-    Those of a user may be `borrowed` from the bus, which connects and closes them.
+    @property
+    def interactions(self) -> Interactions:
+        """The handlers for requests of its own servers."""
+        ...
+
+    @property
+    def approvals(self) -> LockApprovals:
+        """The approvals of the current lockfile."""
+        ...
+
+    @property
+    def telemetry(self) -> BusTelemetry:
+        """Traces the links."""
+        ...
+
+    def servers_changed(self) -> None:
+        """One of its own servers offers something else now."""
+        ...
+
+    def emit_of_link(self, event: Event) -> None:
+        """Emit an event of one of its own links."""
+        ...
+
+    async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
+        """Answer a request of one of its own servers."""
+        ...
+
+
+class Servers:
+    """The servers of a tenant by alias, in the order of the config. They are built when they can be used.
+
+    Its parent connects and closes the `borrowed` ones.
     """
 
-    def __init__(
-        self,
-        config: BusConfig,
-        changed: Callable[[], None],
-        emit: Emit,
-        interactions: Interactions,
-        admit: Admit,
-        lock: BusLock,
-        telemetry: BusTelemetry,
-    ) -> None:
-        self._changed = changed
-        self._emit = emit
-        self._admit = admit
-        self._lock = lock
-        self._telemetry = telemetry
-        self._own_interactions = interactions
-        self._interactions = with_roots(interactions, config.root_folders)
+    def __init__(self, config: BusConfig, owner: ServersOwner) -> None:
+        self._owner = owner
+        self._emit = owner.emit_of_link  # the same one each time: subscriptions are told apart by it
+        self._own_interactions = owner.interactions
+        self._interactions = with_roots(owner.interactions, config.root_folders)
         """With the roots of the current config."""
         self._aliases = list(config.servers)
         self._since = time.time()
@@ -84,15 +107,14 @@ class Servers:
         self._outdated_roots: list[Server] = []
         """Servers that have yet to be notified of the new roots."""
         self.assumed: dict[str, Inventory] = {}
-        """What servers offered in an earlier process; counts until the first attempt to connect ends."""
+        """The offers of servers in an earlier process, until the first attempt to connect ends."""
         self.unbuilt: frozenset[str] = frozenset()
         """The servers whose links are built when they are first needed."""
         self.build_one: Callable[[str], object] = self.check
         """Builds and installs an unbuilt one."""
         self.base: Servers | None = None
         """Whose inventories count as long as an own link has listed nothing else."""
-        self._compared: dict[str, tuple[Inventory, Inventory, bool]] = {}
-        """What an own link and that of the base listed last, and whether it is the same."""
+        self._memo = Memo()
 
     def __getitem__(self, alias: str) -> "Link":
         """The link of that alias; `ServerNotFound` suggests similar ones."""
@@ -116,29 +138,21 @@ class Servers:
         errors = (link.error for link in links)
         return next((error for error in errors if isinstance(error, LoginRequired)), None)
 
-    @property
-    def routes(self) -> dict[str, Route]:
-        """The routes that need more than a link."""
-        return {"resources/subscribe": self._subscribe, "resources/unsubscribe": self._unsubscribe}
-
-    async def _subscribe(self, operation: Operation) -> ToolResult:
-        return await self._change_subscription(operation, "add")
-
-    async def _unsubscribe(self, operation: Operation) -> ToolResult:
-        return await self._change_subscription(operation, "remove")
-
-    async def _change_subscription(
-        self, operation: Operation, change: Literal["add", "remove"]
-    ) -> ToolResult:
+    async def change_subscription(self, operation: Operation) -> ToolResult:
+        """The route that subscribes to a resource, or ends that."""
         link, uri = self[operation.server], operation.spec.name
         subscriptions = self.by_alias[operation.server].discovery.subscriptions
-        work = subscriptions.add if change == "add" else subscriptions.remove
+        work = subscriptions.add if operation.route == SUBSCRIBE else subscriptions.remove
         await link.request(
             lambda session, timeout: work(session, uri, timeout, self._emit),
             link.config.timeouts.call,
             repeatable=True,
         )
         return ToolResult()
+
+    def _check_lock(self, operation: Operation) -> None:
+        """Raise `CallRefused` if an operation is not approved by the lock."""
+        self._owner.approvals.check(operation, lambda: self._inventory(operation.server))
 
     async def connect(self, alias: str) -> None:
         """Connect to a server now."""
@@ -153,7 +167,7 @@ class Servers:
 
     @property
     def inventories(self) -> dict[str, Inventory]:
-        """What each server offers; for a disconnected one, what it offered last."""
+        """The inventory of each server; for a disconnected one, the last inventory."""
         return {alias: self._inventory(alias) for alias in self._aliases}
 
     def _inventory(self, alias: str) -> Inventory:
@@ -166,11 +180,8 @@ class Servers:
         shared = self.base._inventory(alias)
         if listed == _NOTHING:
             return shared
-        known = self._compared.get(alias)
-        if known is None or known[0] is not listed or known[1] is not shared:
-            # The same object if it is the same, so that nothing is made of it twice.
-            known = self._compared[alias] = listed, shared, listed == shared
-        return shared if known[2] else listed
+        # The same object if it is the same, so that nothing is made of it twice.
+        return self._memo(_shared_if_equal, self, (Same(listed), Same(shared)))
 
     def is_starting(self, alias: str) -> bool:
         """Whether a server is being connected for the first time, or will be when the bus has started."""
@@ -184,18 +195,18 @@ class Servers:
 
     def is_known(self, alias: str) -> bool:
         """Whether it is known what a server offers, before it is connected."""
-        return self.is_assumed(alias) or self._lock.approvals.covers(alias)
+        return self.is_assumed(alias) or self._owner.approvals.covers(alias)
 
     def assume(self, inventories: Mapping[str, Inventory]) -> None:
         """Let servers that may be started offer what they offered before; the lock goes first."""
-        covers = self._lock.approvals.covers
+        covers = self._owner.approvals.covers
         self.assumed = {alias: one for alias, one in inventories.items() if not covers(alias)}
 
     def note_state(self, event: StateChanged) -> None:
         """Drop the assumed inventory of a server once its first attempt to connect has ended."""
         is_over = event.state not in ("idle", "connecting")
         if is_over and self.assumed.pop(event.server, None) and self._inventory(event.server) == _NOTHING:
-            self._changed()  # else what it offers was published
+            self._owner.servers_changed()  # else what it offers was published
 
     # Lists that expire
 
@@ -232,7 +243,7 @@ class Servers:
     def why_down(self, likely: Sequence[str]) -> str | None:
         """Why the first of the likely servers is not ready; a single server is always likely."""
         down = {alias: self.links[alias] for alias in self.down if alias in self.links}
-        known = self._lock.approvals.reviewers
+        known = self._owner.approvals.reviewers
         alone = [alias for alias in down if len(self.links) == 1 and alias not in known]
         alias = next((alias for alias in likely or alone if alias in down), None)
         if alias is None:
@@ -283,10 +294,10 @@ class Servers:
         for alias, server in config.servers.items():
             known = None if alias in self.borrowed else self.links.get(alias)
             if redeclared or known is None or known.config != server:
-                tracing = self._telemetry.tracing(alias)
-                discovery = Discovery(alias, self._changed, self._emit, tracing)
+                tracing = self._owner.telemetry.tracing(alias)
+                discovery = Discovery(alias, self._owner.servers_changed, self._emit, tracing)
                 emit, early = tracing.following(self._emit), self._early.get(alias)
-                link = Link(server, identity, discovery, emit, interactions, self._admit, early)
+                link = Link(server, identity, discovery, emit, interactions, self._owner.admit, early)
                 servers[alias] = Server(link, discovery, LinkRequests(link))
         return servers
 
@@ -314,7 +325,7 @@ class Servers:
         self.requests.clear()
         self.requests.update({alias: server.requests for alias, server in self.by_alias.items()})
         for alias, server in own.items():
-            server.requests.check = self._lock.check if alias in self._lock.approvals.reviewers else None
+            server.requests.check = self._check_lock if alias in self._owner.approvals.reviewers else None
         self.repairing.clear()
         self.repairing.update(alias for alias, server in config.servers.items() if server.repair)
         self.links = {alias: server.link for alias, server in self.by_alias.items()}
@@ -377,7 +388,7 @@ class Servers:
         return any(server.discovery.subscriptions.has(self._emit) for server in self.by_alias.values())
 
     async def unsubscribe(self) -> None:
-        """Drop the subscriptions to borrowed servers; at the server, too, if it can be reached."""
+        """Drop the subscriptions to borrowed servers, here and at each server that can be reached."""
         shared = [self.by_alias[alias] for alias in self.borrowed]
         await asyncio.gather(*map(self._drop_subscriptions, shared))
 
@@ -428,6 +439,11 @@ class Requests(dict[str, ServerRequests]):
             raise KeyError(alias)
         self._servers.build_one(alias)
         return self[alias]
+
+
+def _shared_if_equal(_: Servers, both: tuple[Same[Inventory], Same[Inventory]]) -> Inventory:
+    listed, shared = both
+    return shared.value if listed.value == shared.value else listed.value
 
 
 INACTIVE_AFTER = 1.0

@@ -1,17 +1,25 @@
-"""The store of a config, and what is kept in it instead of in files of the user."""
+"""The store of a config, the values in it instead of in files of the user, and sign-ins."""
 
+import asyncio
+from collections.abc import Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
-from toolbus.config import BusConfig, GetSecret, Secrets
+from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
 from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.store import StoreSetting
-from toolbus.core.values.errors import ConfigError
+from toolbus.connect.auth.credentials import LinkOwner
+from toolbus.core.ask.interactions import LoginHandler
+from toolbus.core.values.errors import ConfigError, SignInFailed
 from toolbus.policy.answers import StoredAnswers, file_answers
 from toolbus.state.store.database import StoreUrl, parse_store_url
 from toolbus.state.store.store import Store
 from toolbus.state.tokens.store import KeptTokens, TokenLocks
 from toolbus.state.tokens.tokens import TokenSource, open_tokens
+
+if TYPE_CHECKING:
+    from toolbus.state.tokens.tokens import Login
 
 _COMMAND_PATIENCE = 3.0
 
@@ -61,3 +69,36 @@ async def store_url(
         return parse_store_url(url, config.folder)
     except ValueError as error:
         raise ConfigError(str(error), key="store.url") from None
+
+
+# Sign-ins
+
+SIGN_IN_WITHIN = 1800.0
+"""Seconds that a person has; codes for other devices live about as long."""
+
+
+async def sign_in(
+    server: ServerConfig,
+    identity: LinkOwner,
+    handler: LoginHandler,
+    *,
+    scopes: Sequence[str] = (),
+    device: bool = False,
+) -> "Login":
+    """Sign in and store the login; `SignInFailed` if that fails, or takes too long."""
+    # Imported here: it takes the SDK with it.
+    from toolbus.connect.auth.flow import OAuthClient
+    from toolbus.connect.opening.attempt import resolve
+
+    if server.mistake is not None:
+        raise server.mistake
+    if server.auth is None or server.auth.type != "oauth":
+        reason = "nobody can sign in, because its config has no auth: oauth"
+        raise SignInFailed(server.alias, "sign-in", reason, hint="add it next to its url")
+    client = OAuthClient(server, await resolve(server, identity.secrets), identity.tokens, identity.user)
+    try:
+        async with asyncio.timeout(SIGN_IN_WITHIN):
+            return await client.sign_in(handler, scopes=scopes, device=device)
+    except TimeoutError:
+        reason = f"nobody signed in within {SIGN_IN_WITHIN / 60:g} min"
+        raise SignInFailed(server.alias, "sign-in", reason, hint="run it again") from None

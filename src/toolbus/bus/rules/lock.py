@@ -16,9 +16,10 @@ from toolbus.core.operation.events import Emit, ToolHeld, warn
 from toolbus.core.operation.operation import Operation
 from toolbus.core.operation.tracing import add_event
 from toolbus.core.text.canonical import NotCanonical
+from toolbus.core.values.catalog import Memo, Same
 from toolbus.core.values.errors import CallRefused, ConfigError, LockError
-from toolbus.core.values.records import Inventory, ToolSpec
-from toolbus.lock.drift import NOT_AS_LOCKED, Held, Review, Reviewer, held_reason, label_of
+from toolbus.core.values.records import Inventory
+from toolbus.lock.drift import NOT_AS_LOCKED, Held, Review, Reviewer, held_reason
 from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import is_approved, launch_of
 from toolbus.shape import prompt_name
@@ -32,6 +33,7 @@ class LockApprovals:
 
     def __init__(self, config: BusConfig) -> None:
         """Read the lockfile and the administrator's rules; ConfigError if a file is broken or forbids it."""
+        self._memo = Memo()
         file = _lockfile(config)
         self.administrator = administrator_of(config, has_lock=file is not None)
         servers: Mapping[str, LockedServer] = {} if file is None else file.servers
@@ -81,85 +83,41 @@ class LockApprovals:
         }
         return config.model_copy(update={"servers": servers})
 
+    def approved(self, alias: str, listed: Inventory) -> Inventory:
+        """The inventory of a server as far as the lock allows it; before a listing, the approved tools."""
+        mode = self.mode(alias)
+        if mode == "block" and alias in self.launches:
+            return _NOTHING
+        reviewer = self.reviewers.get(alias)
+        if reviewer is None:
+            return listed
+        if listed == _NOTHING:
+            return reviewer.known
+        return self.review(alias, listed).approved if mode == "block" else listed
 
-class BusLock:
-    """Holds back what differs from the lockfile."""
-
-    def __init__(
-        self,
-        approvals: LockApprovals,
-        listed: Callable[[], Mapping[str, Inventory]],
-        emit: Emit,
-        reports: Callable[[str], bool],
-        base: "BusLock | None" = None,
-    ) -> None:
-        """`reports` tells whether what is held of a server is reported here.
-
-        `base` is the lock of whose servers these are, or most of them: what it has reviewed is not again.
-        """
-        self._base = base
-        self._reports = reports
-        self._listed = listed
-        self._emit = emit
-        self._reviews: dict[str, tuple[Inventory, Review]] = {}
-        """The last inventory of each server, and its review."""
-        self._reported: dict[str, tuple[Held, ...]] = {}
-        """What was held at the last review of each server."""
-        self.approvals = approvals
-
-    def use(self, approvals: LockApprovals) -> None:
-        """Use another lockfile from now on."""
-        self.approvals = approvals
-        self._reviews = {}
-
-    def outdate(self) -> None:
-        """A server offers something else now."""
-        self._reviews = {}
-
-    def report_launches(self) -> None:
-        """Emit which servers are not started; for a bus that starts or has a new config."""
-        for alias, one in self.approvals.launches.items():
-            self._report(f"{alias}: launch", (one,))
-
-    @property
-    def inventories(self) -> dict[str, Inventory]:
-        """What each server offers and the lock allows; before it is listed, what was approved."""
-        return {alias: self._approved(alias, listed) for alias, listed in self._listed().items()}
-
-    @property
-    def unreviewed(self) -> dict[str, Inventory]:
-        """What each server offers, approved or not; before it is listed, what was approved."""
-        reviewers = self.approvals.reviewers
-        return {
-            alias: reviewers[alias].known if listed == _NOTHING and alias in reviewers else listed
-            for alias, listed in self._listed().items()
-        }
-
-    def held_as(self, tool: ToolSpec) -> Held | None:
-        """Why a tool, or its whole server, is held."""
-        held, server = self.held, tool.origin.server
-        return held.get(str(tool.origin)) or held.get(label_of(server, "launch"))
-
-    @property
-    def held(self) -> dict[str, Held]:
-        """What is held, by `server/tool`."""
-        approvals, found = self.approvals, list[Held]()
-        for alias, inventory in self._listed().items():
-            if approvals.mode(alias) != "block":
+    def held(self, listed: Mapping[str, Inventory]) -> dict[str, Held]:
+        """The held parts of these inventories, by `server/tool`."""
+        found: list[Held] = []
+        for alias, inventory in listed.items():
+            if self.mode(alias) != "block":
                 continue
-            if (launch := approvals.launches.get(alias)) is not None:
+            if (launch := self.launches.get(alias)) is not None:
                 found.append(launch)
-            elif inventory != _NOTHING and alias in approvals.reviewers:
-                found += self._review(alias, inventory).held
+            elif inventory != _NOTHING and alias in self.reviewers:
+                found += self.review(alias, inventory).held
         return {one.key: one for one in found}
 
-    def check(self, operation: Operation) -> None:
+    def review(self, alias: str, listed: Inventory) -> Review:
+        """The inventory of a server, compared with its approved tools."""
+        return self._memo(_review, self, (alias, Same(listed)), _MOST_REVIEWS)
+
+    def check(self, operation: Operation, listed: Callable[[], Inventory]) -> None:
         """Raise `CallRefused` if the tool or prompt of an operation is not approved.
 
-        For a server that is connected: others have a catalog that nothing was compared with yet.
+        For a server that is connected: before that, its list was compared with nothing.
         """
         server, spec = operation.server, operation.spec
-        if self.approvals.mode(server) != "block" or server not in self.approvals.reviewers:
+        if self.mode(server) != "block" or server not in self.reviewers:
             return
         match operation.route:
             case "tools/call":
@@ -170,45 +128,49 @@ class BusLock:
                 kind, name = "skill", str(operation.arguments["uri"])
             case _:
                 return
-        _, review = self._reviews.get(server) or (None, self._review(server, self._listed()[server]))
-        if (reason := review.why_held(kind, name)) is not None:
+        if (reason := self.review(server, listed()).why_held(kind, name)) is not None:
             add_event("toolbus.held", reason=reason)
             raise CallRefused(f"{kind} {spec.name!r}", reason)
 
-    def _approved(self, alias: str, listed: Inventory) -> Inventory:
-        mode = self.approvals.mode(alias)
-        if mode == "block" and alias in self.approvals.launches:
-            return _NOTHING
-        reviewer = self.approvals.reviewers.get(alias)
-        if reviewer is None:
-            return listed
-        if listed == _NOTHING:
-            return reviewer.known
-        review = self._review(alias, listed)
-        return review.approved if mode == "block" else listed
 
-    def _review(self, alias: str, listed: Inventory) -> Review:
-        known, review = self._reviews.get(alias, (None, None))
-        if review is None or known is not listed:
-            review = self._review_of_base(alias, listed) or self.approvals.reviewers[alias].review(listed)
-            self._reviews[alias] = listed, review
-            self._report(alias, review.held)
-        return review
+_MOST_REVIEWS = 500
+"""Inventories whose reviews are remembered, because users and sessions may have different ones."""
 
-    def _review_of_base(self, alias: str, listed: Inventory) -> Review | None:
-        base = self._base
-        if base is None or base.approvals is not self.approvals:
-            return None
-        known, review = base._reviews.get(alias, (None, None))
-        return review if known is listed else None
 
-    def _report(self, key: str, held: tuple[Held, ...]) -> None:
-        """Emit what was not held before; in mode `warn`, only warn of it."""
+def _review(approvals: LockApprovals, listed: tuple[str, Same[Inventory]]) -> Review:
+    alias, inventory = listed
+    return approvals.reviewers[alias].review(inventory.value)
+
+
+class HeldReports:
+    """Reports held parts of inventories to one tenant."""
+
+    def __init__(self, emit: Emit, reports: Callable[[str], bool]) -> None:
+        """`reports` tells whether what is held of a server is reported here."""
+        self._emit = emit
+        self._reports = reports
+        self._reported: dict[str, tuple[Held, ...]] = {}
+        """What was held at the last review of each server."""
+
+    def report_launches(self, approvals: LockApprovals) -> None:
+        """Emit which servers are not started; for a bus that starts or has a new config."""
+        for alias, one in approvals.launches.items():
+            self._report(approvals, f"{alias}: launch", (one,))
+
+    def report(self, approvals: LockApprovals, listed: Mapping[str, Inventory]) -> None:
+        """Emit the parts of these inventories that are held, and were not before."""
+        for alias, inventory in listed.items():
+            is_started = approvals.mode(alias) != "block" or alias not in approvals.launches
+            if is_started and alias in approvals.reviewers and inventory != _NOTHING:
+                self._report(approvals, alias, approvals.review(alias, inventory).held)
+
+    def _report(self, approvals: LockApprovals, key: str, held: tuple[Held, ...]) -> None:
+        """Emit newly held parts; in mode `warn`, only warn of them."""
         before, self._reported[key] = self._reported.get(key, ()), held
         for one in held:
             if one in before or not self._reports(one.server):
                 continue
-            if self.approvals.mode(one.server) == "warn":
+            if approvals.mode(one.server) == "warn":
                 tool = one.name if one.kind == "tool" else None
                 what = "" if tool or one.kind == "launch" else f"{one.kind} {one.name}".strip() + ": "
                 warn(self._emit, one.server, f"{what}{NOT_AS_LOCKED}: {one.reason}", tool)

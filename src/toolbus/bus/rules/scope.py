@@ -114,12 +114,7 @@ class Scope:
             return whole
         # The whole record but for what is named here, so that no field can be forgotten: a field more than
         # needed costs another part, one less would show the tools of another view.
-        key = replace(self, caller=PROGRAM, expose=None, always=None)
-        return whole.part(key, lambda: self._part(whole))
-
-    def _part(self, whole: Catalog) -> Catalog:
-        tools = (spec for spec in whole if self.has(spec))
-        return Catalog(tools, instructions=self.visible(whole.instructions))
+        return whole.memo(_part, replace(self, caller=PROGRAM, expose=None, always=None))
 
     def filter(self, catalog: Callable[[], Catalog]) -> Filter:
         """A filter for the events of this scope; `catalog` returns its current catalog."""
@@ -135,6 +130,10 @@ class Scope:
             return event if not server or server == OWN or self.has_server(server) else None
 
         return filtered
+
+
+def _part(whole: Catalog, scope: Scope) -> Catalog:
+    return Catalog(filter(scope.has, whole), instructions=scope.visible(whole.instructions))
 
 
 def _matches(spec: ToolSpec, patterns: Sequence[str]) -> bool:

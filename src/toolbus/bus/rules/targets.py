@@ -3,8 +3,6 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from toolbus.bus.catalog.live_catalog import LiveCatalog
-from toolbus.bus.rules.definitions import Definitions
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.records import OWN, Inventory, ToolSpec
 from toolbus.core.values.skills import MANIFEST, file_uri
@@ -31,49 +29,13 @@ _UNDECIDED = frozenset(
 """Operations that nobody decides about: those of the bus itself, and those that follow another one."""
 
 
-class Targets:
-    """The targets of operations, with the tools as the catalog has them now."""
-
-    def __init__(self, catalog: LiveCatalog, definitions: Definitions) -> None:
-        self._catalog = catalog
-        self._definitions = definitions
-        self._version = -1
-        self._tools: dict[tuple[str, str], PolicyTarget] = {}
-
-    def target(self, operation: Operation, /) -> PolicyTarget | None:
-        """The target of an operation; None if nobody decides about it."""
-        spec = operation.spec
-        if spec.route == "tools/call":
-            return self._tool(spec)
-        return None if spec.route in _UNDECIDED else _other(operation)
-
-    def definition(self, target: PolicyTarget, /) -> str | None:
-        """The digest of the definition of a tool or a prompt, as in the lockfile."""
-        match target.kind:
-            case "tool":
-                return self._definitions.tool(target.server, target.name)
-            case "prompt":
-                return self._definitions.prompt(target.server, target.name)
-            case "resource" | "request":
-                return None
-
-    def _tool(self, spec: ToolSpec) -> PolicyTarget:
-        catalog = self._catalog
-        now = catalog.now  # first: it may be outdated
-        if self._version != catalog.version:
-            self._tools, self._version = {}, catalog.version
-        origin = spec.origin
-        key = origin.server, origin.tool  # not the origin itself, whose hash is slow
-        found = self._tools.get(key)
-        if found is None:
-            # Not the given one, which may be of a `Tool` that is older than the tool's hints.
-            known = now.get(str(origin)) or catalog.removed.get(str(origin)) or spec
-            found = PolicyTarget(kind="tool", server=origin.server, name=origin.tool, spec=known)
-            self._tools[key] = found
-        return found
+def decides_nothing(route: str) -> bool:
+    """Whether nobody decides about operations of that route."""
+    return route in _UNDECIDED
 
 
-def _other(operation: Operation) -> PolicyTarget:
+def other_target(operation: Operation) -> PolicyTarget:
+    """The target of an operation that is not a tool call."""
     spec, server = operation.spec, str(operation.server)
     if (request := _REQUESTS.get(spec.route)) is not None:
         return PolicyTarget(kind="request", server=server, name=request)

@@ -6,6 +6,6 @@ conversions  other values that a value of the wrong type may stand for
 problem      a description of what could not be repaired, with an example (examples)
 """
 
-from toolbus.call.arguments.check import ArgumentCheck, CheckedArguments
+from toolbus.call.arguments.check import ArgumentCheck, ArgumentStation, CheckedArguments
 
-__all__ = ["ArgumentCheck", "CheckedArguments"]
+__all__ = ["ArgumentCheck", "ArgumentStation", "CheckedArguments"]

@@ -14,10 +14,10 @@ from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
 from toolbus.core.ask.approval import Approval
 from toolbus.core.ask.interactions import PEOPLE, Forwarding, PeopleTime
 from toolbus.core.fast_init import with_fast_init
-from toolbus.core.operation.events import OnLog, Reason
+from toolbus.core.operation.events import Hub, OnLog, Reason
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
-from toolbus.core.values.records import JSON, OWN, Origin, Progress, ToolResult, ToolSpec
+from toolbus.core.values.records import JSON, OWN, Inventory, Origin, Progress, ToolResult, ToolSpec
 
 T = TypeVar("T")
 OnInput: TypeAlias = Literal["ask", "suspend"]
@@ -76,6 +76,8 @@ class Operation:
     """The MCP client that it is made for, if there is one: results and requests are forwarded as sent."""
     catalog: Catalog | None = field(default=None, repr=False, compare=False)
     """The tools of its view, if that is where it was made."""
+    tenant: "OperationTenant | None" = field(default=None, repr=False, compare=False)
+    """Whose it is, if it was made through a view; a hook does not change it."""
     is_unlisted: bool = False
     """Whether the model may not know the definition: a mistake in the arguments is answered with it."""
 
@@ -94,6 +96,52 @@ class Operation:
     def people(self) -> PeopleTime | None:
         """The time for which people were asked because of it; None if nobody counts that."""
         return PEOPLE.get() if self.observed is None else self.observed.people
+
+
+class CallRegister(Protocol):
+    """The calls in flight of a user or a session, whose events reach nobody else."""
+
+    def begin(self, call: int) -> None:
+        """Register a call by its id; its link may be shared."""
+        ...
+
+    def end(self, call: int) -> None:
+        """Forget a call."""
+        ...
+
+
+class OperationTenant(Protocol):
+    """The bus, a user or a session: whose links an operation uses, and who is told about it."""
+
+    user: str
+    """Empty for the bus itself."""
+    hub: Hub
+    calls: CallRegister | None
+    """None for the bus itself, which is told of everything that has no other owner."""
+    loaded_skills: dict[tuple[Caller, str, str], str]
+    """The digest of each skill that a model has loaded, by who loaded it, server and URI."""
+
+    @property
+    def requests(self) -> Mapping[str, Any]:
+        """The requests to each of its servers (`ServerRequests`, which this part does not know)."""
+        ...
+
+    @property
+    def inventories(self) -> Mapping[str, Inventory]:
+        """What each server offers and the lock allows."""
+        ...
+
+    def listed(self, operation: Operation, /) -> Mapping[str, Inventory]:
+        """What an operation may list of that."""
+        ...
+
+    def warn(self, server: str, tool: str | None, message: str) -> None:
+        """Log a warning and emit it as an event, once."""
+        ...
+
+    def keep_results(self) -> None:
+        """A result was cut, and the rest is kept for `read_result`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

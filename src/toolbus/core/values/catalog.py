@@ -6,13 +6,66 @@ A tool can be looked up by its public name or as `server/tool`. Names are looked
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from operator import is_
+from threading import Lock
+from typing import Generic, TypeVar
 
 from toolbus.core.values.errors import ToolNotFound
 from toolbus.core.values.records import ToolSpec
 from toolbus.schema.values import same_json
 
-_MOST_PARTS = 100
-"""Parts of one catalog that are kept to be shared."""
+S = TypeVar("S")
+T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
+_MISSING = object()
+_MOST_KEPT = 100
+"""Values of one kind that are kept of one source, unless its user says more."""
+
+
+class Memo:
+    """What was made of one immutable source, such as a catalog: each value once, for all who want it.
+
+    It lives and ends with its source, so that nothing has to be invalidated. Beyond the limit, the value
+    that was made first is made again. Can be used from any thread.
+    """
+
+    __slots__ = ("_lock", "_made")
+
+    def __init__(self) -> None:
+        self._made: dict[object, dict[Hashable, object]] = {}
+        """By what makes them, and the key."""
+        self._lock = Lock()
+
+    def __call__(self, make: Callable[[S, K], T], source: S, key: K, most: int = _MOST_KEPT) -> T:
+        """The value of `make(source, key)`.
+
+        It is made of nothing but the source and the whole key: a key cannot forget what its value depends on.
+        """
+        made = self._made.get(make)
+        value = _MISSING if made is None else made.get(key, _MISSING)
+        if value is not _MISSING:
+            return value  # pyright: ignore[reportReturnType]  # it was made by `make`
+        value = make(source, key)  # without the lock: it may take long, and use this memo again
+        with self._lock:
+            made = self._made.setdefault(make, {})
+            value = made.setdefault(key, value)
+            while len(made) > most:
+                del made[next(iter(made))]
+        return value  # pyright: ignore[reportReturnType]  # likewise
+
+
+class Same(Generic[T]):
+    """An immutable object as a part of a key that counts as itself: comparing its content takes long."""
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: T) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Same) and other.value is self.value  # pyright: ignore[reportUnknownMemberType]
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +83,7 @@ class Difference:
 class Catalog:
     """Public name -> `ToolSpec`, in a fixed order."""
 
-    __slots__ = ("_by_name", "_by_origin", "_for_models", "_parts", "instructions")
+    __slots__ = ("_by_name", "_by_origin", "_for_models", "_memo", "instructions")
 
     def __init__(
         self,
@@ -45,7 +98,7 @@ class Catalog:
         self._by_origin = {str(spec.origin): spec for spec in self._by_name.values()}
         has_hidden = any(spec.is_app_only for spec in self._by_name.values())
         self._for_models: Catalog | None = None if has_hidden else self
-        self._parts: dict[Hashable, Catalog] = {}
+        self._memo = Memo()
 
     @property
     def for_models(self) -> "Catalog":
@@ -88,14 +141,9 @@ class Catalog:
         """The tool with that public name or `server/tool`, or None."""
         return self._by_name.get(name) or self._by_origin.get(name)
 
-    def part(self, key: Hashable, make: "Callable[[], Catalog]") -> "Catalog":
-        """A part of it, made when it is first needed: all who want the same one share it."""
-        known = self._parts.get(key)
-        if known is None:
-            if len(self._parts) >= _MOST_PARTS:
-                self._parts.clear()
-            known = self._parts[key] = make()
-        return known
+    def memo(self, make: "Callable[[Catalog, K], T]", key: K) -> T:
+        """The value of `make(catalog, key)`, such as a part: made once, for all who want the same one."""
+        return self._memo(make, self, key)
 
     def missing(self, name: str, down: Sequence[str] = (), likely: str | None = None) -> ToolNotFound:
         """The error for an unknown name: close matches, servers `down`, the `likely` reason."""

@@ -1,0 +1,274 @@
+"""Users, sessions and views never mix, for generated configs and interleavings.
+
+Every list and result of the server names whom its connection belongs to. A model of a few lines says what
+each view has to show; whatever happened before, and whoever asked first, the bus has to agree.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.inside.bus import BusSnapshot, CatalogShaper, LockApprovals, Scope, SnapshotInputs, Snapshots, View
+from tests.inside.config import PolicyRule
+from tests.inside.core import Inventory, Origin, Same, ToolSpec
+from tests.inside.policy import Layer
+from tests.properties import modest
+from tests.users.personal_bus import heard
+from toolbus import CallRefused, SessionView, Toolbus, ToolNotFound
+from toolbus.config import load_config
+from toolbus.events import CallEnded
+from toolbus.records import Prompt, Resource
+
+USERS = ("", "ann", "bob")
+SESSIONS = (None, "one", "two")
+ALIASES = ("own", "same", "open")
+"""Servers with a token of each user, with a token that is the same for all, and without one."""
+TOOLS = ("whoami", "long", "hang", "process", "log", "touch")
+DENIALS: st.SearchStrategy[tuple[str, ...]] = st.sampled_from(
+    [(), ("own/*",), ("*/only_*",), ("same/log", "open/whoami"), ("*/touch",)]
+)
+
+Who = tuple[str, str | None]
+Step = tuple[str, Who, Any]
+
+WHO = st.tuples(st.sampled_from(USERS), st.sampled_from(SESSIONS))
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("call"), WHO, st.sampled_from(ALIASES)),
+        st.tuples(st.just("call"), WHO, st.sampled_from(ALIASES)),
+        st.tuples(st.just("list"), WHO, DENIALS),
+        st.tuples(st.just("cut"), WHO, WHO),
+        st.tuples(st.just("policy"), st.just(("", None)), DENIALS),
+        st.tuples(st.just("lose"), st.just(("", None)), st.sampled_from(ALIASES)),
+        st.tuples(st.just("end"), WHO, st.none()),
+    ),
+    min_size=4,
+    max_size=12,
+)
+
+
+class Model:
+    """A bus, and what each of its views has to show."""
+
+    def __init__(self, port: int, differing: frozenset[str], apart: frozenset[str]) -> None:
+        """The users whose token differs from that of the bus, and the servers with `per_session`."""
+        self.differing, self.apart, self.port = differing, apart, port
+        self.denied: Sequence[str] = ()
+        self.bus = Toolbus(self.config(), get_secret=self.secret)
+        self.views: dict[Who, View] = {}
+        self.heard: dict[Who, list[CallEnded]] = {}
+        self.made: dict[Who, list[str]] = {}
+
+    def config(self) -> dict[str, Any]:
+        tokens = {"own": "${TOKEN}", "same": "${SAME}", "open": "open"}
+        url = f"http://127.0.0.1:{self.port}/mcp"
+        servers = {
+            alias: {"url": url, "headers": {"Authorization": f"Bearer {token}"}, "prefix": alias}
+            | ({"per_session": True} if alias in self.apart else {})
+            for alias, token in tokens.items()
+        }
+        rules = [{"tools": list(self.denied), "do": "deny"}] if self.denied else []
+        return {"servers": servers, "policy": rules}
+
+    def secret(self, name: str, user: str) -> str:
+        return user if name == "TOKEN" and user in self.differing else "bus"
+
+    def owner(self, who: Who, alias: str) -> str:
+        """Whom a connection that `who` uses belongs to."""
+        if alias == "own" and who[0] in self.differing:
+            return who[0]
+        return "open" if alias == "open" else "bus"
+
+    def shown(self, who: Who, denied: Sequence[str]) -> set[str]:
+        """The tools of a view that denies more."""
+        every = {f"{alias}/{tool}" for alias in ALIASES for tool in TOOLS}
+        every |= {f"{alias}/only_{self.owner(who, alias)}" for alias in ALIASES}
+        patterns = (*self.denied, *denied)
+        return {name for name in every if not any(fnmatchcase(name, one) for one in patterns)}
+
+    def view(self, who: Who) -> View:
+        if who not in self.views:
+            user, session = who
+            if session is not None:
+                view = self.bus.as_user(user, session=session)
+            else:
+                view = self.bus.as_user(user) if user else self.bus
+            self.views[who], self.heard[who] = view, heard(view, CallEnded)
+            self.made[who] = []
+        return self.views[who]
+
+    async def step(self, kind: str, who: Who, given: Any) -> None:
+        view = self.view(who)
+        match kind:
+            case "call":
+                await self._call(who, view, given)
+            case "list":
+                await self._ready(view)
+                rules = [{"tools": list(given), "do": "deny"}] if given else []
+                narrow = view.view(policy=rules) if rules else view
+                assert {
+                    str(spec.origin) for spec in narrow.catalog if spec.route == "tools/call"
+                } == self.shown(who, given)
+                assert {item.uri for item in view.resources("own")} == {
+                    "me://profile",
+                    f"me://{self.owner(who, 'own')}",
+                }
+            case "cut":
+                await self._cut(who, view, given)
+            case "policy":
+                self.denied = given
+                await self.bus.reload(self.config())
+            case "lose":
+                await self.bus.restart(given)
+            case _:
+                if isinstance(view, SessionView):
+                    del self.views[who]
+                    await view.end_session()
+
+    async def _ready(self, view: View) -> None:
+        for alias in ALIASES:
+            await view.connect(alias)
+
+    async def _call(self, who: Who, view: View, alias: str) -> None:
+        try:
+            text = (await view.call(f"{alias}/whoami", {"n": 1})).text
+        except (CallRefused, ToolNotFound):
+            assert f"{alias}/whoami" not in self.shown(who, ())
+        else:
+            assert f"{alias}/whoami" in self.shown(who, ())
+            assert text == f"{self.owner(who, alias)} 1"
+            self.made[who].append(f"{alias}_whoami")
+
+    async def _cut(self, who: Who, view: View, other: Who) -> None:
+        await self._ready(view)
+        if (tool := view.catalog.get("open/long")) is None:
+            return
+        kept: Any = (await view.run(tool, {})).meta["toolbus"]
+        self.made[who].append("open_long")
+        for reader in dict.fromkeys((other, who)):
+            if (read := self.view(reader).catalog.get("toolbus/read_result")) is not None:
+                text = (await self.view(reader).run(read, {"id": kept["kept_as"]})).text
+                self.made[reader].append("read_result")
+                assert ("unknown result" in text) is (reader != who)
+        assert "toolbus/read_result" in view.catalog
+
+
+@settings(modest, max_examples=12)
+@given(
+    steps=STEPS,
+    differing=st.sets(st.sampled_from(USERS[1:])).map(frozenset),
+    apart=st.sets(st.sampled_from(ALIASES)).map(frozenset),
+    at_once=st.booleans(),
+)
+def test_whoever_comes_before_or_at_the_same_time(
+    personal_port: int, steps: list[Step], differing: frozenset[str], apart: frozenset[str], at_once: bool
+) -> None:
+    async def run() -> None:
+        model = Model(personal_port, differing, apart)
+        async with model.bus:
+            for kind, who, given in steps:
+                await model.step(kind, who, given)
+                if at_once and kind == "policy":
+                    everybody = [(user, session) for user in USERS for session in SESSIONS]
+                    await asyncio.gather(*(model.step("call", one, "own") for one in everybody))
+            await asyncio.gather(*(model.step("list", who, ()) for who in list(model.views)))
+            for who in model.views:
+                ended = [event.name for event in model.heard[who] if not event.is_error]
+                assert ended == model.made[who], "of its own calls, and of nobody else's"
+
+    asyncio.run(run())
+
+
+# What is remembered of a snapshot is what a fresh one has
+
+NAMES = ("get", "put", "drop")
+CONFIGS = [
+    {"servers": {"a": {"command": "x"}, "b": {"command": "x"}}},
+    {"servers": {"a": {"command": "x", "exclude": ["get"]}, "b": {"command": "x"}}, "resource_tools": True},
+    {"servers": {"a": {"command": "x"}, "b": {"command": "x", "prefix": ""}}, "prompt_tools": True},
+]
+SHAPERS = [CatalogShaper(config, ()) for config in map(load_config, CONFIGS)]
+APPROVALS = LockApprovals(load_config(CONFIGS[0]))
+
+
+def inventory(server: str, names: Sequence[str], word: str) -> Inventory:
+    return Inventory(
+        tools=tuple(
+            ToolSpec(name=name, origin=Origin(server, name), route="tools/call", description=word)
+            for name in names
+        ),
+        resources=tuple(Resource(server=server, uri=f"x://{name}", name=name) for name in names),
+        prompts=tuple(Prompt(server=server, name=name) for name in names),
+    )
+
+
+INVENTORIES = [
+    {server: inventory(server, names, word) for server in ("a", "b")}
+    for names, word in (((), ""), (("get", "put"), "one"), (("get", "put"), "two"), (NAMES, "one"))
+]
+
+
+def layer_of(denied: str | None, prefix: str) -> Layer | None:
+    return None if denied is None else Layer([PolicyRule(tools=(denied,), do="deny")], prefix)
+
+
+DENIED = st.none() | st.sampled_from(["a/*", "*/get", "b/drop", "*"])
+
+
+@st.composite
+def inputs_of(draw: st.DrawFn) -> SnapshotInputs:
+    a, b = draw(st.sampled_from(INVENTORIES)), draw(st.sampled_from(INVENTORIES))
+    return SnapshotInputs(
+        shaping=Same(draw(st.sampled_from(SHAPERS))),
+        approvals=Same(APPROVALS),
+        listed=(("a", Same(a["a"])), ("b", Same(b["b"]))),
+        policy=layer_of(draw(DENIED), ""),
+        keeps_results=draw(st.booleans()),
+    )
+
+
+@st.composite
+def scopes(draw: st.DrawFn) -> Scope:
+    servers = draw(st.none() | st.sets(st.sampled_from(["a", "b"])))
+    return Scope().narrowed(
+        None if servers is None else frozenset(servers),
+        draw(st.none() | st.sampled_from(["*", "a_*", "*/get"])),
+        None,
+        layer_of(draw(DENIED), "view."),
+        draw(st.none() | st.sampled_from(["*_put", "b/*", "nothing"])),
+    )
+
+
+def facts(snapshot: BusSnapshot, scope: Scope) -> Any:
+    """All that a view of that scope gets from a snapshot."""
+    shaped = snapshot.shaped
+    origins = [Origin(server, name) for server in "ab" for name in NAMES]
+    targets = [shaped.target(origin) for origin in origins]
+    return (
+        [(spec.name, spec.description) for spec in scope.catalog(shaped.catalog)],
+        list(shaped.removed.names),
+        snapshot.offered(scope.policies),
+        [snapshot.digest(kind, one.server, one.tool) for kind in ("tool", "prompt") for one in origins],
+        [target and target.spec for target in targets],
+    )
+
+
+@modest
+@given(st.lists(st.tuples(inputs_of(), scopes()), min_size=1, max_size=8))
+def test_a_remembered_view_is_the_one_that_is_made_alone(asked: list[tuple[SnapshotInputs, Scope]]) -> None:
+    """Of neighbors that differ in one field, in any order: a key that forgot a field would mix them."""
+    first = asked[0]
+    neighbors = [
+        (replace(first[0], **{name: getattr(inputs, name)}), scope)
+        for inputs, scope in asked
+        for name in SnapshotInputs.__dataclass_fields__
+    ]
+    snapshots, kept = Snapshots(), list[BusSnapshot]()
+    for inputs, scope in (*asked, *neighbors, *asked):
+        kept.append(snapshots.of(inputs))
+        assert facts(kept[-1], scope) == facts(BusSnapshot(inputs), scope)
