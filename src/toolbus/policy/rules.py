@@ -44,6 +44,25 @@ class _Candidates(NamedTuple):
     """Those that match by the word of the server, the strictest first."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExplainedStep:
+    """What one rule says about a target."""
+
+    rule: int
+    matched: bool | None
+    """None if that depends on arguments that are not known."""
+    decides: bool
+    """Whether it is the rule that decides, as far as that is known."""
+    text: str
+
+    @property
+    def label(self) -> str:
+        return label(self.rule)
+
+    def __str__(self) -> str:
+        return f"{self.label}: {self.text}"
+
+
 class Policy:
     """The rules of a config, a view or an administrator."""
 
@@ -83,7 +102,7 @@ class Policy:
         claims_ask = any(rule.config.do == "ask" for rule in found.claimed)
         return "ask" in actions or (claims_ask and "allow" in actions)
 
-    def explain(self, target: PolicyTarget, arguments: Mapping[str, JSON] | None) -> "list[ExplainedStep]":
+    def explain(self, target: PolicyTarget, arguments: Mapping[str, JSON] | None) -> list[ExplainedStep]:
         """What each rule says, up to the one that ends the search; None for any arguments."""
         by_default = arguments is None
         verdict = _default(self._candidates(target)) if by_default else self.decide(target, arguments)
@@ -172,25 +191,6 @@ _ABSENT: Mapping[Hint, str] = {
     "read-only": "it is not marked read-only",
     "idempotent": "it is not marked idempotent",
 }
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ExplainedStep:
-    """What one rule says about a target."""
-
-    rule: int
-    matched: bool | None
-    """None if that depends on arguments that are not known."""
-    decides: bool
-    """Whether it is the rule that decides, as far as that is known."""
-    text: str
-
-    @property
-    def label(self) -> str:
-        return label(self.rule)
-
-    def __str__(self) -> str:
-        return f"{self.label}: {self.text}"
 
 
 def explained(

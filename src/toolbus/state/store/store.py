@@ -516,7 +516,7 @@ async def report_keys(store: Store) -> None:
         logger.warning("%s; add the key of those who wrote them, after a comma", found.problem)
     if found.other:
         values = counted(found.other, "value")
-        logger.warning("an older key is needed for %s; 'toolbus store rekey' encrypts them anew", values)
+        logger.warning("an older key is needed for %s; 'toolbus store rekey' re-encrypts them", values)
 
 
 async def rekey(store: Store) -> tuple[int, KeyUse]:
