@@ -13,13 +13,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import process_time
-from typing import Any
+from typing import Any, cast
 
 from bench.catalogs import TOOLBUS
 from bench.measure import Opening, Round, Sides
 from bench.sides import bus_entry
 from toolbus import Text, Toolbus, ToolResult
-from toolbus.core.operation.operation import Operation
+from toolbus.core.operation.operation import Operation, Route
 
 POLICY: list[dict[str, Any]] = [
     {"tools": "bench/delete_*", "do": "deny", "reason": "use the web page"},
@@ -72,7 +72,8 @@ def _answer_at_once(bus: Toolbus) -> None:
     async def answer(operation: Operation) -> ToolResult:
         return ANSWER
 
-    bus._engine.path._routes["tools/call"] = answer  # pyright: ignore[reportPrivateUsage, reportIndexIssue]
+    routes = bus._bus.engine.path._stations.routes._routes  # pyright: ignore[reportPrivateUsage]
+    cast(dict[str, Route], routes)["tools/call"] = answer
 
 
 def _round(bus: Toolbus) -> Round:
