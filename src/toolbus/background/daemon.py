@@ -14,7 +14,6 @@ from typing import Any
 
 from toolbus.background.place import BusPlace
 from toolbus.background.server import Start, run_here
-from toolbus.cli.app import exit_code
 from toolbus.cli.errors import report
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
@@ -37,7 +36,6 @@ def main() -> int:
             place=place,
             config=config,
             idle=given["idle"],
-            run=exit_code,
             has_console=given["console"],
             began=began,
         )

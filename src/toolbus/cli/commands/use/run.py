@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
-from toolbus.cli.commands.use.call import call_progress, candidate_servers, check_timeout, suspendable
+from toolbus.cli.commands.use.call import call_progress, candidate_servers, suspendable
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import content
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, picked
-from toolbus.cli.parameters import Timeout
+from toolbus.cli.parameters import Timeout, check_timeout
 from toolbus.cli.session import command_line
 from toolbus.code.stubs import words
 from toolbus.config import BusConfig
