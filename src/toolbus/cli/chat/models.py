@@ -70,7 +70,7 @@ class NoModel(ToolbusError):
 
 
 def choose_model(config: BusConfig, named: str | None) -> ModelChoice:
-    """The named model, or that of the environment, or the first available; raises `NoModel` without one."""
+    """The named model, else the one that $TOOLBUS_MODEL names, else the first available; raises `NoModel`."""
     keys = _keys_from_env_file(config)
     return ModelChoice(model=named or variables().get("TOOLBUS_MODEL") or _available_model(keys), keys=keys)
 

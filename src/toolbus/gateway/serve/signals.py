@@ -109,10 +109,10 @@ def _call_on_signal(loop: asyncio.AbstractEventLoop, number: int, call: Callable
 
 
 async def until_stopped(work: Callable[[Stop], Awaitable[int]], *, only_begin: bool = False) -> int:
-    """Run work that ends when Ctrl-C or another signal tells it to stop; returns the exit code.
+    """Run work that ends when Ctrl-C or another signal tells it to stop; returns its exit code.
 
-    That is its own, or that of a second signal. With `only_begin`, a second signal changes nothing: our
-    parent may have received it, and decides when to stop at once.
+    A second signal ends it at once. With `only_begin`, it changes nothing: our parent may have received it,
+    and decides when to stop at once.
     """
     stop = Stop()
     take = stop.begin if only_begin else stop.take

@@ -6,8 +6,8 @@ import inspect
 import logging
 import sys
 import traceback
-from collections.abc import Awaitable, Callable
-from contextlib import AsyncExitStack
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -74,18 +74,16 @@ async def worker(
         enable_logging(logging.WARNING)  # nobody else reports what happens to its runs
     if target is None:
         durable = partial(durable_settings, store, agent or "agent", version)
-        opened = partial(_agent_of_config, own, model, approve or "writes", durable)
+        opened = _agent_of_config(own, model, approve or "writes", durable)
     else:
         options = {"model": model, "approve": approve, "agent": agent, "version": version, "store": store}
-        opened = partial(_agent_of_target, own, target, options)
+        opened = _agent_of_target(own, target, options)
     return await until_stopped(partial(_work, own.screen, opened))
 
 
-async def _work(screen: Screen, opened: Callable[[AsyncExitStack], Awaitable["Agent"]], stop: Stop) -> int:
+async def _work(screen: Screen, opened: "AbstractAsyncContextManager[Agent]", stop: Stop) -> int:
     """Execute runs until it is to stop; returns the exit code."""
-    async with AsyncExitStack() as stack:
-        agent = await opened(stack)
-        await stack.enter_async_context(agent)
+    async with opened as agent:
         assert agent.durable is not None, "it was checked"
         stop.limit = agent.durable.drain
         ready = partial(_print_ready, screen, agent.durable, agent.runs.store.place)
@@ -123,28 +121,28 @@ async def _last_words(runs: "Runs", queue: str) -> str:
     return "its runs wait for the next worker"
 
 
+@asynccontextmanager
 async def _agent_of_config(
-    own: Invocation,
-    model: str | None,
-    approve: ApprovalMode,
-    durable: "Callable[[], Durable]",
-    stack: AsyncExitStack,
-) -> "Agent":
+    own: Invocation, model: str | None, approve: ApprovalMode, durable: "Callable[[], Durable]"
+) -> "AsyncGenerator[Agent]":
     """An agent with all servers of the config."""
     screen, config, servers = own.screen, own.config, own.selected()
     load_durable(screen, "toolbus worker")
     with screen.spinner("loading the agent"):
         from toolbus.agent import Agent
         from toolbus.cli.chat.run import create_model
-    entered = await stack.enter_async_context(create_model(choose_model(config, model)))
-    settings = durable()
-    bus = await stack.enter_async_context(own.bus(servers))
-    return Agent(entered, tools=[bus.view(caller=command_line())], approve=approve, durable=settings)
+    async with create_model(choose_model(config, model)) as entered:
+        settings = durable()
+        async with own.bus(servers) as bus:
+            tools = [bus.view(caller=command_line())]
+            async with Agent(entered, tools=tools, approve=approve, durable=settings) as agent:
+                yield agent
 
 
+@asynccontextmanager
 async def _agent_of_target(
-    own: Invocation, target: str, options: dict[str, str | None], stack: AsyncExitStack
-) -> "Agent":
+    own: Invocation, target: str, options: dict[str, str | None]
+) -> "AsyncGenerator[Agent]":
     """The agent of a program, which decides itself what these options say; `Usage` if one is given."""
     given = {**options, "config": own.settings.config}
     if ignored := [f"--{name}" for name, value in given.items() if value is not None]:
@@ -152,7 +150,8 @@ async def _agent_of_target(
             f"{' and '.join(ignored)}: {target} decides that itself; change it there, or leave it out"
         )
     load_durable(own.screen, "toolbus worker")
-    return agent_of_program(target)
+    async with agent_of_program(target) as agent:
+        yield agent
 
 
 class ProgramFailed(ToolbusError):
