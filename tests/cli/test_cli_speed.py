@@ -88,7 +88,7 @@ def test_a_command_imports_no_other_command(name: str, tmp_path: Path) -> None:
 
 
 WITHOUT_CONFIG = [
-    *("tools", "call x", "check", "search x", "chat x", "resources", "read x", "skills"),
+    *("tools", "call x", "run x", "check", "search x", "chat x", "resources", "read x", "skills"),
     *("lock", "diff", "approve x", "policy", "serve", "up", "watch", "login x", "key list"),
 ]
 

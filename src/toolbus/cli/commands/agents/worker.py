@@ -17,7 +17,7 @@ import typer
 from toolbus.adapters.approval import ApprovalMode
 from toolbus.cli.chat.models import choose_model
 from toolbus.cli.command import Invocation, command
-from toolbus.cli.commands.agents.runs import Store, durable_settings, load_durable
+from toolbus.cli.commands.agents.run_store import Store, durable_settings, load_durable
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.screen import Screen, enable_logging, picked
 from toolbus.cli.parameters import Model

@@ -11,7 +11,7 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, config_command
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.headline import print_headline
-from toolbus.cli.output.screen import Screen, escaped_json, short_path
+from toolbus.cli.output.screen import Screen, short_path
 from toolbus.core.files import located
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
@@ -98,7 +98,7 @@ def _run_here(
     def ready(background: "BackgroundBus") -> None:
         facts = background.facts()
         if screen.as_json:  # one document per line, as its log has
-            print(escaped_json({"event": "Started", "started": True, **facts}), flush=True)
+            screen.json_line({"event": "Started", "started": True, **facts})
         else:
             _print_started(screen, facts, f"here (pid {facts['pid']})", "Ctrl-C or 'toolbus down' stops")
 

@@ -21,7 +21,7 @@ from toolbus.cli.input.keys import keys_call
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.output.event_lines import event_line, timed_line
 from toolbus.cli.output.headline import STATE_STYLES
-from toolbus.cli.output.screen import Screen, escaped_json, one_line
+from toolbus.cli.output.screen import Screen, one_line
 from toolbus.cli.session import starting_only
 from toolbus.cli.sign_in import (
     LoginOptions,
@@ -191,8 +191,7 @@ class _EventView:
 
     def on_event(self, event: Event) -> None:
         if self._screen.as_json:
-            value = {"event": type(event).__name__, **asdict(event)}
-            print(escaped_json(value), flush=True)
+            self._screen.json_line({"event": type(event).__name__, **asdict(event)})
         elif not isinstance(event, ListChanged):  # what changed is an event of its own
             self.add_line(*event_line(event), at=event.at)
 
