@@ -66,7 +66,6 @@ async def _called(
     out: Path | None,
     on_input: Literal["ask", "suspend"],
 ) -> CommandResult:
-
     from toolbus.cli.session import command_line, start_idle_servers
 
     screen, config, drift = own.screen, own.config, _Drift(own.screen)
