@@ -139,7 +139,7 @@ def test_without_pydantic_ai_the_agent_is_left_out_and_it_says_what_to_install(t
     program = (
         "import asyncio, sys\n"
         "sys.modules['pydantic_ai'] = None\n"
-        "from toolbus.cli.commands.start.demo import run_agent\n"
+        "from toolbus.cli.commands.use.demo import run_agent\n"
         "from toolbus.cli.options import SharedOptions\n"
         "from toolbus.cli.output.screen import Screen\n"
         "assert asyncio.run(run_agent(Screen(SharedOptions()), None)) == []\n"

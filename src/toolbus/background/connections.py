@@ -13,12 +13,13 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Thread
-from typing import Any, TypeAlias
+from typing import Any
 
 from toolbus.background.command_line import bus_command
 from toolbus.background.passed_terminal import PassedTerminal
 from toolbus.background.protocol import Messages, ProtocolViolation, check_peer, send
 from toolbus.background.shared_bus import LentBus, SharedBus
+from toolbus.cli.app import exit_code
 from toolbus.cli.output.screen import visible, wrapped
 from toolbus.cli.session import BUS
 from toolbus.cli.suggested import repeat_config, suggested
@@ -35,8 +36,6 @@ FIRST_WITHIN = 30.0
 FAILED = 1
 _INT_BYTES = array.array("i").itemsize
 _names = itertools.count(1)
-RunLine: TypeAlias = Callable[[Sequence[str]], int]
-"""Runs a command line, and returns its exit code."""
 
 
 class Connections:
@@ -45,13 +44,11 @@ class Connections:
     def __init__(
         self,
         bus: SharedBus,
-        run: RunLine,
         version: str,
         ask: Callable[[str], dict[str, Any]],
     ) -> None:
-        """`run` runs the words of a command, `ask` answers what is not a command."""
+        """`ask` answers what is not a command."""
         self.bus = bus
-        self.run = run
         self.version = version
         self.ask = ask
         self.slots = asyncio.Semaphore(MAX_RUNNING)
@@ -253,7 +250,7 @@ class CommandConnection:
         def run() -> None:
             code = 1
             try:
-                code = run_command(self._clients.run, bus, terminal, words)
+                code = run_command(bus, terminal, words)
             except BaseException:  # top of a thread
                 logger.exception("a command failed in the background bus")
             finally:
@@ -266,12 +263,12 @@ class CommandConnection:
         return await ended
 
 
-def run_command(run: RunLine, bus: LentBus, terminal: PassedTerminal, words: Sequence[str]) -> int:
+def run_command(bus: LentBus, terminal: PassedTerminal, words: Sequence[str]) -> int:
     """Run a command line on the terminal of a client; returns the exit code."""
     with TERMINAL.using(terminal), BUS.using(bus):
         try:
             _note(bus.shared, terminal, words)
-            return run(words)
+            return exit_code(words)
         except SystemExit as end:
             return end.code if isinstance(end.code, int) else FAILED
         except KeyboardInterrupt:

@@ -14,12 +14,10 @@ from typing import Any
 
 from toolbus.background.place import BusPlace
 from toolbus.background.server import Start, run_here
-from toolbus.cli.app import exit_code
+from toolbus.cli.command import Invocation
 from toolbus.cli.errors import report
 from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import serve_program
-from toolbus.cli.session import load_trusted_config
 from toolbus.cli.suggested import repeat_config
 
 
@@ -27,21 +25,20 @@ def main() -> int:
     """Run it; returns the exit code."""
     began = time.time_ns()
     given: dict[str, Any] = json.loads(sys.argv[1])
-    settings = SharedOptions(config=None if given["config"] is None else Path(given["config"]))
+    named = None if given["config"] is None else Path(given["config"])
+    own = Invocation(SharedOptions(config=named))
     place = BusPlace(Path(given["folder"]), Path(given["state"]), Path(given["file"]))
-    repeat_config(settings.config)
+    repeat_config(named)
     report_to = _ReportOnce(int(given["ready"]))
     try:
-        config = load_trusted_config(settings)
         start = Start(
             place=place,
-            config=config,
+            config=own.config,
             idle=given["idle"],
-            run=exit_code,
             has_console=given["console"],
             began=began,
         )
-        return run_here(start, serve_program(Screen(settings)), lambda _: report_to({"ready": True}))
+        return run_here(start, serve_program(own.screen), lambda _: report_to({"ready": True}))
     except Exception as error:  # top of the process: `up` reports it
         code = report(error, as_json=False)
         report_to({"error": str(error), "code": code})

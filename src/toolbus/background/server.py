@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Any
 
-from toolbus.background.connections import Connections, RunLine, follow_clients
+from toolbus.background.connections import Connections, follow_clients
 from toolbus.background.inquiry import claim
 from toolbus.background.place import BusPlace
 from toolbus.background.shared_bus import SharedBus
@@ -38,8 +38,6 @@ class Start:
     config: BusConfig
     idle: float | None
     """Seconds without a command after which it ends."""
-    run: RunLine
-    """Runs the command line of a client."""
     has_console: bool
     began: int
     """The time before the config was read, in nanoseconds."""
@@ -65,7 +63,7 @@ class BackgroundBus:
         self.bus = Toolbus(
             _running(config, tokens), on_event=self._on_event, interactions=self.shared.interactions
         )
-        self.clients = Connections(self.shared, start.run, version(), self._answer)
+        self.clients = Connections(self.shared, version(), self._answer)
         self.calls = 0
         """How many calls have ended."""
         self._since = time.time()

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable, Collection, Generator, Ite
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, ParamSpec, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from toolbus.cli.listing_cache import CachedListing, fresh_listings, save_listings
 from toolbus.cli.options import SharedOptions, no_config
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
     from toolbus.cli.output.spinner import Spinner
     from toolbus.state.tokens.tokens import TokenSource
 
-P = ParamSpec("P")
 MOST_SHOWN = 8
 """How many of the servers that are starting the spinner names."""
 STARTING_STATES = ("idle", "connecting")

@@ -14,6 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 from urllib.request import ProxyHandler, build_opener
 
+from toolbus.cli.terminal import variables
 from toolbus.config import BusConfig, Secrets
 from toolbus.config.find import DOTENV
 from toolbus.config.secrets.lookup import MissingValue
@@ -68,7 +69,13 @@ class NoModel(ToolbusError):
         )
 
 
-def keys_from_env_file(config: BusConfig) -> dict[str, str]:
+def choose_model(config: BusConfig, named: str | None) -> ModelChoice:
+    """The named model, else the one that $TOOLBUS_MODEL names, else the first available; raises `NoModel`."""
+    keys = _keys_from_env_file(config)
+    return ModelChoice(model=named or variables().get("TOOLBUS_MODEL") or _available_model(keys), keys=keys)
+
+
+def _keys_from_env_file(config: BusConfig) -> dict[str, str]:
     """The API keys in the `.env` beside the config; not exported, or servers could inherit them."""
     values = Secrets(None, config.folder, config.reviewed).variables(DOTENV)
     if isinstance(values, MissingValue):
@@ -76,10 +83,7 @@ def keys_from_env_file(config: BusConfig) -> dict[str, str]:
     return {name: value for name, value in values.items() if name.upper().endswith(KEY) and value}
 
 
-def choose_model(named: str | None, keys: Mapping[str, str]) -> str:
-    """The model for `Agent`; raises `NoModel` if none is available."""
-    if named:
-        return named
+def _available_model(keys: Mapping[str, str]) -> str:
     by_key = (model for variable, model in KEYS.items() if os.environ.get(variable) or keys.get(variable))
     model = next(by_key, None) or find_local_model(LOCAL)
     if model is None:

@@ -155,6 +155,10 @@ class Screen:
         """Print the JSON document of `--json`."""
         print(escaped_json(value, indent=2), flush=True)
 
+    def json_line(self, value: JSON) -> None:
+        """Print one of several documents of `--json`, on a line of its own."""
+        print(escaped_json(value), flush=True)
+
     def show(self, document: JSON | Callable[[], JSON], lines: Callable[[], object] | str) -> None:
         """Print the result of a command: the document of `--json`, or else the lines for a person."""
         if self.as_json:

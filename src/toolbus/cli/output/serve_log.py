@@ -12,10 +12,10 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from toolbus.bus.view import View
-from toolbus.cli.commands.agents.runs import VARIABLE, chosen_store
+from toolbus.cli.commands.agents.run_store import VARIABLE, chosen_store
 from toolbus.cli.listing_cache import last_inventories, save_listings
 from toolbus.cli.output.event_lines import DATE_AND_TIME, event_line, timed_line
-from toolbus.cli.output.screen import Screen, escaped_json
+from toolbus.cli.output.screen import Screen
 from toolbus.cli.terminal import variables
 from toolbus.config.settings.serve import Serve
 from toolbus.core.operation.events import Event, LoginNeeded, StateChanged, ToolHeld, Warned
@@ -123,7 +123,7 @@ class ServeLog:
 
     def _print_json(self, value: dict[str, JSON]) -> None:
         worker = {} if self._worker is None else {"worker": self._worker}
-        print(escaped_json({**value, **worker}), flush=True)
+        self._screen.json_line({**value, **worker})
 
 
 def _ways(serve: Serve) -> list[str]:

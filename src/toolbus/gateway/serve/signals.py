@@ -108,12 +108,11 @@ def _call_on_signal(loop: asyncio.AbstractEventLoop, number: int, call: Callable
         signal.signal(number, call_soon)
 
 
-@contextmanager
-def stop_signals(*, only_begin: bool = False) -> Generator[Stop]:
-    """Take Ctrl-C and the signals that end a program until the block ends.
+async def until_stopped(work: Callable[[Stop], Awaitable[int]], *, only_begin: bool = False) -> int:
+    """Run work that ends when Ctrl-C or another signal tells it to stop; returns its exit code.
 
-    With `only_begin`, a second signal changes nothing: our parent may have received it, and decides when
-    to stop at once.
+    A second signal ends it at once. With `only_begin`, it changes nothing: our parent may have received it,
+    and decides when to stop at once.
     """
     stop = Stop()
     take = stop.begin if only_begin else stop.take
@@ -121,12 +120,6 @@ def stop_signals(*, only_begin: bool = False) -> Generator[Stop]:
         for name in SIGNALS:
             if (number := getattr(signal, name, None)) is not None:
                 stack.enter_context(signal_calls(number, partial(take, int(number))))
-        yield stop
-
-
-async def until_stopped(work: Callable[[Stop], Awaitable[int]], *, only_begin: bool = False) -> int:
-    """Run work that ends when it is told to stop; returns its exit code, or that of a second signal."""
-    with stop_signals(only_begin=only_begin) as stop:
         try:
             return await work(stop)
         except asyncio.CancelledError:

@@ -1,17 +1,15 @@
 """`toolbus runs`, `runs show`, `watch`, `cancel`, `delete` and `start`: durable runs, wherever they are."""
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator, Iterable
-from contextlib import asynccontextmanager
+from collections.abc import Iterable
 from datetime import datetime
 from functools import partial
-from importlib import import_module
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, command, group
+from toolbus.cli.commands.agents.run_store import Store, open_runs
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.run_lines import (
     STYLES,
@@ -24,78 +22,12 @@ from toolbus.cli.output.run_lines import (
     worker_json,
     worker_rows,
 )
-from toolbus.cli.output.screen import Cell, Screen, escaped_json, one_line, visible
-from toolbus.cli.terminal import variables, working_folder
-from toolbus.core.values.errors import ExtraMissing
+from toolbus.cli.output.screen import Cell, Screen, one_line, visible
 
 if TYPE_CHECKING:
-    from toolbus.agent.durable import Durable, DurableEvent, RunInfo, Runs
+    from toolbus.agent.durable import DurableEvent, RunInfo, Runs
     from toolbus.agent.durable.lease import WorkerRow
 
-VARIABLE, DEFAULT = "TOOLBUS_RUNS", "runs.db"
-
-
-def chosen_store(store: str | None) -> str:
-    """The store of an option, of the environment, or the file in this folder."""
-    chosen = store or variables().get(VARIABLE) or DEFAULT
-    return chosen if "://" in chosen else str(working_folder() / chosen)
-
-
-def durable_settings(store: str | None, agent: str, version: str | None = None) -> "Durable":
-    """The settings of these options; `Usage` if one is invalid."""
-    from toolbus.agent.durable import Durable
-
-    try:
-        settings = Durable(store=chosen_store(store), agent=agent, version=version)
-        settings.url  # noqa: B018  raises if it is invalid
-    except ValueError as error:
-        option = "--store" if store else f"${VARIABLE}"
-        raise Usage(re.sub("^durable", option, str(error))) from None
-    return settings
-
-
-def load_durable(screen: Screen, command: str) -> None:
-    """Import what a command needs, with a spinner: it takes a while."""
-    with screen.spinner("loading durable runs"):
-        try:
-            import_module("toolbus.agent.durable")
-        except ImportError as error:
-            # Not that of the part that came first: this extra has all.
-            reason = error.reason if isinstance(error, ExtraMissing) else str(error)
-            raise ExtraMissing(command, "durable", reason) from error
-
-
-@asynccontextmanager
-async def open_runs(
-    screen: Screen,
-    store: str | None,
-    agent: str = "agent",
-    version: str | None = None,
-    *,
-    create: bool = False,
-) -> "AsyncGenerator[Runs]":
-    """The runs of a store; without `create`, `Usage` if its file does not exist."""
-    load_durable(screen, "toolbus runs")
-    from toolbus.agent.durable import Runs
-
-    settings = durable_settings(store, agent, version)
-    if (file := settings.file) is not None and not create and not file.exists():
-        raise Usage(f"there is no store of runs at {str(file)!r}; name it with --store or ${VARIABLE}")
-    runs = Runs(settings)
-    try:
-        yield runs
-    finally:
-        await runs.close()
-
-
-Store = Annotated[
-    str | None,
-    typer.Option(
-        "--store",
-        metavar="URL",
-        help="Where the runs are: a SQLite file, or a postgresql:// URL; default: $TOOLBUS_RUNS, or runs.db.",
-    ),
-]
 RunId = Annotated[
     str, typer.Argument(metavar="ID", help="The id of the run, which is its key if it has one.")
 ]
@@ -300,7 +232,7 @@ async def watch(own: Invocation, run: RunId, store: Store = None) -> int:
         info = await _Watcher(screen, opened, run, Hints(store)).until_end()
         has_worker = any(row.takes(info.queue) for row in await opened.workers())
     if screen.as_json:
-        print(escaped_json({"event": "RunEnded", **run_json(info, has_worker=has_worker)}), flush=True)
+        screen.json_line({"event": "RunEnded", **run_json(info, has_worker=has_worker)})
     else:
         if info.structured is not None:
             screen.line(visible(info.output or ""))
@@ -347,7 +279,7 @@ class _Watcher:
         from toolbus.agent.durable.execution.timeline import event_json
 
         if self._screen.as_json:
-            print(escaped_json(event_json(event)), flush=True)
+            self._screen.json_line(event_json(event))
             return
         asked = (await self._runs.get(self._run)).question if isinstance(event, QuestionAsked) else None
         self._screen.line(event_line(event))

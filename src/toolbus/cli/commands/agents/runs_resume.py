@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, command
-from toolbus.cli.commands.agents.runs import RunId, Store, open_runs, print_no_worker
+from toolbus.cli.commands.agents.run_store import Store, open_runs
+from toolbus.cli.commands.agents.runs import RunId, print_no_worker
 from toolbus.cli.commands.use.resume import (
     INTERRUPTED,
     Answers,

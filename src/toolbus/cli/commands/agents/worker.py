@@ -6,8 +6,8 @@ import inspect
 import logging
 import sys
 import traceback
-from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,17 +15,16 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from toolbus.adapters.approval import ApprovalMode
-from toolbus.cli.chat.models import ModelChoice, choose_model, keys_from_env_file
+from toolbus.cli.chat.models import choose_model
 from toolbus.cli.command import Invocation, command
-from toolbus.cli.commands.agents.runs import Store, durable_settings, load_durable
+from toolbus.cli.commands.agents.run_store import Store, durable_settings, load_durable
 from toolbus.cli.errors import Usage
-from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen, enable_logging, picked
 from toolbus.cli.parameters import Model
 from toolbus.cli.session import command_line
-from toolbus.cli.terminal import variables, working_folder
+from toolbus.cli.terminal import working_folder
 from toolbus.core.values.errors import ToolbusError
-from toolbus.gateway.serve.signals import Stop, stop_signals
+from toolbus.gateway.serve.signals import Stop, until_stopped
 
 if TYPE_CHECKING:
     from toolbus.agent import Agent
@@ -33,17 +32,6 @@ if TYPE_CHECKING:
 
 _PATIENCE = 2.0
 """Seconds to find out, at the end, whether there are other workers."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _WorkerOptions:
-    """The options of `worker`."""
-
-    model: str | None
-    approve: ApprovalMode | None
-    agent: str | None
-    version: str | None
-    store: str | None
 
 
 @command
@@ -81,29 +69,21 @@ async def worker(
     With MODULE:NAME, your program decides about the model, approvals, name and store. The first Ctrl-C or
     SIGTERM lets calls in flight end; other workers continue its runs.
     """
-    options = _WorkerOptions(model=model, approve=approve, agent=agent, version=version, store=store)
     _ = own.screen  # first, because it shows the log
     if not own.settings.verbose:
         enable_logging(logging.WARNING)  # nobody else reports what happens to its runs
-    with stop_signals() as stop:
-        try:
-            await _work(own, target, options, stop)
-        except asyncio.CancelledError:
-            if not stop.is_forced:
-                raise
-    return 128 + stop.number if stop.is_forced else 0
+    if target is None:
+        durable = partial(durable_settings, store, agent or "agent", version)
+        opened = _agent_of_config(own, model, approve or "writes", durable)
+    else:
+        options = {"model": model, "approve": approve, "agent": agent, "version": version, "store": store}
+        opened = _agent_of_target(own, target, options)
+    return await until_stopped(partial(_work, own.screen, opened))
 
 
-async def _work(own: Invocation, target: str | None, options: _WorkerOptions, stop: Stop) -> None:
-    screen = own.screen
-    async with AsyncExitStack() as stack:
-        if target is None:
-            agent = await _agent_of_config(own, options, stack)
-        else:
-            _refuse_ignored(target, own.settings, options)
-            load_durable(screen, "toolbus worker")
-            agent = agent_of_program(target)
-        await stack.enter_async_context(agent)
+async def _work(screen: Screen, opened: "AbstractAsyncContextManager[Agent]", stop: Stop) -> int:
+    """Execute runs until it is to stop; returns the exit code."""
+    async with opened as agent:
         assert agent.durable is not None, "it was checked"
         stop.limit = agent.durable.drain
         ready = partial(_print_ready, screen, agent.durable, agent.runs.store.place)
@@ -115,6 +95,7 @@ async def _work(own: Invocation, target: str | None, options: _WorkerOptions, st
         screen.note(f"calls in flight end; {await _last_words(agent.runs, agent.durable.queue)}")
         working.cancel()
         await agent.close()
+    return 128 + stop.number if stop.is_forced else 0
 
 
 def _print_ready(screen: Screen, own: "Durable", place: str) -> None:
@@ -123,22 +104,6 @@ def _print_ready(screen: Screen, own: "Durable", place: str) -> None:
         {**picked(own, "agent version"), "store": place},
         lambda: screen.note(f"takes runs of {which} from {place}; Ctrl-C ends it"),
     )
-
-
-def _refuse_ignored(target: str, settings: SharedOptions, options: _WorkerOptions) -> None:
-    """Raise `Usage` for an option that a program decides itself."""
-    given = {
-        "--model": options.model,
-        "--approve": options.approve,
-        "--agent": options.agent,
-        "--version": options.version,
-        "--store": options.store,
-        "--config": settings.config,
-    }
-    if ignored := [name for name, value in given.items() if value is not None]:
-        raise Usage(
-            f"{' and '.join(ignored)}: {target} decides that itself; change it there, or leave it out"
-        )
 
 
 async def _last_words(runs: "Runs", queue: str) -> str:
@@ -156,21 +121,37 @@ async def _last_words(runs: "Runs", queue: str) -> str:
     return "its runs wait for the next worker"
 
 
-async def _agent_of_config(own: Invocation, options: _WorkerOptions, stack: AsyncExitStack) -> "Agent":
+@asynccontextmanager
+async def _agent_of_config(
+    own: Invocation, model: str | None, approve: ApprovalMode, durable: "Callable[[], Durable]"
+) -> "AsyncGenerator[Agent]":
     """An agent with all servers of the config."""
     screen, config, servers = own.screen, own.config, own.selected()
     load_durable(screen, "toolbus worker")
     with screen.spinner("loading the agent"):
         from toolbus.agent import Agent
         from toolbus.cli.chat.run import create_model
-    keys = keys_from_env_file(config)
-    name = choose_model(options.model or variables().get("TOOLBUS_MODEL"), keys)
-    model = await stack.enter_async_context(create_model(ModelChoice(model=name, keys=keys)))
-    durable = durable_settings(options.store, options.agent or "agent", options.version)
-    bus = await stack.enter_async_context(own.bus(servers))
-    return Agent(
-        model, tools=[bus.view(caller=command_line())], approve=options.approve or "writes", durable=durable
-    )
+    async with create_model(choose_model(config, model)) as entered:
+        settings = durable()
+        async with own.bus(servers) as bus:
+            tools = [bus.view(caller=command_line())]
+            async with Agent(entered, tools=tools, approve=approve, durable=settings) as agent:
+                yield agent
+
+
+@asynccontextmanager
+async def _agent_of_target(
+    own: Invocation, target: str, options: dict[str, str | None]
+) -> "AsyncGenerator[Agent]":
+    """The agent of a program, which decides itself what these options say; `Usage` if one is given."""
+    given = {**options, "config": own.settings.config}
+    if ignored := [f"--{name}" for name, value in given.items() if value is not None]:
+        raise Usage(
+            f"{' and '.join(ignored)}: {target} decides that itself; change it there, or leave it out"
+        )
+    load_durable(own.screen, "toolbus worker")
+    async with agent_of_program(target) as agent:
+        yield agent
 
 
 class ProgramFailed(ToolbusError):

@@ -10,7 +10,7 @@ import typer
 
 from toolbus.bus.engine.stores import store_for_command, store_url
 from toolbus.cli.command import CommandResult, Invocation, command, config_command, group
-from toolbus.cli.commands.agents.runs import DEFAULT, VARIABLE, durable_settings, load_durable
+from toolbus.cli.commands.agents.run_store import DEFAULT, VARIABLE, durable_settings, load_durable
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import check_config
 from toolbus.cli.output.screen import Screen

@@ -4,39 +4,49 @@ Commands that run may end first, within the time that the bus gives them.
 """
 
 import time
+from typing import TYPE_CHECKING
 
-from rich.text import Text
+from toolbus.cli.command import CommandResult, Invocation, command
+from toolbus.cli.output.screen import short_path
 
-from toolbus.background.inquiry import NoAnswer, is_claimed, open_inquiry
-from toolbus.cli.commands.servers.status import background_config
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.output.screen import Screen, short_path
+if TYPE_CHECKING:
+    from toolbus.background.inquiry import Inquiry
 
 WITHIN = 90.0
 """Seconds: commands have 30, and servers their own time to stop."""
 POLL_SECONDS = 0.02
 
 
-def run(settings: SharedOptions) -> int:
-    """Stop it, if one runs, and wait for its end."""
-    screen, file = Screen(settings), background_config(settings)
+@command
+def down(own: Invocation) -> CommandResult:
+    """Stop the servers in the background; running commands may end first."""
+    from toolbus.background.inquiry import open_inquiry
+    from toolbus.cli.output.bus_status import background_config
+
+    screen, file = own.screen, background_config(own.settings)
     inquiry = open_inquiry(file)
     if inquiry is None:
-        if screen.as_json:
-            screen.json({"stopped": False, "config": str(file)})
-        else:
-            screen.note(f"no background bus for {short_path(file)} is running")
-        return 0
+        return CommandResult(
+            {"stopped": False, "config": str(file)},
+            lambda: screen.note(f"no background bus for {short_path(file)} is running"),
+        )
     with screen.spinner("stopping; waiting for commands that run"), inquiry:
-        pid = inquiry.ask("stop").get("stopping")
-        deadline = time.monotonic() + WITHIN
-        has_ended = inquiry.wait_for_end(WITHIN)
-        while is_claimed(inquiry.place):  # its process is about to end
-            if not has_ended or time.monotonic() > deadline:
-                raise NoAnswer(inquiry.place, f"(pid {pid}) did not stop within {WITHIN:g} s")
-            time.sleep(POLL_SECONDS)
-    if screen.as_json:
-        screen.json({"stopped": True, "config": str(file), "pid": pid})
-    else:
-        screen.print(Text(f"stopped the background bus for {short_path(file)}"))
-    return 0
+        pid = _stop(inquiry)
+    return CommandResult(
+        {"stopped": True, "config": str(file), "pid": pid},
+        f"stopped the background bus for {short_path(file)}",
+    )
+
+
+def _stop(inquiry: "Inquiry") -> int | None:
+    """Stop the bus, and wait for its end; returns the id of its process."""
+    from toolbus.background.inquiry import NoAnswer, is_claimed
+
+    pid = inquiry.ask("stop").get("stopping")
+    deadline = time.monotonic() + WITHIN
+    has_ended = inquiry.wait_for_end(WITHIN)
+    while is_claimed(inquiry.place):  # its process is about to end
+        if not has_ended or time.monotonic() > deadline:
+            raise NoAnswer(inquiry.place, f"(pid {pid}) did not stop within {WITHIN:g} s")
+        time.sleep(POLL_SECONDS)
+    return pid

@@ -11,12 +11,6 @@ from toolbus.cli.command import CommandResult, Invocation, config_command
 from toolbus.cli.completion import server_names
 from toolbus.cli.errors import FAILED
 from toolbus.cli.output.screen import Cell, visible
-from toolbus.cli.sign_in import (
-    lasting_tokens,
-    oauth_client,
-    signs_in_by_itself,
-)
-from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.values.errors import ServerError, SignInFailed, ToolbusError, problem_of
 from toolbus.core.values.records import JSON
 
@@ -159,6 +153,7 @@ class _Row:
 @config_command
 async def logins(own: Invocation) -> CommandResult:
     """Show who is signed in to which server."""
+    from toolbus.cli.sign_in import lasting_tokens
 
     screen, tokens = own.screen, lasting_tokens(own.config)
     servers = [
@@ -182,6 +177,7 @@ async def logins(own: Invocation) -> CommandResult:
 
 
 async def _rows(config: "BusConfig", server: "ServerConfig", tokens: "TokenSource") -> list[_Row]:
+    from toolbus.cli.sign_in import oauth_client, signs_in_by_itself
 
     try:
         client = await oauth_client(config, server.alias, tokens)

@@ -1,7 +1,6 @@
 """`toolbus call`: call one tool."""
 
 import json
-import math
 from collections.abc import Callable, Coroutine, Generator, Mapping
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
@@ -18,8 +17,16 @@ from toolbus.cli.input.arguments import GivenArguments, given, hint, read
 from toolbus.cli.listing_cache import CachedListing
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, picked
-from toolbus.cli.parameters import Args, ArgsFile, OnInput, Out, Timeout, ToolArguments
-from toolbus.cli.terminal import here
+from toolbus.cli.parameters import (
+    Args,
+    ArgsFile,
+    OnInput,
+    Out,
+    Timeout,
+    ToolArguments,
+    check_out_folder,
+    check_timeout,
+)
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Stopwatch
 from toolbus.core.values.errors import CallRefused, ToolNotFound
 from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
@@ -59,7 +66,6 @@ async def _called(
     out: Path | None,
     on_input: Literal["ask", "suspend"],
 ) -> CommandResult:
-
     from toolbus.cli.session import command_line, start_idle_servers
 
     screen, config, drift = own.screen, own.config, _Drift(own.screen)
@@ -106,18 +112,6 @@ class _Drift:
             if one.server == spec.origin.server and one.tool in (None, spec.origin.tool):
                 what = f"tool {one.tool!r}" if one.tool else f"server {one.server!r}"
                 self._screen.note(f"warning: {what}: {one.message}")
-
-
-def check_timeout(seconds: float | None) -> None:
-    """Raise `Usage` if the time limit is invalid."""
-    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
-        raise Usage(f"--timeout {seconds:g}: expected a number of seconds above 0")
-
-
-def check_out_folder(out: Path | None) -> None:
-    """Raise `Usage` if the path is not a folder."""
-    if out is not None and here(out).exists() and not here(out).is_dir():
-        raise Usage(f"--out {str(out)!r} is a file; name a folder")
 
 
 async def _found(config: "BusConfig", bus: "Toolbus", name: str) -> ToolSpec:

@@ -7,13 +7,22 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
-from toolbus.cli.commands.use.call import call_outcome, call_progress, check_out_folder, check_timeout
+from toolbus.cli.commands.use.call import call_outcome, call_progress
 from toolbus.cli.commands.use.run import script_outcome
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import content, facts_by_name, hint, texts
 from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.parameters import Accept, Decline, FormValues, OnInput, Out, Timeout
+from toolbus.cli.parameters import (
+    Accept,
+    Decline,
+    FormValues,
+    OnInput,
+    Out,
+    Timeout,
+    check_out_folder,
+    check_timeout,
+)
 from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.values.elicitation import Action, Answer, Elicitation, Pending

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
-from toolbus.cli.commands.use.call import call_progress, candidate_servers, check_timeout, suspendable
+from toolbus.cli.commands.use.call import call_progress, candidate_servers, suspendable
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import content
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, picked
-from toolbus.cli.parameters import Timeout
-from toolbus.cli.session import command_line
-from toolbus.code.stubs import words
-from toolbus.config import BusConfig
+from toolbus.cli.parameters import Timeout, check_timeout
 from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.values.records import JSON, ToolResult
 from toolbus.schema.values import entries_of
@@ -52,6 +49,8 @@ async def run(
     if code is None and not stubs:
         raise Usage("name a script, or - for stdin; --stubs shows what it can call")
 
+    from toolbus.cli.session import command_line
+
     screen = own.screen
     async with own.bus(_servers(own.config, own.selected(), code), asks=True) as bus:
         scripts = bus.view(caller=command_line()).scripts
@@ -86,6 +85,8 @@ def _servers(config: "BusConfig", every: list[str], script: str | None) -> list[
 
     All of them, if it calls a tool that no server seems to have: what is near it is then found.
     """
+    from toolbus.code.stubs import words
+
     awaited = set(_AWAITED.findall(script or "")) - {"asyncio"}
     if script is None or not all(candidate_servers(config, name) for name in awaited):
         return every
