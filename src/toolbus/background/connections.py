@@ -19,9 +19,9 @@ from toolbus.background.command_line import bus_command
 from toolbus.background.passed_terminal import PassedTerminal
 from toolbus.background.protocol import Messages, ProtocolViolation, check_peer, send
 from toolbus.background.shared_bus import LentBus, SharedBus
+from toolbus.cli.options import repeat_config, suggested
 from toolbus.cli.output.screen import visible, wrapped
 from toolbus.cli.session import BUS
-from toolbus.cli.suggested import repeat_config, suggested
 from toolbus.cli.terminal import OWN, STREAMS, TERMINAL, StreamName
 from toolbus.config.find import is_own
 

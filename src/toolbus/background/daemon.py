@@ -16,11 +16,10 @@ from toolbus.background.place import BusPlace
 from toolbus.background.server import Start, run_here
 from toolbus.cli.app import exit_code
 from toolbus.cli.errors import report
-from toolbus.cli.options import SharedOptions
+from toolbus.cli.options import SharedOptions, repeat_config
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.output.serve_log import serve_program
 from toolbus.cli.session import load_trusted_config
-from toolbus.cli.suggested import repeat_config
 
 
 def main() -> int:
