@@ -13,6 +13,7 @@ from toolbus.bus.catalog.snapshot import with_quarantined
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.engine.lookup import Lookup
 from toolbus.bus.engine.tenant import Tenant
+from toolbus.bus.engine.tenants import SessionTenant
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
@@ -27,7 +28,7 @@ from toolbus.core.operation.operation import Caller, Resumed
 from toolbus.core.values import freshness
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
-from toolbus.core.values.errors import CallRefused, ToolbusError, ToolNotFound
+from toolbus.core.values.errors import BusClosed, CallRefused, ToolbusError, ToolNotFound
 from toolbus.core.values.freshness import KINDS, ListKind
 from toolbus.core.values.records import (
     JSON,
@@ -532,3 +533,23 @@ class View:
     def _filter(self) -> Filter | None:
         _ = self._live.now  # what changed before is not an event
         return None if self._scope.is_whole else self._scope.filter(lambda: self._now)
+
+
+class SessionView(View):
+    """A bus for one session."""
+
+    def __init__(self, session: SessionTenant, scope: Scope) -> None:
+        super().__init__(session, scope)
+        self._session = session
+
+    def view(self, **narrower: Any) -> "SessionView":
+        """As `View.view`; a part of a session can end it."""
+        return SessionView(self._session, super().view(**narrower)._scope)
+
+    async def end_session(self) -> None:
+        """End the session: disconnect from its own servers. Any number of times, from anywhere."""
+        try:
+            loop = self._session.engine.loop
+        except BusClosed:  # so has every session ended
+            return
+        await loop.run(self._session.end_session())
