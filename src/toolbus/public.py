@@ -4,10 +4,10 @@ from toolbus.bus.catalog.tool import Tool as Tool
 from toolbus.bus.connection import McpConnection as McpConnection
 from toolbus.bus.connection import connect_mcp as connect_mcp
 from toolbus.bus.context import ContextProvider as ContextProvider
-from toolbus.bus.session_view import SessionView as SessionView
 from toolbus.bus.sync import SyncToolbus as SyncToolbus
 from toolbus.bus.tasks import TaskHandle as TaskHandle
 from toolbus.bus.toolbus import Toolbus as Toolbus
+from toolbus.bus.view import SessionView as SessionView
 from toolbus.bus.view import View as View
 from toolbus.config import BusConfig as BusConfig
 from toolbus.config import ServerConfig as ServerConfig

@@ -8,7 +8,7 @@ import pytest
 
 from tests.background.holding import background
 from tests.cli.running import environment
-from tests.inside.background import COMMANDS, FLAGS, NOT_THERE, WITH_VALUE, bus_command
+from tests.inside.background import FLAGS, IN_BACKGROUND, NOT_THERE, WITH_VALUE, background_command
 from tests.inside.cli import commands
 from tests.patience import PATIENCE
 
@@ -27,7 +27,7 @@ from tests.patience import PATIENCE
     ],
 )
 def test_what_it_is_for(line: str, config: str | None) -> None:
-    command = bus_command(line.split())
+    command = background_command(line.split())
     assert command is not None
     assert command.config == config
 
@@ -52,14 +52,14 @@ def test_what_it_is_for(line: str, config: str | None) -> None:
     ],
 )
 def test_what_it_is_not_for(line: str) -> None:
-    assert bus_command(line.split()) is None
+    assert background_command(line.split()) is None
 
 
 def test_the_options_are_those_of_the_commands() -> None:
     """A new option with a value would be taken for a word otherwise."""
     root = commands()
     with_value, flags = set[str](), set[str]()
-    for name in COMMANDS:
+    for name in IN_BACKGROUND:
         for parameter in root.loaded(name).params:
             if parameter.param_type_name == "option":
                 is_flag = parameter.is_flag or parameter.count

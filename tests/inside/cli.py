@@ -23,11 +23,11 @@ from toolbus.cli.input.trust import trust_written as trust_written
 from toolbus.cli.listing_cache import last_inventories as last_inventories
 from toolbus.cli.listing_cache import save_listings as save_listings
 from toolbus.cli.options import SharedOptions as SharedOptions
+from toolbus.cli.options import repeat_config as repeat_config
+from toolbus.cli.options import suggested as suggested
 from toolbus.cli.output.run_lines import Hints as Hints
 from toolbus.cli.output.run_lines import answer_text as answer_text
 from toolbus.cli.output.screen import Screen as Screen
 from toolbus.cli.output.serve_log import ServeLog as ServeLog
 from toolbus.cli.sign_in import WrongPaste as WrongPaste
 from toolbus.cli.sign_in import redirect_in as redirect_in
-from toolbus.cli.suggested import repeat_config as repeat_config
-from toolbus.cli.suggested import suggested as suggested

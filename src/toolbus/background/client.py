@@ -12,7 +12,6 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from toolbus.background.command_line import BusCommand
 from toolbus.background.place import BusPlace, config_file, places
 from toolbus.background.protocol import Messages, ProtocolViolation, check_peer, process_of, send
 from toolbus.core import version
@@ -38,12 +37,12 @@ SUSPENDED_WITHIN = 5.0
 """Seconds after which Ctrl-Z stops us even if the bus does not answer."""
 
 
-def run_in_background(command: BusCommand, words: Sequence[str]) -> int | None:
-    """The exit code of the command; None if it has to run by itself."""
+def run_in_background(config: str | None, words: Sequence[str]) -> int | None:
+    """The exit code of the command with this `--config`; None if it has to run by itself."""
     _fill_closed_streams()
     try:
         folder = os.getcwd()
-        file = config_file(command.config)
+        file = config_file(config)
     except OSError:  # the folder is gone, which the command itself reports
         return None
     try:

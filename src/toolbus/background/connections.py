@@ -15,14 +15,14 @@ from pathlib import Path
 from threading import Thread
 from typing import Any
 
-from toolbus.background.command_line import bus_command
 from toolbus.background.passed_terminal import PassedTerminal
 from toolbus.background.protocol import Messages, ProtocolViolation, check_peer, send
 from toolbus.background.shared_bus import LentBus, SharedBus
 from toolbus.cli.app import exit_code
+from toolbus.cli.entry import background_command
+from toolbus.cli.options import repeat_config, suggested
 from toolbus.cli.output.screen import visible, wrapped
 from toolbus.cli.session import BUS
-from toolbus.cli.suggested import repeat_config, suggested
 from toolbus.cli.terminal import OWN, STREAMS, TERMINAL, StreamName
 from toolbus.config.find import is_own
 
@@ -279,7 +279,7 @@ def run_command(bus: LentBus, terminal: PassedTerminal, words: Sequence[str]) ->
 
 def _note(bus: SharedBus, terminal: PassedTerminal, words: Sequence[str]) -> None:
     """Say what differs from a command that would run by itself."""
-    command = bus_command(words)
+    command = background_command(words)
     named = None if command is None or command.config is None else Path(command.config)
     repeat_config(named)
     config = bus.follower.config

@@ -16,9 +16,8 @@ from toolbus.background.place import BusPlace
 from toolbus.background.server import Start, run_here
 from toolbus.cli.command import Invocation
 from toolbus.cli.errors import report
-from toolbus.cli.options import SharedOptions
+from toolbus.cli.options import SharedOptions, repeat_config
 from toolbus.cli.output.serve_log import serve_program
-from toolbus.cli.suggested import repeat_config
 
 
 def main() -> int:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, get_args
 
 from toolbus.bus.catalog.exposure import CALL, OWN_ROUTES, SEARCH, SEARCH_FUNCTIONS
 from toolbus.bus.catalog.tool_search import inner_call
@@ -306,3 +306,17 @@ class ViewCalls:
         if not made.face and not made.run:
             return caller
         return replace(caller, face=made.face or caller.face, run=made.run or caller.run)
+
+
+ON_INPUT: tuple[str, ...] = get_args(OnInput)
+
+
+def check_call(on_input: OnInput, *, recover: float | None = None, **seconds: float | None) -> None:
+    """ValueError if `on_input` or a number of seconds is invalid."""
+    if recover is not None and not recover >= 0:
+        raise ValueError(f"recover must be 0 seconds or more, not {recover!r}")
+    if on_input not in ON_INPUT:
+        raise ValueError(f"on_input must be one of {', '.join(ON_INPUT)}, not {on_input!r}")
+    for name, value in seconds.items():
+        if value is not None and not value > 0:
+            raise ValueError(f"{name} must be more than 0 seconds, not {value!r}")

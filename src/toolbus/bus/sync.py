@@ -14,10 +14,9 @@ from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.portal import Derived, Portal, Shown, like, same, waiting
 from toolbus.bus.rules.scope import Names
 from toolbus.bus.scripts import Scripts
-from toolbus.bus.session_view import SessionView
 from toolbus.bus.tasks import TaskHandle
 from toolbus.bus.toolbus import Toolbus
-from toolbus.bus.view import View
+from toolbus.bus.view import SessionView, View
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.events import Event
 from toolbus.core.values.errors import BusClosed

@@ -1,87 +1,36 @@
 """Calls that end later: suspended until they are answered, or run by the server as a task."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Protocol, get_args
+from collections.abc import Mapping
+from typing import Protocol
 
+from toolbus.bus.calls import ViewCalls
 from toolbus.core.ask.approval import Approval
 from toolbus.core.operation.operation import OnInput, Resumed
 from toolbus.core.values.elicitation import QUESTION, Answer, Pending
-from toolbus.core.values.records import JSON, Progress, TaskState, ToolResult, ToolSpec
+from toolbus.core.values.records import Progress, TaskState, ToolResult
 
 
-class RequestRunner(Protocol):
-    """Runs an operation other than a tool call; raises if it fails."""
+class TaskView(Protocol):
+    """What a task uses of the view that it was started in."""
 
-    def __call__(
-        self, route: str, server: str, name: str, arguments: Mapping[str, JSON], /
-    ) -> Awaitable[ToolResult]: ...
-
-
-class ViewTasks:
-    """Suspended calls and tasks."""
-
-    def __init__(
-        self,
-        find: Callable[[str], Awaitable[ToolSpec]],
-        run: Callable[..., Awaitable[ToolResult]],
-        request: RequestRunner,
-        resume_script: Callable[..., Awaitable[ToolResult]],
-    ) -> None:
-        """`run` takes a spec and the fields of an operation."""
-        self._find = find
-        self._run = run
-        self._request = request
-        self._resume_script = resume_script
-
+    @property
+    def calls(self) -> ViewCalls: ...
     async def resume(
         self,
         pending: Pending,
-        answers: Mapping[str, Answer] | Answer | None,
+        answers: Mapping[str, Answer] | Answer | None = None,
         *,
-        timeout: float | None,
-        on_progress: Progress | None,
-        on_input: OnInput,
-    ) -> ToolResult:
-        check_call(on_input, timeout=timeout)
-        if pending.script is not None:
-            return await self._resume_script(
-                pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
-            )
-        resumed = Resumed.of(pending, answers)
-        return await self._run(
-            await self._find(f"{pending.server}/{pending.tool}"),
-            arguments=pending.arguments,
-            timeout=timeout,
-            on_progress=on_progress,
-            on_input=on_input,
-            # Of a call that was not approved yet, the server knows nothing.
-            resumed=resumed if pending.call is None else None,
-            approval=given_approval(resumed),
-        )
-
-    async def submit(self, name: str, arguments: Mapping[str, JSON] | None) -> "TaskHandle":
-        given: Mapping[str, JSON] = {} if arguments is None else arguments
-        return TaskHandle(self, await self._run(await self._find(name), arguments=given, detached=True))
-
-    def load(self, stored: str) -> "TaskHandle":
-        return TaskHandle(self, ToolResult.from_pending(Pending.from_json(stored)))
-
-    async def state(self, pending: Pending) -> TaskState:
-        task = _task(pending)
-        result = await self._request("tasks/get", pending.server, pending.tool, {"task": task})
-        if not isinstance(result.value, TaskState):
-            raise TypeError("a hook must return the result of `next` for tasks/get")
-        return result.value
-
-    async def cancel(self, pending: Pending) -> None:
-        await self._request("tasks/cancel", pending.server, pending.tool, {"task": _task(pending)})
+        timeout: float | None = None,
+        on_progress: Progress | None = None,
+        on_input: OnInput = "suspend",
+    ) -> ToolResult: ...
 
 
 class TaskHandle:
     """A call that its server runs as a task; with `to_json`, another process can continue it."""
 
-    def __init__(self, tasks: "ViewTasks", initial: ToolResult) -> None:
-        self._tasks = tasks
+    def __init__(self, tasks: TaskView, initial: ToolResult) -> None:
+        self._view = tasks
         self._initial = initial
 
     @property
@@ -98,7 +47,10 @@ class TaskHandle:
         """The current state of the task."""
         if self._initial.pending is None:
             return TaskState(id="", status="completed", result=self._initial)
-        return await self._tasks.state(self._initial.pending)
+        result = await self._request("tasks/get", self._initial.pending)
+        if not isinstance(result.value, TaskState):
+            raise TypeError("a hook must return the result of `next` for tasks/get")
+        return result.value
 
     async def result(
         self,
@@ -110,20 +62,25 @@ class TaskHandle:
         """Wait for the result; after a timeout the task continues, and you can wait again."""
         if self._initial.pending is None:
             return self._initial
-        return await self._tasks.resume(
-            self._initial.pending, None, timeout=timeout, on_progress=on_progress, on_input=on_input
+        return await self._view.resume(
+            self._initial.pending, timeout=timeout, on_progress=on_progress, on_input=on_input
         )
 
     async def cancel(self) -> None:
         """Ask the server to cancel the task; it may not be able to."""
         if self._initial.pending is not None:
-            await self._tasks.cancel(self._initial.pending)
+            await self._request("tasks/cancel", self._initial.pending)
 
     def to_json(self) -> str:
         """The task as JSON, to be stored; ValueError if the server returned the result at once."""
         if self._initial.pending is None:
             raise ValueError("there is no task: the server returned the result at once")
         return self._initial.pending.to_json()
+
+    async def _request(self, route: str, pending: Pending) -> ToolResult:
+        if pending.task is None:
+            raise ValueError("this call is not a task; use resume()")
+        return await self._view.calls.request(route, pending.server, pending.tool, {"task": pending.task})
 
     def __repr__(self) -> str:
         return f"TaskHandle({self.id!r})"
@@ -141,23 +98,3 @@ def given_approval(resumed: Resumed) -> Approval | None:
     if pending.approved is not None:
         return Approval(call=pending.approved, by=pending.approved_by or "resumed")
     return None
-
-
-def _task(pending: Pending) -> str:
-    if pending.task is None:
-        raise ValueError("this call is not a task; use resume()")
-    return pending.task
-
-
-ON_INPUT: tuple[str, ...] = get_args(OnInput)
-
-
-def check_call(on_input: OnInput, *, recover: float | None = None, **seconds: float | None) -> None:
-    """ValueError if `on_input` or a number of seconds is invalid."""
-    if recover is not None and not recover >= 0:
-        raise ValueError(f"recover must be 0 seconds or more, not {recover!r}")
-    if on_input not in ON_INPUT:
-        raise ValueError(f"on_input must be one of {', '.join(ON_INPUT)}, not {on_input!r}")
-    for name, value in seconds.items():
-        if value is not None and not value > 0:
-            raise ValueError(f"{name} must be more than 0 seconds, not {value!r}")

@@ -14,8 +14,7 @@ from toolbus.bus.engine.engine import BusExtensions
 from toolbus.bus.engine.stores import sign_in
 from toolbus.bus.engine.tenants import BusTenant
 from toolbus.bus.rules.scope import Scope
-from toolbus.bus.session_view import SessionView
-from toolbus.bus.view import View
+from toolbus.bus.view import SessionView, View
 from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
 from toolbus.config.settings.expose import check_mode

@@ -6,28 +6,29 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar, cast
 
-from toolbus.bus.calls import CallOrigin, ViewCalls
+from toolbus.bus.calls import CallOrigin, ViewCalls, check_call
 from toolbus.bus.catalog.exposure import OWN_ROUTES, RUN_CODE
 from toolbus.bus.catalog.registry import Registry, selection_of
 from toolbus.bus.catalog.snapshot import with_quarantined
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.engine.lookup import Lookup
 from toolbus.bus.engine.tenant import Tenant
+from toolbus.bus.engine.tenants import SessionTenant
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
-from toolbus.bus.tasks import TaskHandle, ViewTasks, check_call
+from toolbus.bus.tasks import TaskHandle, given_approval
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode, check_mode
 from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.ask.approval import Approval, ApprovalRequest
 from toolbus.core.operation.events import Emit, EventStream, Filter, OnLog, Reason
-from toolbus.core.operation.operation import Caller
+from toolbus.core.operation.operation import Caller, Resumed
 from toolbus.core.values import freshness
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
-from toolbus.core.values.errors import CallRefused, ToolbusError, ToolNotFound
+from toolbus.core.values.errors import BusClosed, CallRefused, ToolbusError, ToolNotFound
 from toolbus.core.values.freshness import KINDS, ListKind
 from toolbus.core.values.records import (
     JSON,
@@ -76,9 +77,6 @@ class View:
         enforcement = tenant.engine.enforcement
         self.scripts = Scripts(self, tenant.interactions, lambda: enforcement.shared)
         """Scripts that call its tools."""
-        self._tasks = ViewTasks(
-            self.calls.find_to_call, self.calls.send, self.calls.request, self.scripts.resume
-        )
 
     def view(
         self,
@@ -321,17 +319,32 @@ class View:
         on_input: OnInput = "suspend",
     ) -> ToolResult:
         """Continue a suspended call, also in another process; answers by key, or one for its only one."""
-        return await self._tasks.resume(
-            pending, answers, timeout=timeout, on_progress=on_progress, on_input=on_input
+        check_call(on_input, timeout=timeout)
+        if pending.script is not None:
+            return await self.scripts.resume(
+                pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
+            )
+        resumed = Resumed.of(pending, answers)
+        return await self.calls.send(
+            await self.calls.find_to_call(f"{pending.server}/{pending.tool}"),
+            arguments=pending.arguments,
+            timeout=timeout,
+            on_progress=on_progress,
+            on_input=on_input,
+            # Of a call that was not approved yet, the server knows nothing.
+            resumed=resumed if pending.call is None else None,
+            approval=given_approval(resumed),
         )
 
     async def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> TaskHandle:
         """Start a call and return at once if the server runs it as a task; else wait for its result."""
-        return await self._tasks.submit(name, arguments)
+        given: Mapping[str, JSON] = {} if arguments is None else arguments
+        spec = await self.calls.find_to_call(name)
+        return TaskHandle(self, await self.calls.send(spec, arguments=given, detached=True))
 
     def task(self, stored: str) -> TaskHandle:
         """The task that was stored with `to_json()`; also in another process."""
-        return self._tasks.load(stored)
+        return TaskHandle(self, ToolResult.from_pending(Pending.from_json(stored)))
 
     # Resources and prompts
 
@@ -520,3 +533,23 @@ class View:
     def _filter(self) -> Filter | None:
         _ = self._live.now  # what changed before is not an event
         return None if self._scope.is_whole else self._scope.filter(lambda: self._now)
+
+
+class SessionView(View):
+    """A bus for one session."""
+
+    def __init__(self, session: SessionTenant, scope: Scope) -> None:
+        super().__init__(session, scope)
+        self._session = session
+
+    def view(self, **narrower: Any) -> "SessionView":
+        """As `View.view`; a part of a session can end it."""
+        return SessionView(self._session, super().view(**narrower)._scope)
+
+    async def end_session(self) -> None:
+        """End the session: disconnect from its own servers. Any number of times, from anywhere."""
+        try:
+            loop = self._session.engine.loop
+        except BusClosed:  # so has every session ended
+            return
+        await loop.run(self._session.end_session())

@@ -15,8 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from toolbus.cli.options import SharedOptions, check_config
-from toolbus.cli.suggested import repeat_config
+from toolbus.cli.options import SharedOptions, check_config, repeat_config
 from toolbus.cli.terminal import run_until_signal
 from toolbus.schema.values import JSON
 

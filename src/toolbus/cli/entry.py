@@ -1,20 +1,79 @@
 """The `toolbus` program: runs a command in the background bus of its config, if there is one, or by itself.
 
-Until that is known, nothing is imported that takes time.
+Until that is known, nothing is imported that takes time, and the command line is read without the parser.
 """
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+IN_BACKGROUND = frozenset(
+    (
+        *("tools", "search", "call", "run", "resume", "check", "chat"),
+        *("resources", "read", "prompts", "prompt", "skills", "skill"),
+    )
+)
+"""The commands that use a background bus."""
+FLAGS = frozenset(("--json", "-v", "-vv", "-vvv", "--verbose", "--no-color", "--debug"))
+"""The options that may come before a command, without a value."""
+WITH_VALUE = frozenset(
+    (
+        "--config",
+        "--args",
+        "--args-file",
+        "--timeout",
+        "--out",
+        "--on-input",
+        "--search",
+        "--limit",
+        "--wait",
+        "--model",
+        "--approve",
+        "--dialect",
+    )
+)
+"""The options of these commands that take the next word as their value."""
+NOT_THERE = frozenset(("--no-up", "-h", "--help", "--version"))
+"""Options with which a command runs by itself."""
+
+
+@dataclass(frozen=True)
+class BackgroundCommand:
+    """A command that may use a background bus."""
+
+    config: str | None
+    """The value of `--config`."""
+
+
+def background_command(words: Sequence[str]) -> BackgroundCommand | None:
+    """The command in these words; None if it runs by itself."""
+    config, name = None, None
+    remaining = iter(words)
+    for word in remaining:
+        if word == "--":
+            break
+        option, equals, value = word.partition("=")
+        if word in NOT_THERE:
+            return None
+        if option in WITH_VALUE and name is None and option != "--config":
+            return None  # a mistake, which the parser explains
+        if option in WITH_VALUE:
+            value = value if equals else next(remaining, "")
+            config = value if option == "--config" else config
+        elif name is None and word not in FLAGS:
+            if word not in IN_BACKGROUND:
+                return None
+            name = word
+    return None if name is None else BackgroundCommand(config)
 
 
 def main() -> None:
     """Run the program."""
-    from toolbus.background.command_line import bus_command
-
-    command = bus_command(sys.argv[1:])
+    command = background_command(sys.argv[1:])
     if command is not None and sys.platform != "win32":
         from toolbus.background.client import run_in_background
 
-        code = run_in_background(command, sys.argv[1:])
+        code = run_in_background(command.config, sys.argv[1:])
         if code is not None:
             sys.exit(code)
     from toolbus.cli.app import main as run_here

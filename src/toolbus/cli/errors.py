@@ -6,8 +6,8 @@ from traceback import format_exception
 
 import typer
 
+from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import escaped_json, visible, wrapped
-from toolbus.cli.suggested import suggested
 from toolbus.core.values.errors import (
     CallRefused,
     CallTimeout,

@@ -9,6 +9,8 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from math import inf
 
+from toolbus.core.operation.operation import ReportProgress
+
 ANSWERING: ContextVar[bool] = ContextVar("toolbus_answering", default=False)
 """Set in a handler that answers the server: the requests that it makes itself do not pause."""
 
@@ -110,6 +112,18 @@ class Deadlines:
             deadline.left = min(seconds, max(0.0, latest - _now()))
         elif deadline in self._running and not deadline.is_expired and not self._expiring:
             self._set_end(deadline, min(_now() + seconds, latest))
+
+    def extending(self, deadline: Deadline, longest: float, report: ReportProgress | None) -> ReportProgress:
+        """A progress callback that extends a deadline, up to `longest` seconds in all, and reports."""
+        seconds, last = deadline.seconds, _now() + max(longest, deadline.seconds)
+        paused_before = self.paused_seconds
+
+        async def extend_and_report(progress: float, total: float | None, message: str | None) -> None:
+            self.extend(deadline, seconds, last + self.paused_seconds - paused_before)
+            if report is not None:
+                await report(progress, total, message)
+
+        return extend_and_report
 
     @contextmanager
     def paused(self) -> Generator[None]:

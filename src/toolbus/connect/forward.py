@@ -8,9 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 import mcp_types as types
-from mcp.shared.dispatcher import ProgressFnT
 
-from toolbus.connect.deadlines import Deadline
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.result_filter import keep_unknown_blocks
 from toolbus.connect.session import ServerSession
@@ -28,19 +26,19 @@ async def forward(
     in_flight: CallInFlight,
     operation: Operation,
     timeout: float,
-    extending: Callable[[Deadline], ProgressFnT] | None = None,
 ) -> ToolResult | TaskState:
-    """Send one request to the server; returns its answer, its requests for input, or its task.
-
-    `extending` makes the progress callback, if progress extends the timeout.
-    """
+    """Send one request to the server; returns its answer, its requests for input, or its task."""
     forwarding = in_flight.forwarding
     assert forwarding is not None, "it is forwarded"
     method, params = operation.route, _params(session, operation, forwarding)
     what = _described(operation)
     with session.calls_in_flight.track(in_flight):
         with session.exchange(what, timeout) as exchange:
-            report = in_flight.on_progress if extending is None else extending(exchange)
+            report = (
+                in_flight.on_progress
+                if in_flight.longest is None or method != "tools/call"
+                else session.deadlines.extending(exchange, in_flight.longest, in_flight.on_progress)
+            )
             if session.slots is None:
                 raw = await session.sender.forward(in_flight, method, params, report)
             else:

@@ -12,7 +12,7 @@ from toolbus.connect.link import Link
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import send_raw
 from toolbus.connect.session import ServerSession
-from toolbus.connect.tool_call import call_tool, forward_call
+from toolbus.connect.tool_call import call_tool
 from toolbus.core.operation.operation import CallInFlight, Operation
 from toolbus.core.values.elicitation import Answer
 from toolbus.core.values.errors import CallTimeout, ResourceTooLarge, SkillRejected
@@ -57,7 +57,7 @@ class LinkRequests:
             if check is not None:
                 check(operation)
             if in_flight.forwarding is not None:
-                return forward_call(session, in_flight, operation, timeout)
+                return forward(session, in_flight, operation, timeout)
             return call_tool(session, in_flight, operation.arguments, timeout, operation.resumed)
 
         timeout = self.timeout if operation.timeout is None else operation.timeout

@@ -13,22 +13,18 @@ A response that is not a plain result (input required, a task, other content tha
 and an error that can be solved go on from there with the SDK, without being sent again.
 """
 
-import asyncio
-from collections.abc import Awaitable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import partial
 
 from mcp.shared.dispatcher import ProgressFnT
 from mcp.shared.exceptions import MCPError
 from mcp_types import HEADER_MISMATCH, InputResponses
 
-from toolbus.connect.deadlines import Deadline
-from toolbus.connect.forward import forward
 from toolbus.connect.sdk import wire
 from toolbus.connect.sdk.fast_call import Outcome
 from toolbus.connect.sdk.input_required import InputRequired, TaskStarted
 from toolbus.connect.session import ServerSession
-from toolbus.core.operation.operation import CallInFlight, Operation, Resumed
+from toolbus.core.operation.operation import CallInFlight, Resumed
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import too_many_questions
 from toolbus.core.values.records import JSON, TaskState, ToolResult
@@ -53,7 +49,7 @@ async def call_tool(
                     progress = (
                         in_flight.on_progress
                         if in_flight.longest is None
-                        else _extending(session, in_flight, in_flight.longest, exchange)
+                        else session.deadlines.extending(exchange, in_flight.longest, in_flight.on_progress)
                     )
                     if session.slots is None:
                         return await _call(session, tool, in_flight, arguments, progress, answered)
@@ -69,14 +65,6 @@ async def call_tool(
             if declined is None:
                 return ToolResult.from_pending(pending)
             resumed = Resumed(pending=pending, answers=declined)
-
-
-def forward_call(
-    session: ServerSession, in_flight: CallInFlight, operation: Operation, timeout: float
-) -> Awaitable[ToolResult | TaskState]:
-    longest = in_flight.longest
-    extending = None if longest is None else partial(_extending, session, in_flight, longest)
-    return forward(session, in_flight, operation, timeout, extending)
 
 
 async def _call(
@@ -146,22 +134,6 @@ class _Answered:
 async def _answered(session: ServerSession, resumed: Resumed) -> _Answered:
     pending = resumed.pending
     return _Answered(await session.responses(pending.requests, resumed.answers), pending.state)
-
-
-def _extending(
-    session: ServerSession, in_flight: CallInFlight, longest: float, deadline: Deadline
-) -> ProgressFnT:
-    """A progress callback that extends the timeout of the call."""
-    deadlines, seconds, report = session.deadlines, deadline.seconds, in_flight.on_progress
-    last = asyncio.get_running_loop().time() + max(longest, seconds)
-    paused_before = deadlines.paused_seconds
-
-    async def extend_and_report(progress: float, total: float | None, message: str | None) -> None:
-        deadlines.extend(deadline, seconds, last + deadlines.paused_seconds - paused_before)
-        if report is not None:
-            await report(progress, total, message)
-
-    return extend_and_report
 
 
 def _suspended(

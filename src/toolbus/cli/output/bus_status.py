@@ -6,12 +6,11 @@ from typing import Any
 from rich.text import Text
 
 from toolbus.background.place import config_file
-from toolbus.cli.options import SharedOptions
+from toolbus.cli.options import SharedOptions, suggested
 from toolbus.cli.output.event_lines import clock
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.cli.session import explain_missing_config
-from toolbus.cli.suggested import suggested
 from toolbus.config import find_config
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import ServerStatus

@@ -6,9 +6,9 @@ from typing import assert_never
 
 from rich.text import Text
 
+from toolbus.cli.options import suggested
 from toolbus.cli.output.headline import STATE_STYLES
 from toolbus.cli.output.screen import one_line
-from toolbus.cli.suggested import suggested
 from toolbus.core.operation.events import (
     CallEnded,
     CallStarted,

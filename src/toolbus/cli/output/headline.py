@@ -1,7 +1,7 @@
 """A server in one line, with the reason below it if it is down; imports nothing of the bus."""
 
+from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.cli.suggested import suggested
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import ServerStatus
 

@@ -16,8 +16,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
-from toolbus.cli.options import SharedOptions
-from toolbus.cli.suggested import suggested
+from toolbus.cli.options import SharedOptions, suggested
 from toolbus.cli.terminal import TERMINAL, working_folder
 from toolbus.core.text.text import BLANK, UNSEEN, rewritten_json, visible
 from toolbus.schema.values import JSON

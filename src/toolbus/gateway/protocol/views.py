@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeAlias
 
-from toolbus.bus.session_view import SessionView
 from toolbus.bus.toolbus import Toolbus
-from toolbus.bus.view import View
+from toolbus.bus.view import SessionView, View
 from toolbus.core.ask.interactions import Interactions, McpClient
 from toolbus.core.operation.events import Event
 from toolbus.core.values.records import Budget

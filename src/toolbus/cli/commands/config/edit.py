@@ -17,8 +17,8 @@ from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import all_server_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.trust import is_trusted, trust_written
+from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, picked, short_path, visible
-from toolbus.cli.suggested import suggested
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
 from toolbus.config.editing.save import save_in_project

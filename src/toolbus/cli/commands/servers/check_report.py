@@ -21,10 +21,10 @@ from toolbus.cli.commands.servers.check_servers import (
 )
 from toolbus.cli.commands.use.tools import held_line
 from toolbus.cli.errors import FAILED
+from toolbus.cli.options import suggested
 from toolbus.cli.output.policy_report import Effects, dead_json, effects, whole_catalog
 from toolbus.cli.output.screen import Cell, Screen, exact, one_line, picked, quoted, short_path, visible
 from toolbus.cli.session import BUS
-from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.launch.administrator import FILE_NAME, Administrator, read_administrator
 from toolbus.core.operation.events import Event, StateChanged, Warned

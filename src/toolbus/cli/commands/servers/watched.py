@@ -19,6 +19,7 @@ from rich.text import Text
 from toolbus.bus.toolbus import Toolbus
 from toolbus.cli.input.keys import keys_call
 from toolbus.cli.listing_cache import save_listings
+from toolbus.cli.options import suggested
 from toolbus.cli.output.event_lines import event_line, timed_line
 from toolbus.cli.output.headline import STATE_STYLES
 from toolbus.cli.output.screen import Screen, one_line
@@ -33,7 +34,6 @@ from toolbus.cli.sign_in import (
     tokens_of,
     waiting_for_sign_in,
 )
-from toolbus.cli.suggested import suggested
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import Event, ListChanged
 from toolbus.core.values.errors import ToolbusError

@@ -9,10 +9,10 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import described
+from toolbus.cli.options import suggested
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Cell, Screen, about, one_line, picked, quoted, short_path, visible
 from toolbus.cli.parameters import Servers
-from toolbus.cli.suggested import suggested
 from toolbus.core.text.display import counted
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import problem_of
