@@ -1,5 +1,6 @@
 """Internal names of `toolbus.call` that tests use."""
 
+from toolbus.call.path import CallPath as CallPath
 from toolbus.call.arguments import ArgumentCheck as ArgumentCheck
 from toolbus.call.arguments import CheckedArguments as CheckedArguments
 from toolbus.call.arguments.examples import Examples as Examples

@@ -12,6 +12,7 @@ from toolbus.core.ask.question_router import QuestionRouter as QuestionRouter
 from toolbus.core.fast_init import with_fast_init as with_fast_init
 from toolbus.core.files import UnreadableFile as UnreadableFile
 from toolbus.core.files import read_plain as read_plain
+from toolbus.core.operation.events import Hub as Hub
 from toolbus.core.operation.events import BACKLOG as BACKLOG
 from toolbus.core.operation.events import MOST_CHARACTERS as MOST_CHARACTERS
 from toolbus.core.operation.events import CallEnded as CallEnded
