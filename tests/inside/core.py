@@ -12,7 +12,6 @@ from toolbus.core.ask.question_router import QuestionRouter as QuestionRouter
 from toolbus.core.fast_init import with_fast_init as with_fast_init
 from toolbus.core.files import UnreadableFile as UnreadableFile
 from toolbus.core.files import read_plain as read_plain
-from toolbus.core.operation.events import Hub as Hub
 from toolbus.core.operation.events import BACKLOG as BACKLOG
 from toolbus.core.operation.events import MOST_CHARACTERS as MOST_CHARACTERS
 from toolbus.core.operation.events import CallEnded as CallEnded
@@ -20,6 +19,7 @@ from toolbus.core.operation.events import CallStarted as CallStarted
 from toolbus.core.operation.events import CatalogChanged as CatalogChanged
 from toolbus.core.operation.events import Event as Event
 from toolbus.core.operation.events import EventStream as EventStream
+from toolbus.core.operation.events import Hub as Hub
 from toolbus.core.operation.events import ListChanged as ListChanged
 from toolbus.core.operation.events import Logged as Logged
 from toolbus.core.operation.events import Progressed as Progressed
