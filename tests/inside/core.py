@@ -19,6 +19,7 @@ from toolbus.core.operation.events import CallStarted as CallStarted
 from toolbus.core.operation.events import CatalogChanged as CatalogChanged
 from toolbus.core.operation.events import Event as Event
 from toolbus.core.operation.events import EventStream as EventStream
+from toolbus.core.operation.events import Hub as Hub
 from toolbus.core.operation.events import ListChanged as ListChanged
 from toolbus.core.operation.events import Logged as Logged
 from toolbus.core.operation.events import Progressed as Progressed

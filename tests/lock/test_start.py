@@ -5,12 +5,14 @@ import json
 import subprocess
 import sys
 import threading
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.running import environment, toolbus
+from tests.inside.core import ToolSpec
 from tests.lock.place import OFFER, Place, names
 from tests.lock.test_mutations import MUTATIONS, mutated
 from tests.patience import PATIENCE, until
@@ -422,3 +424,16 @@ async def test_a_lock_a_policy_and_an_answer_outlast_a_new_name(
         "auto": ["files-read", "filesStat"],
     }
     assert len(person.asked) == 1
+
+
+def test_a_catalog_that_takes_long_to_build_can_be_assumed_without_a_loop(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    place.approve()
+
+    def slow(tools: list[ToolSpec]) -> list[ToolSpec]:
+        time.sleep(0.03)
+        return tools
+
+    bus = Toolbus(place.config, shapers=[slow])
+    bus.assume({})
+    assert names(bus) == ALL

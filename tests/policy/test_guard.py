@@ -338,6 +338,20 @@ async def test_a_call_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None
         assert isinstance(refused.value.__cause__, AuditFailed)
 
 
+async def test_a_reload_tells_true_from_one() -> None:
+    """For Python, `const: true` and `const: 1` are equal; for JSON Schema they are not."""
+
+    def denying(loud: object) -> dict[str, Any]:
+        condition = {"properties": {"loud": {"const": loud}}, "required": ["loud"]}
+        return config({"tools": "day/echo", "arguments": condition, "do": "deny"})
+
+    async with Toolbus(denying(1)) as bus:
+        await bus.call("day/echo", {"text": "a", "loud": True})
+        await bus.reload(denying(True))
+        with pytest.raises(CallRefused):
+            await bus.call("day/echo", {"text": "a", "loud": True})
+
+
 async def test_a_reload_may_begin_and_end_a_trail(tmp_path: Path) -> None:
     first, second = tmp_path / "one.jsonl", tmp_path / "two.jsonl"
     async with Toolbus(config()) as bus:

@@ -1,13 +1,18 @@
 """Users, sessions and views never mix, for generated configs and interleavings.
 
 Every list and result of the server names whom its connection belongs to. A model of a few lines says what
-each view has to show; whatever happened before, and whoever asked first, the bus has to agree.
+each view has to show; whatever happened before, and whoever asked first, the bus has to agree. After each
+step, no tenant shows a snapshot of anything but its inputs of now: a change that was not announced would
+leave an old one in place.
 """
 
 import asyncio
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from hypothesis import given, settings
@@ -15,11 +20,12 @@ from hypothesis import strategies as st
 
 from tests.inside.bus import BusSnapshot, CatalogShaper, LockApprovals, Scope, SnapshotInputs, Snapshots, View
 from tests.inside.config import PolicyRule
-from tests.inside.core import Inventory, Origin, Same, ToolSpec
+from tests.inside.core import Caller, Inventory, Origin, Same, ToolSpec
+from tests.inside.lock import NAME, Lockfile, snapshot, write_lock
 from tests.inside.policy import Layer
 from tests.properties import modest
 from tests.users.personal_bus import heard
-from toolbus import CallRefused, SessionView, Toolbus, ToolNotFound
+from toolbus import CallRefused, LinkLost, ServerDown, SessionView, Toolbus, ToolNotFound
 from toolbus.config import load_config
 from toolbus.events import CallEnded
 from toolbus.records import Prompt, Resource
@@ -29,6 +35,14 @@ SESSIONS = (None, "one", "two")
 ALIASES = ("own", "same", "open")
 """Servers with a token of each user, with a token that is the same for all, and without one."""
 TOOLS = ("whoami", "long", "hang", "process", "log", "touch")
+LOCKED: tuple[frozenset[str] | None, ...] = (
+    None,
+    frozenset(),
+    frozenset({"whoami", "long", "log"}),
+    frozenset({"whoami", "only_bus"}),
+    frozenset({*TOOLS, "only_bus", "only_ann", "only_bob", "only_open"}),
+)
+"""The approved tools of every server; None without a lockfile."""
 DENIALS: st.SearchStrategy[tuple[str, ...]] = st.sampled_from(
     [(), ("own/*",), ("*/only_*",), ("same/log", "open/whoami"), ("*/touch",)]
 )
@@ -44,7 +58,9 @@ STEPS = st.lists(
         st.tuples(st.just("list"), WHO, DENIALS),
         st.tuples(st.just("cut"), WHO, WHO),
         st.tuples(st.just("policy"), st.just(("", None)), DENIALS),
-        st.tuples(st.just("lose"), st.just(("", None)), st.sampled_from(ALIASES)),
+        st.tuples(st.just("lock"), st.just(("", None)), st.sampled_from(LOCKED)),
+        st.tuples(st.just("lose"), WHO, st.sampled_from(ALIASES)),
+        st.tuples(st.just("together"), WHO, st.tuples(WHO, DENIALS, st.sampled_from(LOCKED))),
         st.tuples(st.just("end"), WHO, st.none()),
     ),
     min_size=4,
@@ -52,14 +68,27 @@ STEPS = st.lists(
 )
 
 
+def tenant_of(view: Any) -> Any:
+    return view._tenant
+
+
 class Model:
     """A bus, and what each of its views has to show."""
 
-    def __init__(self, port: int, differing: frozenset[str], apart: frozenset[str]) -> None:
+    def __init__(
+        self,
+        port: int,
+        folder: Path,
+        differing: frozenset[str],
+        apart: frozenset[str],
+        approved: frozenset[str] | None,
+    ) -> None:
         """The users whose token differs from that of the bus, and the servers with `per_session`."""
-        self.differing, self.apart, self.port = differing, apart, port
+        self.differing, self.apart, self.port, self.folder = differing, apart, port, folder
         self.denied: Sequence[str] = ()
-        self.bus = Toolbus(self.config(), get_secret=self.secret)
+        self.approved = approved
+        self.write()
+        self.bus = Toolbus(load_config(folder / "toolbus.json"), get_secret=self.secret)
         self.views: dict[Who, View] = {}
         self.heard: dict[Who, list[CallEnded]] = {}
         self.made: dict[Who, list[str]] = {}
@@ -75,6 +104,32 @@ class Model:
         rules = [{"tools": list(self.denied), "do": "deny"}] if self.denied else []
         return {"servers": servers, "policy": rules}
 
+    def write(self) -> None:
+        """Write the config, and the lockfile if there is one."""
+        file, lockfile = self.folder / "toolbus.json", self.folder / NAME
+        file.write_text(json.dumps(self.config()))
+        lockfile.unlink(missing_ok=True)
+        if self.approved is not None:
+            config = load_config(file)
+            locked = {
+                alias: snapshot(server, config.folder, offered(alias, self.approved), None).locked
+                for alias, server in config.servers.items()
+            }
+            write_lock(Lockfile(path=lockfile, servers=locked))
+
+    async def reload(self) -> None:
+        self.write()
+        await self.bus.reload(load_config(self.folder / "toolbus.json"))
+
+    def check_current(self) -> None:
+        """Each tenant shows the snapshot of its inputs, or knows that it is outdated."""
+        for view in (self.bus, *self.views.values()):
+            tenant = tenant_of(view)
+            live = tenant.live
+            if not live.is_outdated and tenant.access.running:
+                assert live._published.snapshot.inputs == tenant._inputs()
+                assert live.current is live._published.shaped.catalog
+
     def secret(self, name: str, user: str) -> str:
         return user if name == "TOKEN" and user in self.differing else "bus"
 
@@ -88,6 +143,8 @@ class Model:
         """The tools of a view that denies more."""
         every = {f"{alias}/{tool}" for alias in ALIASES for tool in TOOLS}
         every |= {f"{alias}/only_{self.owner(who, alias)}" for alias in ALIASES}
+        if self.approved is not None:
+            every = {name for name in every if name.partition("/")[2] in self.approved}
         patterns = (*self.denied, *denied)
         return {name for name in every if not any(fnmatchcase(name, one) for one in patterns)}
 
@@ -122,13 +179,45 @@ class Model:
                 await self._cut(who, view, given)
             case "policy":
                 self.denied = given
-                await self.bus.reload(self.config())
+                await self.reload()
+            case "lock":
+                self.approved = given
+                await self.reload()
             case "lose":
-                await self.bus.restart(given)
+                await self._lose(view, given)
+            case "together":
+                await self._together(who, given)
             case _:
                 if isinstance(view, SessionView):
                     del self.views[who]
                     await view.end_session()
+
+    async def _lose(self, view: View, alias: str) -> None:
+        """Lose a link of that view; a link that was not built yet cannot be lost."""
+        tenant = tenant_of(view)
+        await view.connect(alias)
+        await tenant.access.run(tenant.servers.restart(alias))
+
+    async def _together(self, who: Who, given: Any) -> None:
+        """Calls while a link is lost, and the policy and the lock change: each refused, or its own."""
+        other, denied, approved = given
+        pairs = [(one, alias) for one in dict.fromkeys((who, other)) for alias in ALIASES]
+        for one, _ in pairs:
+            await self._ready(self.view(one))
+        calls = [asyncio.create_task(self._call_meanwhile(one, alias)) for one, alias in pairs * 2]
+        self.denied, self.approved = denied, approved
+        await asyncio.gather(*calls[: len(pairs)], self.reload(), self._lose(self.view(who), "own"))
+        await asyncio.gather(*calls)
+        for one, alias in pairs:  # from now on, each call is decided by the new rules
+            await self._call(one, self.view(one), alias)
+
+    async def _call_meanwhile(self, who: Who, alias: str) -> None:
+        try:
+            text = (await self.view(who).call(f"{alias}/whoami", {"n": 1})).text
+        except (CallRefused, ToolNotFound, LinkLost, ServerDown):
+            return
+        assert text == f"{self.owner(who, alias)} 1"
+        self.made[who].append(f"{alias}_whoami")
 
     async def _ready(self, view: View) -> None:
         for alias in ALIASES:
@@ -161,27 +250,48 @@ class Model:
 @settings(modest, max_examples=12)
 @given(
     steps=STEPS,
+    approved=st.sampled_from(LOCKED),
     differing=st.sets(st.sampled_from(USERS[1:])).map(frozenset),
     apart=st.sets(st.sampled_from(ALIASES)).map(frozenset),
     at_once=st.booleans(),
 )
 def test_whoever_comes_before_or_at_the_same_time(
-    personal_port: int, steps: list[Step], differing: frozenset[str], apart: frozenset[str], at_once: bool
+    personal_port: int,
+    steps: list[Step],
+    approved: frozenset[str] | None,
+    differing: frozenset[str],
+    apart: frozenset[str],
+    at_once: bool,
 ) -> None:
-    async def run() -> None:
-        model = Model(personal_port, differing, apart)
+    async def run(folder: Path) -> None:
+        model = Model(personal_port, folder, differing, apart, approved)
         async with model.bus:
             for kind, who, given in steps:
                 await model.step(kind, who, given)
+                model.check_current()
                 if at_once and kind == "policy":
                     everybody = [(user, session) for user in USERS for session in SESSIONS]
                     await asyncio.gather(*(model.step("call", one, "own") for one in everybody))
             await asyncio.gather(*(model.step("list", who, ()) for who in list(model.views)))
             for who in model.views:
                 ended = [event.name for event in model.heard[who] if not event.is_error]
-                assert ended == model.made[who], "of its own calls, and of nobody else's"
+                made = model.made[who]
+                assert sorted(ended) == sorted(made), "of its own calls, and of nobody else's"
 
-    asyncio.run(run())
+    with TemporaryDirectory() as folder:
+        asyncio.run(run(Path(folder)))
+
+
+def offered(alias: str, names: frozenset[str]) -> Inventory:
+    """What the server lists, as far as it is approved."""
+    return Inventory(
+        tools=tuple(
+            ToolSpec(
+                name=name, origin=Origin(alias, name), route="tools/call", input_schema={"type": "object"}
+            )
+            for name in sorted(names)
+        )
+    )
 
 
 # What is remembered of a snapshot is what a fresh one has
@@ -193,7 +303,6 @@ CONFIGS = [
     {"servers": {"a": {"command": "x"}, "b": {"command": "x", "prefix": ""}}, "prompt_tools": True},
 ]
 SHAPERS = [CatalogShaper(config, ()) for config in map(load_config, CONFIGS)]
-APPROVALS = LockApprovals(load_config(CONFIGS[0]))
 
 
 def inventory(server: str, names: Sequence[str], word: str) -> Inventory:
@@ -213,6 +322,29 @@ INVENTORIES = [
 ]
 
 
+def approvals_of(*approved: int | None) -> LockApprovals:
+    """The approvals of a lockfile with those of INVENTORIES."""
+    with TemporaryDirectory() as folder:
+        file = Path(folder) / "toolbus.json"
+        file.write_text(json.dumps(CONFIGS[0]))
+        config = load_config(file)
+        locked = {
+            alias: snapshot(config.servers[alias], config.folder, INVENTORIES[one][alias], None).locked
+            for alias, one in zip("ab", approved, strict=True)
+            if one is not None
+        }
+        write_lock(Lockfile(path=Path(folder) / NAME, servers=locked))
+        return LockApprovals(config)
+
+
+APPROVALS = [
+    LockApprovals(load_config(CONFIGS[0])),
+    approvals_of(1, 1),
+    approvals_of(2, 3),
+    approvals_of(1, None),
+]
+
+
 def layer_of(denied: str | None, prefix: str) -> Layer | None:
     return None if denied is None else Layer([PolicyRule(tools=(denied,), do="deny")], prefix)
 
@@ -225,7 +357,7 @@ def inputs_of(draw: st.DrawFn) -> SnapshotInputs:
     a, b = draw(st.sampled_from(INVENTORIES)), draw(st.sampled_from(INVENTORIES))
     return SnapshotInputs(
         shaping=Same(draw(st.sampled_from(SHAPERS))),
-        approvals=Same(APPROVALS),
+        approvals=Same(draw(st.sampled_from(APPROVALS))),
         listed=(("a", Same(a["a"])), ("b", Same(b["b"]))),
         policy=layer_of(draw(DENIED), ""),
         keeps_results=draw(st.booleans()),
@@ -238,22 +370,23 @@ def scopes(draw: st.DrawFn) -> Scope:
     return Scope().narrowed(
         None if servers is None else frozenset(servers),
         draw(st.none() | st.sampled_from(["*", "a_*", "*/get"])),
-        None,
+        draw(st.none() | st.builds(Caller, user=st.sampled_from(USERS))),
         layer_of(draw(DENIED), "view."),
         draw(st.none() | st.sampled_from(["*_put", "b/*", "nothing"])),
     )
 
 
-def facts(snapshot: BusSnapshot, scope: Scope) -> Any:
+def facts(found: BusSnapshot, scope: Scope) -> Any:
     """All that a view of that scope gets from a snapshot."""
-    shaped = snapshot.shaped
+    shaped = found.shaped
     origins = [Origin(server, name) for server in "ab" for name in NAMES]
     targets = [shaped.target(origin) for origin in origins]
     return (
         [(spec.name, spec.description) for spec in scope.catalog(shaped.catalog)],
         list(shaped.removed.names),
-        snapshot.offered(scope.policies),
-        [snapshot.digest(kind, one.server, one.tool) for kind in ("tool", "prompt") for one in origins],
+        found.offered(scope.policies),
+        sorted(found.held),
+        [found.digest(kind, one.server, one.tool) for kind in ("tool", "prompt") for one in origins],
         [target and target.spec for target in targets],
     )
 

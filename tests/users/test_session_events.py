@@ -117,12 +117,19 @@ async def test_a_tool_that_appears_in_one_session_is_seen_by_that_session_alone(
 async def test_each_session_answers_the_questions_of_its_own_servers() -> None:
     asked: list[str] = []
     async with bus_of(counting(), interactions=answering("program", asked)) as bus:
-        one = bus.as_user("ann", session="one", interactions=answering("Ann", asked))
+        of_ann = answering("Ann", asked)
+        one = bus.as_user("ann", session="one", interactions=of_ann)
         two = bus.as_user("bob", session="two", interactions=answering("Bob", asked))
         names = await asyncio.gather(*(text_of(view, "ask") for view in (one, two, bus)))
         assert names == ["Ann", "Bob", "program"]
         assert sorted(asked) == ["", "ann", "bob"]
         assert await text_of(bus.as_user("cid", session="one"), "ask") == "program"
+        again = bus.as_user("ann", session="one", interactions=of_ann)
+        assert again.catalog is one.catalog
+        assert [await text_of(again, "process"), await text_of(again, "ask")] == [
+            await text_of(one, "process"),
+            "Ann",
+        ]
         with pytest.raises(ValueError, match="other interactions"):
             bus.as_user("ann", session="one", interactions=Interactions())
         with pytest.raises(TypeError, match="are for a session"):

@@ -151,7 +151,7 @@ class Toolbus(View):
         servers = self._bus.engine.usable_config.servers
         usable = {alias for alias, server in servers.items() if server.mistake is None and not server.lazy}
         self._servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()})
-        self._bus.servers_changed()
+        self._bus.outdate()
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Let an observer follow every operation from now on, of all users and sessions.

@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
 
 from toolbus.call.arguments.check import ArgumentStation, accepted
@@ -285,16 +286,18 @@ class CallPath:
     def __init__(self, stations: Callable[[], Stations]) -> None:
         """`stations` lists them; it is called again by `lay`."""
         self._list = stations
+        self._laying = Lock()
         self.lay()
 
     def lay(self) -> None:
         """Lay the path through the stations of now; operations that are on their way stay on theirs."""
-        stations = self._stations = self._list()
-        end = stations.policy.lay(stations.routes.run)
-        end = stations.arguments.lay(stations.guards.lay(end), stations.policy.check_offered)
-        end = stations.hooks.lay(end)
-        end = stations.observers.lay(end, is_hooked=bool(stations.hooks.hooks))
-        self.run = stations.journal.lay(end)
+        with self._laying:  # from several threads: the path that stays is the one that was listed last
+            stations = self._stations = self._list()
+            end = stations.policy.lay(stations.routes.run)
+            end = stations.arguments.lay(stations.guards.lay(end), stations.policy.check_offered)
+            end = stations.hooks.lay(end)
+            end = stations.observers.lay(end, is_hooked=bool(stations.hooks.hooks))
+            self.run = stations.journal.lay(end)
 
     async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
         """Answer a request of a server, with its observers and guards."""

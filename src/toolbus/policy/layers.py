@@ -40,7 +40,11 @@ class Layer:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Layer):
             return NotImplemented
-        return (self.prefix, self.policy.rules) == (other.prefix, other.policy.rules)
+        if self is other:
+            return True
+        # By the digest as well: for Python, `const: true` and `const: 1` are equal rules.
+        rules = (self.prefix, self.policy.rules) == (other.prefix, other.policy.rules)
+        return rules and self.content == other.content
 
     def __hash__(self) -> int:
         return hash((self.prefix, self.content))

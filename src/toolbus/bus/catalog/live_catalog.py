@@ -5,6 +5,7 @@ import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from threading import RLock
 
 from toolbus.bus.catalog.registry import Registrations
@@ -24,6 +25,17 @@ _QUICK = 0.02
 """Seconds of a rebuild that is never delayed, such as one of some hundred tools."""
 _SHARE, _LONGEST_DELAY = 10, 1.0
 """A longer one is delayed by this many times its own duration, but not for longer than a second."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Published:
+    """The result of one rebuild. It is replaced as a whole, because others read it without waiting."""
+
+    snapshot: BusSnapshot
+    shaped: ShapedCatalog
+    """Of this snapshot, or the last one that could be shaped."""
+    failed: ShaperFailed | None = None
+    """The reason if this snapshot could not be shaped."""
 
 
 class LiveCatalog:
@@ -51,11 +63,10 @@ class LiveCatalog:
         self._parent = parent
         self._warned: set[tuple[str, str | None, str]] = set()
         self.registrations = Registrations(READ_RESULT.origin)
-        self.failed: ShaperFailed | None = None
-        """The error of the last rebuild, if it failed."""
-        self._snapshot = snapshots.of(inputs())
-        self._shaped = ShapedCatalog(catalog=Catalog(own=self._snapshot.shaping.own))
-        self.current = self._shaped.catalog
+        snapshot = snapshots.of(inputs())
+        shaped = ShapedCatalog(catalog=Catalog(own=snapshot.shaping.own))
+        self._published = _Published(snapshot=snapshot, shaped=shaped)
+        self.current = shaped.catalog
         """The latest catalog, which may be outdated."""
         self.is_outdated = parent is not None
         self._seconds = 0.0
@@ -75,14 +86,19 @@ class LiveCatalog:
         """The current catalog, and the tools that are not in it; the last one if a shaper is broken."""
         if self.is_outdated:
             self._update()
-        return self._shaped
+        return self._published.shaped
 
     @property
     def snapshot(self) -> BusSnapshot:
         """The offers of the servers now, even if a shaper is broken."""
         if self.is_outdated:
             self._update()
-        return self._snapshot
+        return self._published.snapshot
+
+    @property
+    def failed(self) -> ShaperFailed | None:
+        """The error of the last rebuild, if it failed."""
+        return self._published.failed
 
     def outdate(self) -> None:
         """Rebuild the catalog when it is next needed; now if somebody follows it."""
@@ -119,30 +135,33 @@ class LiveCatalog:
             if self.is_outdated:
                 self.is_outdated = False  # first: the next change may come meanwhile
                 began = time.perf_counter()
-                self._rebuild()
+                try:
+                    self._rebuild()
+                except BaseException:
+                    self.is_outdated = True  # whatever it was: the last snapshot must not stay
+                    raise
                 self._seconds = time.perf_counter() - began
 
     def _rebuild(self) -> None:
-        inputs, parent = self._inputs(), self._parent
-        if parent is not None and parent._snapshot.inputs == inputs:
-            self._snapshot, self.failed = parent._snapshot, parent.failed
-            self._take(parent._shaped, ())  # the parent warns of it
+        inputs = self._inputs()
+        of_parent = None if self._parent is None else self._parent._published
+        if of_parent is not None and of_parent.snapshot.inputs == inputs:
+            self._take(of_parent, ())  # the parent warns of it
             return
-        self._snapshot = self._snapshots.of(inputs)
+        snapshot = self._snapshots.of(inputs)
         try:
-            shaped = self._snapshot.shaped
+            shaped = snapshot.shaped
         except ShaperFailed as failed:
-            self.failed = failed
+            self._published = _Published(snapshot=snapshot, shaped=self._published.shaped, failed=failed)
             # Each time, unlike `warn`: until it is fixed, the catalog does not change.
             logger.error("%s", failed)
             self._hub.emit(Warned(server=OWN, message=str(failed)))
             return
-        self.failed = None
-        self._take(shaped, shaped.warnings)
+        self._take(_Published(snapshot=snapshot, shaped=shaped), shaped.warnings)
 
-    def _take(self, shaped: ShapedCatalog, warnings: Iterable[tuple[str, str | None, str]]) -> None:
-        before, fresh = self.current, shaped.catalog
-        self._shaped, self.current = shaped, fresh
+    def _take(self, published: _Published, warnings: Iterable[tuple[str, str | None, str]]) -> None:
+        before, fresh = self.current, published.shaped.catalog
+        self._published, self.current = published, fresh
         self._warn_new(warnings)
         self._warn_new((OWN, None, message) for message in self._taken())
         if before is not fresh and (difference := fresh.changes_since(before)):

@@ -147,6 +147,8 @@ class BusSnapshot:
 
         `kind` is "tool" or "prompt", and the name is the server's own.
         """
+        if name not in self._memo(_names, self, (kind, server), _PER_TOOL):
+            return None  # not remembered: a client may ask for any name
         return self._memo(_digest, self, (kind, server, name), _PER_TOOL)
 
     def dead_rules(self, use: "RuleUse") -> Sequence[DeadRule]:
@@ -156,6 +158,14 @@ class BusSnapshot:
 
 def _offered(snapshot: BusSnapshot, layers: tuple[Layer, ...]) -> Mapping[str, Inventory]:
     return {alias: offered(one, layers) for alias, one in snapshot.inventories.items()}
+
+
+def _names(snapshot: BusSnapshot, part: tuple[str, str]) -> frozenset[str]:
+    kind, server = part
+    inventory = snapshot.inventories.get(server, _NOTHING)
+    if kind == "tool":
+        return frozenset(tool.origin.tool for tool in inventory.tools)
+    return frozenset(prompt.name for prompt in inventory.prompts)
 
 
 def _digest(snapshot: BusSnapshot, definition: tuple[str, str, str]) -> str | None:

@@ -181,7 +181,8 @@ class Servers:
         if listed == _NOTHING:
             return shared
         # The same object if it is the same, so that nothing is made of it twice.
-        return self._memo(_shared_if_equal, self, (Same(listed), Same(shared)))
+        # One for each server: others are of lists that were replaced, and would be kept for nothing.
+        return self._memo(_shared_if_equal, self, (Same(listed), Same(shared)), len(self._aliases))
 
     def is_starting(self, alias: str) -> bool:
         """Whether a server is being connected for the first time, or will be when the bus has started."""

@@ -1,6 +1,7 @@
 """The policy, the audit trail and the telemetry of a bus, which its users and views share."""
 
 from collections.abc import Callable, Mapping, Sequence
+from threading import RLock
 from typing import TypeAlias
 
 from toolbus.config import BusConfig
@@ -35,6 +36,8 @@ class Enforcement:
         """The observers that were added to the running bus."""
         self._views = False
         """Whether there are views with policies."""
+        self._adding = RLock()
+        """Views and observers are added in any thread, and count once the path is laid for them."""
         self.disabled: tuple[str, ...] = ()
         """The aliases of disabled servers; a rule about one waits for it."""
         self.now = ActiveRules(layer=Layer(()))
@@ -47,12 +50,14 @@ class Enforcement:
 
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Let an observer follow every operation from now on; returns a function that ends it."""
-        self._followers = (*self._followers, observer)
-        self.changed()
+        with self._adding:
+            self._followers = (*self._followers, observer)
+            self.changed()
 
         def end() -> None:
-            self._followers = tuple(one for one in self._followers if one is not observer)
-            self.changed()
+            with self._adding:
+                self._followers = tuple(one for one in self._followers if one is not observer)
+                self.changed()
 
         return end
 
@@ -63,16 +68,17 @@ class Enforcement:
 
     def of_view(self, rules: Sequence[PolicyRule] | Layer) -> Layer:
         """The policy of a view, to be enforced from now on."""
-        if not self._views:
-            self._views = True
-            self.changed()
+        with self._adding:
+            if not self._views:
+                self._views = True
+                self.changed()
         return rules if isinstance(rules, Layer) else shared_rules(rules)
 
     def prepare(self, config: BusConfig) -> ActiveRules:
         """What a config wants to be enforced; what did not change stays as it is, with its counts."""
-        layer = self.now.layer
-        if layer.policy.rules != config.policy:
-            layer = Layer(config.policy)
+        layer, wanted = self.now.layer, Layer(config.policy)
+        if layer != wanted:
+            layer = wanted
         if config.audit == self._audit:
             return ActiveRules(layer=layer, trail=self.now.trail)
         if config.audit is None:

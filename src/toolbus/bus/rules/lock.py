@@ -7,6 +7,7 @@ server whose launch line differs, or that is not in the file, is not started.
 
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from weakref import ref
 
 from toolbus.config import BusConfig, LockMode, ServerConfig
 from toolbus.config.launch.administrator import ASK, Administrator, read_administrator
@@ -16,7 +17,6 @@ from toolbus.core.operation.events import Emit, ToolHeld, warn
 from toolbus.core.operation.operation import Operation
 from toolbus.core.operation.tracing import add_event
 from toolbus.core.text.canonical import NotCanonical
-from toolbus.core.values.catalog import Memo, Same
 from toolbus.core.values.errors import CallRefused, ConfigError, LockError
 from toolbus.core.values.records import Inventory
 from toolbus.lock.drift import NOT_AS_LOCKED, Held, Review, Reviewer, held_reason
@@ -33,7 +33,9 @@ class LockApprovals:
 
     def __init__(self, config: BusConfig) -> None:
         """Read the lockfile and the administrator's rules; ConfigError if a file is broken or forbids it."""
-        self._memo = Memo()
+        self._reviews: dict[tuple[str, int], tuple[ref[Inventory], Review]] = {}
+        """By server and identity of the inventory. A review ends with its inventory: a server may list ever
+        new ones, and each user may have another one."""
         file = _lockfile(config)
         self.administrator = administrator_of(config, has_lock=file is not None)
         servers: Mapping[str, LockedServer] = {} if file is None else file.servers
@@ -109,7 +111,13 @@ class LockApprovals:
 
     def review(self, alias: str, listed: Inventory) -> Review:
         """The inventory of a server, compared with its approved tools."""
-        return self._memo(_review, self, (alias, Same(listed)), _MOST_REVIEWS)
+        key, reviews = (alias, id(listed)), self._reviews
+        known = reviews.get(key)
+        if known is not None and known[0]() is listed:
+            return known[1]
+        fresh = self.reviewers[alias].review(listed)
+        reviews[key] = ref(listed, lambda _: reviews.pop(key, None)), fresh
+        return fresh
 
     def check(self, operation: Operation, listed: Callable[[], Inventory]) -> None:
         """Raise `CallRefused` if the tool or prompt of an operation is not approved.
@@ -131,15 +139,6 @@ class LockApprovals:
         if (reason := self.review(server, listed()).why_held(kind, name)) is not None:
             add_event("toolbus.held", reason=reason)
             raise CallRefused(f"{kind} {spec.name!r}", reason)
-
-
-_MOST_REVIEWS = 500
-"""Inventories whose reviews are remembered, because users and sessions may have different ones."""
-
-
-def _review(approvals: LockApprovals, listed: tuple[str, Same[Inventory]]) -> Review:
-    alias, inventory = listed
-    return approvals.reviewers[alias].review(inventory.value)
 
 
 class HeldReports:

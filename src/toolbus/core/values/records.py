@@ -182,7 +182,7 @@ class Quarantined:
     reason: str
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, weakref_slot=True)
 class Inventory:
     """A server's current offer. Tools have the server's own names; `stale` means that a list failed and the
     last good one is kept."""
