@@ -1,36 +1,26 @@
 """Calls that end later: suspended until they are answered, or run by the server as a task."""
 
-from collections.abc import Mapping
-from typing import Protocol
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
-from toolbus.bus.calls import ViewCalls
 from toolbus.core.ask.approval import Approval
 from toolbus.core.operation.operation import OnInput, Resumed
-from toolbus.core.values.elicitation import QUESTION, Answer, Pending
+from toolbus.core.values.elicitation import QUESTION, Pending
 from toolbus.core.values.records import Progress, TaskState, ToolResult
 
 
-class TaskView(Protocol):
-    """What a task uses of the view that it was started in."""
+class TaskCalls(NamedTuple):
+    """The calls about a task, made through the view that it was started in."""
 
-    @property
-    def calls(self) -> ViewCalls: ...
-    async def resume(
-        self,
-        pending: Pending,
-        answers: Mapping[str, Answer] | Answer | None = None,
-        *,
-        timeout: float | None = None,
-        on_progress: Progress | None = None,
-        on_input: OnInput = "suspend",
-    ) -> ToolResult: ...
+    resume: Callable[..., Awaitable[ToolResult]]
+    request: Callable[..., Awaitable[ToolResult]]
 
 
 class TaskHandle:
     """A call that its server runs as a task; with `to_json`, another process can continue it."""
 
-    def __init__(self, tasks: TaskView, initial: ToolResult) -> None:
-        self._view = tasks
+    def __init__(self, tasks: TaskCalls, initial: ToolResult) -> None:
+        self._tasks = tasks
         self._initial = initial
 
     @property
@@ -62,7 +52,7 @@ class TaskHandle:
         """Wait for the result; after a timeout the task continues, and you can wait again."""
         if self._initial.pending is None:
             return self._initial
-        return await self._view.resume(
+        return await self._tasks.resume(
             self._initial.pending, timeout=timeout, on_progress=on_progress, on_input=on_input
         )
 
@@ -80,7 +70,7 @@ class TaskHandle:
     async def _request(self, route: str, pending: Pending) -> ToolResult:
         if pending.task is None:
             raise ValueError("this call is not a task; use resume()")
-        return await self._view.calls.request(route, pending.server, pending.tool, {"task": pending.task})
+        return await self._tasks.request(route, pending.server, pending.tool, {"task": pending.task})
 
     def __repr__(self) -> str:
         return f"TaskHandle({self.id!r})"

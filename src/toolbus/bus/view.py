@@ -17,7 +17,7 @@ from toolbus.bus.engine.tenants import SessionTenant
 from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
-from toolbus.bus.tasks import TaskHandle, given_approval
+from toolbus.bus.tasks import TaskCalls, TaskHandle, given_approval
 from toolbus.call import OnInput, Operation, Progress
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode, check_mode
@@ -340,11 +340,14 @@ class View:
         """Start a call and return at once if the server runs it as a task; else wait for its result."""
         given: Mapping[str, JSON] = {} if arguments is None else arguments
         spec = await self.calls.find_to_call(name)
-        return TaskHandle(self, await self.calls.send(spec, arguments=given, detached=True))
+        return self._handle(await self.calls.send(spec, arguments=given, detached=True))
 
     def task(self, stored: str) -> TaskHandle:
         """The task that was stored with `to_json()`; also in another process."""
-        return TaskHandle(self, ToolResult.from_pending(Pending.from_json(stored)))
+        return self._handle(ToolResult.from_pending(Pending.from_json(stored)))
+
+    def _handle(self, initial: ToolResult) -> TaskHandle:
+        return TaskHandle(TaskCalls(self.resume, self.calls.request), initial)
 
     # Resources and prompts
 
