@@ -157,6 +157,8 @@ async def test_a_sandbox_that_opens_what_the_administrator_permits(site: Site, t
         ("{lok: true}", "require.lok: unknown key; did you mean 'lock'?"),
         ("{lock: {}}", "require.lock: expected true or false"),
         ("{sandbox: {nets: false}}", "require.sandbox.nets: unknown key; did you mean 'net'?"),
+        ("{sandbox: {net: }}", "require.sandbox.net: expected true or false"),
+        ("{sandbox: {nets: }}", "require.sandbox.nets: unknown key; did you mean 'net'?"),
         ("{sandbox: {write: [out]}}", "require.sandbox.write[0]: expected a whole path"),
         ("{sandbox: {write: [/srv/../x]}}", "require.sandbox.write[0]: expected a whole path"),
         ("{sandbox: yes please}", "require.sandbox: expected true or false, or a mapping with net, read"),

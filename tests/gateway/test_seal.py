@@ -82,7 +82,7 @@ def test_a_key_that_others_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     """The gateway does not use it."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     stored_key(tmp_path / "toolbus.yaml")
-    [file] = (tmp_path / "state" / "toolbus" / "gateway").iterdir()
+    [file] = (tmp_path / "state" / "toolbus" / "gateway").glob("*.seal")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     file.chmod(0o644)
     with pytest.raises(FileExposed):

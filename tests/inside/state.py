@@ -6,6 +6,8 @@ from toolbus.state.files import PrivateFolder as PrivateFolder
 from toolbus.state.files import make_private as make_private
 from toolbus.state.files import state_folder as state_folder
 from toolbus.state.lock import LockBusy as LockBusy
+from toolbus.state.lock import Patience as Patience
+from toolbus.state.lock import take_file as take_file
 from toolbus.state.seal import KEY_BYTES as KEY_BYTES
 from toolbus.state.seal import Cipher as Cipher
 from toolbus.state.seal import OneTimeUse as OneTimeUse

@@ -5,6 +5,7 @@ import json
 import stat
 from collections.abc import AsyncGenerator
 from pathlib import Path
+from threading import Barrier
 
 import pytest
 
@@ -13,12 +14,14 @@ from tests.inside.state import (
     DocumentForm,
     FileForm,
     LockBusy,
+    Patience,
     PrivateFolder,
     PrivateValues,
     Records,
     Store,
     Values,
     parse_store_url,
+    take_file,
 )
 
 pytestmark = pytest.mark.anyio
@@ -119,3 +122,40 @@ async def test_a_damaged_document_is_refused_and_only_replaced_if_nothing_is_los
     assert await values.items("map") == {"3": SUM}
     assert await values.clear("sum") == 0
     assert await values.items("sum") == {}
+
+
+async def test_of_several_processes_that_add_a_file_one_does(tmp_path: Path) -> None:
+    """A key that two of them make at once must be one key, or what one has sealed is lost on the other."""
+    start = Barrier(4, timeout=30)
+
+    def add(number: int) -> tuple[bool, bytes | None]:
+        values = files_in(tmp_path)  # as another process has it
+        start.wait()
+        is_new = values.wait(values.add("file", "key", bytes([number]) * 32))
+        return is_new, values.wait(values.get("file", "key"))
+
+    for _ in range(10):
+        found = await asyncio.gather(*(asyncio.to_thread(add, number) for number in range(4)))
+        assert sorted(is_new for is_new, _ in found) == [False] * 3 + [True]
+        assert len({value for _, value in found}) == 1
+        await files_in(tmp_path).remove("file", "key")
+
+
+async def test_nothing_that_is_cleared_comes_back_with_a_change_of_another_process(tmp_path: Path) -> None:
+    values, cleared = files_in(tmp_path), asyncio.Event()
+    await values.put("map", "3", SUM)
+    loop = asyncio.get_running_loop()
+
+    def clear() -> int:
+        found = values.wait(files_in(tmp_path).clear("map"))
+        loop.call_soon_threadsafe(cleared.set)
+        return found
+
+    changing = take_file(tmp_path / "map.json.lock", Patience.of(5), names_holder=False)
+    clearing = asyncio.ensure_future(asyncio.to_thread(clear))
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(cleared.wait(), 0.2)
+    assert await values.items("map") == {"3": SUM}
+    changing.release()
+    assert await clearing == 1
+    assert await values.items("map") == {}

@@ -222,12 +222,15 @@ class PrivateValues:
             return values.pop(name, None) is not None
 
     async def clear(self, kind: str) -> int:
-        form = self._document(kind)
-        try:
-            found = len(self._read(form))
-        except ValueError:
-            found = 0
-        self._folder().remove(form.path)
+        form, folder = self._document(kind), self._folder()
+        if folder.read(form.path) is None:
+            return 0
+        with self._locked(form.path):
+            try:
+                found = len(self._read(form))
+            except ValueError:
+                found = 0
+            folder.remove(form.path)
         return found
 
     async def items(self, kind: str) -> dict[str, bytes]:
@@ -272,13 +275,7 @@ class PrivateValues:
 
         Changes of several processes are made one after another.
         """
-        folder = self._folder()
-        path = folder.make_folders(f"{form.path}.lock")
-        try:
-            held = take_file(path, Patience.of(_LOCK_SECONDS), names_holder=False)
-        except LockBusy:
-            raise TimeoutError(f"{path} is locked by another process; try again") from None
-        try:
+        with self._locked(form.path):
             try:
                 before = self._read(form)
             except ValueError:
@@ -288,7 +285,18 @@ class PrivateValues:
             values = dict(before)
             yield values
             if [*values.items()] != [*before.items()]:
-                folder.write(form.path, form.written(values))
+                self._folder().write(form.path, form.written(values))
+
+    @contextmanager
+    def _locked(self, file: str) -> Generator[None]:
+        """Hold the lock of a file for a change; TimeoutError if it is not free soon."""
+        path = self._folder().make_folders(f"{file}.lock")
+        try:
+            held = take_file(path, Patience.of(_LOCK_SECONDS), names_holder=False)
+        except LockBusy:
+            raise TimeoutError(f"{path} is locked by another process; try again") from None
+        try:
+            yield
         finally:
             held.release()
 
@@ -296,10 +304,10 @@ class PrivateValues:
         folder = self._folder()
         path = folder.make_folders(form.file(name))
         if value:
-            # Two processes may find none at once: both then read what was written last.
-            if path.exists():
-                return False
-            folder.write(form.file(name), value, durable=True)
+            with self._locked(form.file(name)):
+                if path.exists():
+                    return False
+                folder.write(form.file(name), value, durable=True)
             return True
         try:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600))

@@ -94,6 +94,8 @@ class LaunchList(ConfigModel):
 class SandboxLimits(ConfigModel):
     """The most that the sandbox of a server may open; None does not limit it."""
 
+    _keeps_null = True
+
     net: bool = True
     read: _Paths | None = None
     write: _Paths | None = None
