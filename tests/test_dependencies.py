@@ -71,7 +71,7 @@ def extra_of(file: Path) -> str | None:
         return "agent"
     if (part, *rest[-1:]) in (("config", "lookup.py"), ("state", "keyring.py")):
         return "keyring"
-    if rest in (["store", "postgres.py"], ["store", "tables.py"]):
+    if rest in (["store", "backup.py"], ["store", "postgres.py"], ["store", "tables.py"]):
         return "postgres"
     if (part, *rest[:1]) == ("search", "encoders") or rest in (["vectors.py"],):
         return "search"
@@ -184,6 +184,11 @@ def private_names(text: str) -> Iterator[str]:
     """
     tree = ast.parse(text)
     own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+    fields = {
+        node.target.id
+        for node in ast.walk(tree)
+        if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
+    }
     used: list[str] = []
     for node in ast.walk(tree):
         match node:
@@ -203,7 +208,8 @@ def private_names(text: str) -> Iterator[str]:
                 pass
     yield from (name for name in used if name not in own)
     for line in text.splitlines():
-        yield from re.findall(r"(?<!self)\.(_[a-z]\w+)", line) if "reportPrivateUsage" in line else ()
+        if "reportPrivateUsage" in line:
+            yield from (name for name in re.findall(r"(?<!self)\.(_[a-z]\w+)", line) if name not in fields)
     yield from (
         part for name in imported(tree) if not name.startswith("toolbus.") for part in name.split(".")
     )

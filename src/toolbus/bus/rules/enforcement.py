@@ -37,7 +37,7 @@ class Enforcement:
         self._views = False
         """Whether there are views with policies."""
         self._adding = RLock()
-        """Views and observers are added in any thread, and count once the path is laid for them."""
+        """Held while any thread adds views or observers and lays the path for them."""
         self.disabled: tuple[str, ...] = ()
         """The aliases of disabled servers; a rule about one waits for it."""
         self.now = ActiveRules(layer=Layer(()))
