@@ -34,8 +34,8 @@ class LockApprovals:
     def __init__(self, config: BusConfig) -> None:
         """Read the lockfile and the administrator's rules; ConfigError if a file is broken or forbids it."""
         self._reviews: dict[tuple[str, int], tuple[ref[Inventory], Review]] = {}
-        """The review of each inventory, by server and identity. A review ends with its inventory: a server may
-        list ever new ones, and each user may have another one."""
+        """The review of each inventory, by server and identity. It ends with its inventory: a server may list
+        ever new ones, and each user may have another one."""
         file = _lockfile(config)
         self.administrator = administrator_of(config, has_lock=file is not None)
         servers: Mapping[str, LockedServer] = {} if file is None else file.servers
