@@ -1,14 +1,11 @@
-"""Arguments and options that several commands take: metavar, help text, completion and checks."""
+"""Arguments and options that several commands take: metavar, help text and completion."""
 
-import math
 from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
 
 from toolbus.cli.completion import argument_names, server_names
-from toolbus.cli.errors import Usage
-from toolbus.cli.terminal import here
 
 Servers = Annotated[
     list[str] | None,
@@ -65,15 +62,3 @@ Accept = Annotated[
 ]
 Decline = Annotated[bool, typer.Option("--decline", help="Decline the request.")]
 WriteUnasked = Annotated[bool, typer.Option("--yes", "-y", help="Write the file without asking.")]
-
-
-def check_timeout(seconds: float | None) -> None:
-    """Raise `Usage` if the time limit is invalid."""
-    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
-        raise Usage(f"--timeout {seconds:g}: expected a number of seconds above 0")
-
-
-def check_out_folder(out: Path | None) -> None:
-    """Raise `Usage` if the path is not a folder."""
-    if out is not None and here(out).exists() and not here(out).is_dir():
-        raise Usage(f"--out {str(out)!r} is a file; name a folder")

@@ -99,7 +99,7 @@ _Patterns = Annotated[tuple[str | dict[str, bool], ...], Strict(False), AfterVal
 _PATTERNS_EXPECTED = "expected a list of patterns, or of annotations such as {readOnlyHint: true}"
 
 
-class Timeouts(ConfigModel):
+class Timeouts(ConfigModel, validate_default=True):
     """The time limit for each step, in seconds."""
 
     connect: Seconds = 60

@@ -13,7 +13,7 @@ from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.tools import named_json
 from toolbus.cli.completion import tool_names
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.input.arguments import GivenArguments, given, hint, read
+from toolbus.cli.input.arguments import GivenArguments, check_out_folder, check_timeout, given, hint, read
 from toolbus.cli.listing_cache import CachedListing
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, picked
@@ -24,8 +24,6 @@ from toolbus.cli.parameters import (
     Out,
     Timeout,
     ToolArguments,
-    check_out_folder,
-    check_timeout,
 )
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Stopwatch
 from toolbus.core.values.errors import CallRefused, ToolNotFound

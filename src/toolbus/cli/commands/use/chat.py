@@ -10,8 +10,9 @@ import typer
 
 from toolbus.cli.command import Invocation, bus_command
 from toolbus.cli.errors import Usage
+from toolbus.cli.input.arguments import check_out_folder
 from toolbus.cli.options import SharedOptions
-from toolbus.cli.parameters import Model, check_out_folder
+from toolbus.cli.parameters import Model
 
 
 @bus_command

@@ -9,11 +9,11 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.completion import prompt_arguments, prompt_names
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import facts_by_name, hint, texts
+from toolbus.cli.input.arguments import check_out_folder, facts_by_name, hint, texts
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen
-from toolbus.cli.parameters import Out, check_out_folder
+from toolbus.cli.parameters import Out
 from toolbus.core.values.records import JSON, Prompt, PromptResult, ToolResult
 
 if TYPE_CHECKING:

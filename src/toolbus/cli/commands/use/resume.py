@@ -10,7 +10,7 @@ from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import call_outcome, call_progress
 from toolbus.cli.commands.use.run import script_outcome
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import content, facts_by_name, hint, texts
+from toolbus.cli.input.arguments import check_out_folder, check_timeout, content, facts_by_name, hint, texts
 from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.parameters import (
@@ -20,8 +20,6 @@ from toolbus.cli.parameters import (
     OnInput,
     Out,
     Timeout,
-    check_out_folder,
-    check_timeout,
 )
 from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.core.ask.interactions import Stopwatch

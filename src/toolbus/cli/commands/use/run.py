@@ -9,10 +9,10 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import call_progress, candidate_servers, suspendable
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.input.arguments import content
+from toolbus.cli.input.arguments import check_timeout, content
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, picked
-from toolbus.cli.parameters import Timeout, check_timeout
+from toolbus.cli.parameters import Timeout
 from toolbus.core.ask.interactions import Stopwatch
 from toolbus.core.values.records import JSON, ToolResult
 from toolbus.schema.values import entries_of
