@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, TypeAlias
 
-from toolbus import CallTimeout, LinkLost, ServerDown
+from toolbus import CallTimeout, ConnectionLost, ServerDown
 
 Told: TypeAlias = Literal["ok", "unknown", "not sent", "timeout", "wrong answer", "other"]
 
@@ -30,9 +30,9 @@ class Check:
 def told(error: Exception) -> Told:
     """What an error says about the call."""
     match error:
-        case LinkLost(sent=True):
+        case ConnectionLost(sent=True):
             return "unknown"
-        case LinkLost() | ServerDown():
+        case ConnectionLost() | ServerDown():
             return "not sent"
         case CallTimeout():
             return "timeout"

@@ -23,7 +23,7 @@ from toolbus.search.encoders.encoder import Encoder
 from toolbus.search.encoders.installed import minilm_encoder, static_encoder
 from toolbus.search.encoding import Encoding
 from toolbus.search.finder import Finder
-from toolbus.search.hit import Hit
+from toolbus.search.hit import SearchHit
 from toolbus.search.words import parts
 
 QUERIES = Path(__file__).with_name("queries.txt")
@@ -112,7 +112,7 @@ def _row(
     finder.wait(catalog, None)
     spent = time.process_time() - spent
     times: list[float] = []
-    found: list[list[Hit]] = []
+    found: list[list[SearchHit]] = []
     for step in steps:
         began = time.thread_time()  # other work on the machine does not count
         found.append(finder.search(catalog, step["query"], 10))
@@ -129,7 +129,7 @@ def _row(
 
 
 def _recall(
-    catalog: Catalog, steps: Sequence[dict[str, Any]], found: Sequence[Sequence[Hit]], count: int
+    catalog: Catalog, steps: Sequence[dict[str, Any]], found: Sequence[Sequence[SearchHit]], count: int
 ) -> float:
     right = 0
     for step, hits in zip(steps, found, strict=True):

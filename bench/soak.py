@@ -26,8 +26,8 @@ ENDING = 90.0
 """Seconds that everything but the calling may take."""
 OUTCOMES: dict[Told, str] = {
     "ok": "ok",
-    "unknown": "unknown (LinkLost, sent)",
-    "not sent": "not sent (ServerDown, LinkLost)",
+    "unknown": "unknown (ConnectionLost, sent)",
+    "not sent": "not sent (ServerDown, ConnectionLost)",
     "timeout": "timeout (CallTimeout)",
     "wrong answer": "wrong answer",
     "other": "any other error",

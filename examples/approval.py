@@ -6,7 +6,7 @@ length of the note.
 
 import asyncio
 
-from toolbus import ApprovalRequest, CallRefused, Interactions, Toolbus
+from toolbus import ApprovalRequest, CallDenied, Interactions, Toolbus
 
 CALLS = [
     ("notes_add", {"text": "buy tea"}),
@@ -30,7 +30,7 @@ async def main() -> None:
             print(name, arguments)
             try:
                 print(f"  {(await bus.call(name, arguments)).text}")
-            except CallRefused as refused:
+            except CallDenied as refused:
                 print(f"  refused: {refused.reason}")
         found = await bus.call("notes_search", {"words": ""})
         assert found.structured is not None

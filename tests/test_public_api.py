@@ -132,7 +132,7 @@ def typed(made: toolbus.SyncToolbus, pending: toolbus.Pending) -> None:
     assert_type(made.scripts.check("1"), str | None)
     assert_type(made.health(), dict[str, toolbus.Health])
     assert_type(made.servers, dict[str, toolbus.ServerStatus])
-    assert_type(made.held, dict[str, toolbus.Held])
+    assert_type(made.held, dict[str, toolbus.HeldTool])
     made.call(1)  # pyright: ignore[reportArgumentType]  # a wrong argument is found
     made.health("a")  # pyright: ignore[reportCallIssue]
     toolbus.SyncToolbus(hook=())  # pyright: ignore[reportCallIssue]

@@ -13,6 +13,6 @@ from toolbus.config import BusConfig as BusConfig
 from toolbus.config import ServerConfig as ServerConfig
 from toolbus.connect.auth.browser import browser_login as browser_login
 from toolbus.core.public import *  # noqa: F403 - all of them
-from toolbus.lock.drift import Held as Held
-from toolbus.search.hit import Hit as Hit
+from toolbus.lock.drift import HeldTool as HeldTool
+from toolbus.search.hit import SearchHit as SearchHit
 from toolbus.state.tokens.store import TokenStore as TokenStore

@@ -20,7 +20,7 @@ from tests.servers.everyday import PNG
 from tests.wire import Asked, ToolCall
 from toolbus import Toolbus, ToolResult
 from toolbus.adapters.tool_calls import definition_of
-from toolbus.call import Call, Next
+from toolbus.call import Next, Operation
 from toolbus.records import PromptResult
 from toolbus.sync import SyncToolbus
 
@@ -118,7 +118,7 @@ class TestCrewAI(Contract):
     ) -> None:
         made: list[dict[str, Any]] = []
 
-        async def counted(call: Call, further: Next) -> ToolResult:
+        async def counted(call: Operation, further: Next) -> ToolResult:
             made.append(dict(call.arguments))
             return await further(call)
 

@@ -9,8 +9,8 @@ import pytest
 from tests.agent.stage import final
 from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
-from toolbus import Toolbus
-from toolbus.agent import Agent, ApprovalAsked, LimitReached, Limits, Request, Run, RunEvent, ToolReturned
+from toolbus import ApprovalRequest, Toolbus
+from toolbus.agent import Agent, ApprovalAsked, LimitReached, Limits, Run, RunEvent, ToolReturned
 from toolbus.testing import ScriptedModel, ToolCall
 
 pytestmark = pytest.mark.anyio
@@ -56,13 +56,13 @@ async def results(run: Run[str]) -> dict[str, tuple[str, bool]]:
 async def test_a_function_has_the_word(
     bus: Toolbus, word: bool | str, told: str, is_error: bool, is_async: bool
 ) -> None:
-    asked: list[Request] = []
+    asked: list[ApprovalRequest] = []
 
-    def judge(request: Request) -> bool | str:
+    def judge(request: ApprovalRequest) -> bool | str:
         asked.append(request)
         return word
 
-    async def slow_judge(request: Request) -> bool | str:
+    async def slow_judge(request: ApprovalRequest) -> bool | str:
         return judge(request)
 
     run = asking(bus, slow_judge if is_async else judge, ECHO)
@@ -73,7 +73,7 @@ async def test_a_function_has_the_word(
 
 
 async def test_a_function_knows_what_it_is_asked_about(bus: Toolbus) -> None:
-    def judge(request: Request) -> bool:
+    def judge(request: ApprovalRequest) -> bool:
         return request.server is None or request.reads_only
 
     told = await results(asking(bus, judge, ADD, ECHO, SHOUT))
@@ -85,7 +85,7 @@ async def test_a_function_knows_what_it_is_asked_about(bus: Toolbus) -> None:
 
 
 async def test_a_function_that_raises_ends_the_run_and_nothing_is_called(bus: Toolbus) -> None:
-    def judge(request: Request) -> bool:
+    def judge(request: ApprovalRequest) -> bool:
         raise PermissionError("who are you?")
 
     run = asking(bus, judge, SHOUT)

@@ -15,7 +15,7 @@ from tests.servers.asking import asking
 from tests.servers.everyday import PNG, WAV
 from tests.wire import Fault, Provider
 from tests.wire.asked import Wire
-from toolbus import CallRejected, Interactions, Sampling, Text, Toolbus
+from toolbus import Interactions, Sampling, ServerRejected, Text, Toolbus
 from toolbus.agent import Agent, ModelFailed, Sampler
 from toolbus.records import Audio, Image, PromptMessage
 from toolbus.testing import ScriptedModel, ToolCall
@@ -81,7 +81,7 @@ async def test_without_consent_the_model_is_not_asked_and_the_server_is_told(
         Sampler("openai-chat:gpt-5.1", consent=lambda wanted: False) as sampler,
         bus_of(era, sampler) as bus,
     ):
-        with pytest.raises(CallRejected, match="sampling was declined"):
+        with pytest.raises(ServerRejected, match="sampling was declined"):
             await bus.call("asking_title", {"about": "tea"})
     assert (provider.asked, sampler.used) == ([], 0)
 
@@ -120,7 +120,7 @@ async def test_a_provider_that_fails_is_a_no_without_what_it_said(
             Sampler("openai-chat:gpt-5.1", consent="always", settings=ONCE) as sampler,
             bus_of(era, sampler) as bus,
         ):
-            with pytest.raises(CallRejected, match="sampling was declined"):
+            with pytest.raises(ServerRejected, match="sampling was declined"):
                 await bus.call("asking_title", {"about": "tea"})
     ours = [record.getMessage() for record in log.records if record.name == "toolbus"]
     [line] = [line for line in ours if "declined" in line]

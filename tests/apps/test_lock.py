@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.lock.place import STAT, Place
-from toolbus import CallRefused, Toolbus
+from toolbus import CallDenied, Toolbus
 
 pytestmark = pytest.mark.anyio
 
@@ -43,5 +43,5 @@ async def test_a_tool_that_is_shown_to_models_later_is_held(
         await bus.wait_ready(["files"])
         assert list(bus.held) == ["files/refresh"]
         assert [tool.name for tool in bus.tools()] == ["files_stat"]
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("files_refresh")

@@ -11,7 +11,7 @@ from tests.inside.config import Audit, Content
 from tests.inside.core import Decision, Operation
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus import Answer, CallRefused, Elicitation, Interactions, Sampled, Sampling, Text, Toolbus
+from toolbus import Answer, CallDenied, Elicitation, Interactions, Sampling, SamplingResult, Text, Toolbus
 
 
 def answering(day: str = "2026-12-24") -> Interactions:
@@ -20,8 +20,8 @@ def answering(day: str = "2026-12-24") -> Interactions:
     def elicit(question: Elicitation) -> Answer:
         return question.accept({"date": day})
 
-    def sample(wanted: Sampling) -> Sampled:
-        return Sampled(content=Text(text="A title"), model="m")
+    def sample(wanted: Sampling) -> SamplingResult:
+        return SamplingResult(content=Text(text="A title"), model="m")
 
     return Interactions(elicit=elicit, sample=sample, roots=["/tmp"])
 
@@ -39,7 +39,7 @@ async def recorded_bus(
                 action="deny", rule="policy[0]", by="policy", definition="sha256:1", reason="no"
             )
             trail.decided(operation, denied)
-            raise CallRefused(f"tool {denies!r}", "no")
+            raise CallDenied(f"tool {denies!r}", "no")
         trail.decided(operation, Decision(action="allow", by="default"))
 
     servers = {"day": {"server": everyday()}, "ask": {"server": asking()}}

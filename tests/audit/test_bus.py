@@ -10,7 +10,7 @@ from tests.audit.writing import problems, write_lines
 from tests.inside.audit import verify
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus import CallRefused, Toolbus
+from toolbus import CallDenied, Toolbus
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def test_a_bus_records_the_calls_of_all_its_users_in_one_chain(file: Path)
 async def test_the_rule_and_the_reason_of_a_denial_are_recorded(file: Path) -> None:
     deny = {"tools": "day/add", "arguments": {"required": ["a"]}, "do": "deny", "reason": "sums are secret"}
     async with Toolbus(config(file, policy=[deny])) as bus:
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("day_add", {"a": 1, "b": 2})
     (line,) = lines(file)
     assert (line["decision"], line["rule"], line["by"]) == ("deny", "policy[0]", "policy")
@@ -63,7 +63,7 @@ async def test_a_request_of_a_server_names_the_call_in_which_it_was_made(file: P
 async def test_a_call_that_cannot_be_recorded_is_refused_with_the_next_step(tmp_path: Path) -> None:
     (tmp_path / "logs").write_text("a file")
     async with Toolbus(config(tmp_path / "logs" / "audit.jsonl")) as bus:
-        with pytest.raises(CallRefused, match=r"make it writable, or name another one in audit\.file"):
+        with pytest.raises(CallDenied, match=r"make it writable, or name another one in audit\.file"):
             await bus.call("day_add", {"a": 1, "b": 2})
 
 

@@ -13,7 +13,15 @@ from tests.audit.writing import problems
 from tests.inside.audit import AuditTrail, Chain, open_trail
 from tests.inside.config import Audit, Redactor
 from tests.inside.core import AuditFailed, Decision, Operation, digest, request_spec
-from toolbus import ArgumentsError, Caller, CallRefused, CallRejected, CallTimeout, Interactions, ToolNotFound
+from toolbus import (
+    ArgumentsError,
+    CallDenied,
+    Caller,
+    CallTimeout,
+    Interactions,
+    ServerRejected,
+    ToolNotFound,
+)
 from toolbus.config import BusConfig, load_config
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +64,7 @@ async def test_a_call_has_a_line_before_it_is_sent_and_one_when_it_is_over(file:
 
 async def test_a_refused_call_has_its_decision_alone(file: Path) -> None:
     async with recorded_bus(file, denies="day_add") as bus:
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("day_add", {"a": 1, "b": 2})
     (line,) = lines(file)
     assert (line["decision"], line["rule"], line["by"], line["reason"]) == (
@@ -144,7 +152,7 @@ async def test_a_declined_question_and_its_digest(file: Path) -> None:
     declining = Interactions(elicit=lambda question: question.decline(), sample=lambda wanted: None)
     async with recorded_bus(file, interactions=declining) as bus:
         await bus.call("ask_book", {"guest": "Ann"})
-        with pytest.raises(CallRejected):
+        with pytest.raises(ServerRejected):
             await bus.call("ask_title", {"about": "tea"})
     asked = [line for line in lines(file) if line["route"] != "tools/call"]
     assert [line["arguments"][:7] for line in asked[::2]] == ["sha256:"] * 2
@@ -219,7 +227,7 @@ async def test_a_call_that_cannot_be_recorded_is_not_made(tmp_path: Path) -> Non
     """The call is refused, and says why."""
     (tmp_path / "logs").write_text("a file")
     async with recorded_bus(tmp_path / "logs" / "audit.jsonl") as bus:
-        with pytest.raises((CallRefused, AuditFailed)):
+        with pytest.raises((CallDenied, AuditFailed)):
             await bus.call("day_add", {"a": 1, "b": 2})
 
 

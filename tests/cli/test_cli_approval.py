@@ -120,7 +120,7 @@ def test_without_a_terminal_the_call_is_refused_in_one_line(folder: Path, words:
     assert done.stderr == f"toolbus: {REFUSED}{reason}; {step}\n"
     if words:
         error: dict[str, Any] = json.loads(done.stdout)["error"]
-        assert error == {"type": "CallRefused", "message": f"{REFUSED}{reason}; {step}"}
+        assert error == {"type": "CallDenied", "message": f"{REFUSED}{reason}; {step}"}
 
 
 def test_a_denied_tool_is_refused_with_its_reason(folder: Path) -> None:

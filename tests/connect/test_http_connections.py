@@ -14,7 +14,7 @@ from tests.inside.connect import EventParser, ServerSentEvent, parse_url
 from tests.inside.connect import connection as http_connection
 from tests.patience import PATIENCE
 from tests.servers.raw_http import RawServer, Request, raw_server, response, send_plain
-from toolbus import LinkLost, Toolbus
+from toolbus import ConnectionLost, Toolbus
 
 pytestmark = pytest.mark.anyio
 
@@ -139,7 +139,7 @@ async def test_an_invalid_response_fails_its_call_alone_and_counts_as_sent(
 
     async with bus_with(server) as bus:
         server.send = send
-        with pytest.raises(LinkLost, match=problem) as caught:
+        with pytest.raises(ConnectionLost, match=problem) as caught:
             await bus.call("a_look")
         assert caught.value.sent
         server.send = send_plain
@@ -159,7 +159,7 @@ async def test_a_response_over_the_limit_is_refused_before_it_is_in_memory(
 
     async with bus_with(server, limits={"message": 2**20}) as bus:
         server.send = send
-        with pytest.raises(LinkLost, match="larger than 1 MiB"):
+        with pytest.raises(ConnectionLost, match="larger than 1 MiB"):
             await bus.call("a_look")
         server.send = send_plain
         assert (await bus.call("a_look")).text == "seen"

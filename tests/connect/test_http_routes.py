@@ -12,7 +12,7 @@ from tests.patience import until
 from tests.servers.certificates import self_signed
 from tests.servers.proxy import proxy_server, server_tls
 from tests.servers.raw_http import raw_server, raw_unix_server
-from toolbus import ConnectFailed, LinkLost, Toolbus, connect_mcp
+from toolbus import ConnectFailed, ConnectionLost, Toolbus, connect_mcp
 
 pytestmark = pytest.mark.anyio
 LOGIN = "Basic YW5uOnBAc3M="
@@ -113,7 +113,7 @@ async def test_a_server_may_require_a_certificate_of_the_client(certificate: Pat
     tls.load_verify_locations(certificate)
     async with raw_server(tls) as server:
         url = f"https://127.0.0.1:{server.port}/mcp"
-        with pytest.raises((ConnectFailed, LinkLost)):
+        with pytest.raises((ConnectFailed, ConnectionLost)):
             await connect_mcp(url=url, verify=str(certificate))
         async with connect_mcp(url=url, verify=str(certificate), client_cert=str(certificate)) as mcp:
             assert (await mcp.call_tool("look")).text == "seen"

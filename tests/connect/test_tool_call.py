@@ -8,7 +8,7 @@ from mcp_types import HEADER_MISMATCH
 
 from tests.inside.connect import wire
 from tests.servers.recording import RESULTS, Recording, recording
-from toolbus import CallRejected, Toolbus
+from toolbus import ServerRejected, Toolbus
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ async def test_a_second_header_mismatch_is_an_error() -> None:
     with recording() as record:
         async with Toolbus(modern(record)) as bus:
             record.errors["tools/call"] = [{"code": HEADER_MISMATCH, "message": "no Region"}] * 2
-            with pytest.raises(CallRejected, match="no Region"):
+            with pytest.raises(ServerRejected, match="no Region"):
                 await bus.call("a_look")
         assert len(calls(record)) == 2
 
@@ -91,7 +91,7 @@ async def test_a_call_that_fails_with_another_error_is_sent_once() -> None:
     with recording() as record:
         async with Toolbus(modern(record)) as bus:
             record.errors["tools/call"] = [{"code": -32000, "message": "not today"}]
-            with pytest.raises(CallRejected, match="not today"):
+            with pytest.raises(ServerRejected, match="not today"):
                 await bus.call("a_look")
         assert len(calls(record)) == 1
 
@@ -100,7 +100,7 @@ async def test_an_invalid_result_is_an_error_and_the_call_is_sent_once() -> None
     with recording() as record:
         async with Toolbus(modern(record)) as bus:
             record.results["tools/call"] = {"content": [{"type": "text", "text": 5}]}
-            with pytest.raises(CallRejected, match="invalid response"):
+            with pytest.raises(ServerRejected, match="invalid response"):
                 await bus.call("a_look")
         assert len(calls(record)) == 1
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests import warm
 from tests.demo.running import Servers, arguments, in_two_places
-from toolbus import CallRejected, Embedded, Toolbus
+from toolbus import Embedded, ServerRejected, Toolbus
 from toolbus.demo.files import files_server
 
 pytestmark = pytest.mark.anyio
@@ -79,7 +79,7 @@ async def test_a_resource_does_not_leave_the_folder_either(tmp_path: Path) -> No
     (tmp_path / "inside" / "link.txt").symlink_to(tmp_path / "secret.txt")
     async with bus_on(tmp_path / "inside") as bus:
         for path in ("../secret.txt", "%2E%2E/secret.txt", "link.txt", "missing.txt"):
-            with pytest.raises(CallRejected):
+            with pytest.raises(ServerRejected):
                 await bus.read_resource("files", f"folder:///{path}")
 
 

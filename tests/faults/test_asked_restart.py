@@ -10,7 +10,7 @@ from tests.conftest import SERVERS, web_server
 from tests.faults.test_healing import stdio
 from tests.patience import until
 from tests.processes import alive
-from toolbus import LinkLost, ServerDown, ServerNotFound, Toolbus
+from toolbus import ConnectionLost, ServerDown, ServerNotFound, Toolbus
 from toolbus.events import Event, StateChanged
 
 pytestmark = pytest.mark.anyio
@@ -38,7 +38,7 @@ async def test_a_call_in_flight_fails_and_later_ones_wait(tmp_path: Path) -> Non
         call = asyncio.create_task(bus.call("a_linger", {"path": str(tmp_path / "trace")}))
         await until((tmp_path / "trace").exists)
         restarting = asyncio.create_task(bus.restart("a"))
-        with pytest.raises(LinkLost) as caught:
+        with pytest.raises(ConnectionLost) as caught:
             await call
         assert caught.value.sent
         assert (await bus.call("a_echo", {"text": "back"})).text == "back"

@@ -18,7 +18,7 @@ from tests.inside.connect import backoff
 from tests.patience import PATIENCE, until
 from tests.processes import alive
 from tests.servers.recording import recording
-from toolbus import CallRejected, LinkLost, ServerDown, Toolbus
+from toolbus import ConnectionLost, ServerDown, ServerRejected, Toolbus
 from toolbus.events import CatalogChanged, Event, EventStream, StateChanged
 
 pytestmark = pytest.mark.anyio
@@ -50,7 +50,7 @@ async def test_a_call_under_way_when_the_process_dies_has_an_unknown_outcome_and
         call = asyncio.create_task(bus.call("a_linger", {"path": str(tmp_path / "trace")}))
         await until((tmp_path / "trace").exists)
         await kill(bus)
-        with pytest.raises(LinkLost) as caught:
+        with pytest.raises(ConnectionLost) as caught:
             await call
         assert (await bus.call("a_echo", {"text": "back"})).text == "back"
         status = bus.servers["a"]
@@ -166,7 +166,7 @@ async def test_an_event_stream_cut_in_mid_answer_leaves_the_outcome_unknown_and_
     with recording() as record:
         async with Toolbus({"servers": {"a": {"url": record.url}}}) as bus:
             record.cut.add("tools/call")
-            with pytest.raises(LinkLost) as caught:
+            with pytest.raises(ConnectionLost) as caught:
                 await bus.call("a_look")
             record.cut.clear()
             assert (await bus.call("a_look")).text == "seen"
@@ -180,7 +180,7 @@ async def test_refused_credentials_are_not_tried_in_a_loop_but_when_needed() -> 
             events = bus.events()
             for method in ("tools/call", "initialize", "server/discover"):
                 record.statuses[method] = 401
-            with pytest.raises(CallRejected, match="HTTP 401"):
+            with pytest.raises(ServerRejected, match="HTTP 401"):
                 await bus.call("a_look")
             await reached(events, "auth_required")
             asked = len(record.requests)
@@ -210,9 +210,9 @@ async def test_a_server_that_keeps_dying_opens_the_breaker_and_comes_back_when_i
         f"runpy.run_path({str(SERVERS / 'plain.py')!r}, run_name='__main__')\n"
     )
     config = {"command": sys.executable, "args": [str(script)], "era": "legacy"}
-    async with Toolbus({"servers": {"a": config}, "timeouts": {"recover": 0}}) as bus:
+    async with Toolbus({"servers": {"a": config}, "timeouts": {"reconnect": 0}}) as bus:
         events = bus.events()
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await bus.call("a_echo")
         await reached(events, "failed")
         assert len(trace.read_text()) == backoff.BREAKER_THRESHOLD

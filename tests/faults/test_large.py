@@ -9,7 +9,7 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS, Place, plain
 from tests.timing import ATTEMPTS, shortest
-from toolbus import CallRejected, Toolbus
+from toolbus import ServerRejected, Toolbus
 
 pytestmark = pytest.mark.anyio
 MIB = 1024 * 1024
@@ -42,7 +42,7 @@ async def test_50_mib_over_stdio_take_at_most_twice_the_time_of_http(web_ports: 
 async def test_a_message_over_the_limit_is_an_error_of_its_call_and_the_link_goes_on() -> None:
     config = {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"]}
     async with Toolbus({"servers": {"day": {**config, "limits": {"message": MIB}}}}) as bus:
-        with pytest.raises(CallRejected, match=r"the response is larger than 1 MiB \(limits\.message\)"):
+        with pytest.raises(ServerRejected, match=r"the response is larger than 1 MiB \(limits\.message\)"):
             await bus.call("day_big", {"size": 3 * MIB})
         assert len((await bus.call("day_big", {"size": 1000})).text) == 1000
         assert bus.servers["day"].restarts == 0

@@ -9,7 +9,7 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS
 from tests.patience import PATIENCE
-from toolbus import CallRejected, Toolbus
+from toolbus import ServerRejected, Toolbus
 
 pytestmark = pytest.mark.anyio
 
@@ -42,7 +42,7 @@ async def test_a_task_that_failed_says_why_as_a_result_or_as_an_error() -> None:
     error = {"error": {"code": -32000, "message": "no paper"}}
     async with bus_of(text("no ink", isError=True), error, tasks=[task("failed")]) as bus:
         result = await bus.call("a_act")
-        with pytest.raises(CallRejected, match="no paper"):
+        with pytest.raises(ServerRejected, match="no paper"):
             await bus.call("a_act")
     assert (result.text, result.is_error) == ("no ink", True)
 

@@ -12,17 +12,17 @@ from tests.inside.core import NO_HANDLERS
 from tests.patience import PATIENCE, until
 from toolbus import (
     Answer,
-    CallRejected,
     CallTimeout,
     Elicitation,
     InputNeeded,
     Interactions,
     Pending,
+    ServerRejected,
     Toolbus,
     ToolbusError,
     ToolResult,
 )
-from toolbus.call import Call, Next
+from toolbus.call import Next, Operation
 
 pytestmark = pytest.mark.anyio
 
@@ -94,7 +94,7 @@ async def test_what_must_not_be_shown_is_not_shown_later_either(on_input: Any) -
         {"message": "?", "requestedSchema": nested},
     ):
         async with bus_of("modern", Interactions(elicit=elicit), call=[asks(**params)]) as bus:
-            with pytest.raises(CallRejected, match=r"the URL|the form is invalid"):
+            with pytest.raises(ServerRejected, match=r"the URL|the form is invalid"):
                 await bus.call("odd_act", on_input=on_input)
     assert shown == []
     request = {"method": "elicitation/create", "params": {"message": "?", "url": UNSAFE[1], "mode": "url"}}
@@ -157,7 +157,7 @@ async def test_odd_errors_and_forms_are_errors_of_ours(era: str) -> None:
             era, handler, call=[asks(**asked)], **({"ask": asked} if era == "legacy" else {})
         ) as bus:
             if era == "modern":
-                with pytest.raises(CallRejected):
+                with pytest.raises(ServerRejected):
                     await bus.call("odd_act")
             else:
                 assert "valid" in (await bus.call("odd_act")).text
@@ -216,7 +216,7 @@ async def test_the_messages_of_a_task_extend_its_time_up_to_the_longest() -> Non
         loop = asyncio.get_running_loop()
         began = loop.time()
         with pytest.raises(CallTimeout):
-            await bus.call("odd_act", timeout=1, longest=2.5)
+            await bus.call("odd_act", timeout=1, max_timeout=2.5)
         assert loop.time() - began >= 2.5
 
 
@@ -361,7 +361,7 @@ async def test_many_short_calls_beside_a_long_one_may_all_ask() -> None:
 async def test_hooks_and_overrides_see_the_same_call_when_it_is_resumed(asking_ports: dict[str, int]) -> None:
     seen: list[Any] = []
 
-    async def watch(call: Call, following: Next) -> ToolResult:
+    async def watch(call: Operation, following: Next) -> ToolResult:
         seen.append(dict(call.arguments))
         return await following(call)
 

@@ -11,7 +11,7 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS, plain
 from tests.patience import PATIENCE
-from toolbus import CallRejected, Image, Text, Toolbus
+from toolbus import Image, ServerRejected, Text, Toolbus
 from toolbus.events import Event, Warned
 
 pytestmark = pytest.mark.anyio
@@ -199,7 +199,7 @@ async def test_an_image_that_is_not_base64_is_kept_as_sent(seen: Seen) -> None:
 async def test_an_answer_that_is_no_result_fails_that_one_call(seen: Seen, behaviour: str) -> None:
     bus, _ = await seen(behaviour)
     async with bus:
-        with pytest.raises(CallRejected) as caught:
+        with pytest.raises(ServerRejected) as caught:
             await bus.call("a_echo")
         assert "\n" not in str(caught.value)
         assert bus.servers["a"].state == "ready"

@@ -81,7 +81,7 @@ def place_of(kind: str, era: str, folder: Path, stack: ExitStack) -> Place:
     place = process_place(folder) if kind == "stdio" else web_place(kind, folder, stack)
     if kind == "stdio" and era == "modern":
         place.config["args"].append("modern")
-    place.config |= {"era": era, "timeouts": {"recover": 300}}
+    place.config |= {"era": era, "timeouts": {"reconnect": 300}}
     return place
 
 
@@ -146,7 +146,7 @@ async def test_without_recover_a_call_waits_for_one_attempt_and_never_for_the_pa
     tmp_path: Path,
 ) -> None:
     place = process_place(tmp_path)
-    async with Toolbus({"servers": {"a": place.config | {"timeouts": {"recover": 0}}}}) as bus:
+    async with Toolbus({"servers": {"a": place.config | {"timeouts": {"reconnect": 0}}}}) as bus:
         async with away(place, bus):
             for _ in range(3):
                 before = starts(tmp_path)
@@ -163,7 +163,7 @@ async def test_of_many_calls_at_the_moment_of_a_loss_none_fails_that_was_not_sen
 ) -> None:
     with ExitStack() as stack:
         place = web_place("http", tmp_path, stack)
-        config = place.config | {"era": era, "timeouts": {"recover": 600}}
+        config = place.config | {"era": era, "timeouts": {"reconnect": 600}}
         async with Toolbus({"servers": {"a": config}}) as bus:
             for _ in range(3 if request.config.getoption("--full") else 1):
                 await asyncio.gather(*(bus.call("a_echo", {"text": "x"}) for _ in range(30)))
@@ -176,7 +176,7 @@ async def test_of_many_calls_at_the_moment_of_a_loss_none_fails_that_was_not_sen
 
 async def test_a_call_waits_no_longer_than_its_own_timeout(tmp_path: Path) -> None:
     place = process_place(tmp_path)
-    config = {"servers": {"a": place.config | {"timeouts": {"recover": 600}}}}
+    config = {"servers": {"a": place.config | {"timeouts": {"reconnect": 600}}}}
     async with asyncio.timeout(PATIENCE), Toolbus(config) as bus, away(place, bus):
         with pytest.raises(ServerDown) as caught:
             await bus.call("a_echo", {"text": "x"}, timeout=0.05)
@@ -185,14 +185,14 @@ async def test_a_call_waits_no_longer_than_its_own_timeout(tmp_path: Path) -> No
 
 async def test_recover_of_a_call_goes_before_that_of_the_config(tmp_path: Path) -> None:
     place = process_place(tmp_path)
-    async with Toolbus({"servers": {"a": place.config}, "timeouts": {"recover": 600}}) as bus:
-        assert bus.config.servers["a"].timeouts.recover == 600
+    async with Toolbus({"servers": {"a": place.config}, "timeouts": {"reconnect": 600}}) as bus:
+        assert bus.config.servers["a"].timeouts.reconnect == 600
         async with away(place, bus):
             waiting = asyncio.create_task(bus.call("a_echo", {"text": "waited"}))
             with pytest.raises(ServerDown, match="away"):
-                await bus.call("a_echo", {"text": "x"}, recover=0)
-            with pytest.raises(ValueError, match="recover must be 0 seconds or more, not -1"):
-                await bus.call("a_echo", {"text": "x"}, recover=-1)
+                await bus.call("a_echo", {"text": "x"}, reconnect_timeout=0)
+            with pytest.raises(ValueError, match="reconnect_timeout must be 0 seconds or more, not -1"):
+                await bus.call("a_echo", {"text": "x"}, reconnect_timeout=-1)
             assert not waiting.done()
         assert (await waiting).text == "waited"
 
@@ -202,7 +202,7 @@ async def test_a_call_with_an_open_breaker_waits_for_the_outcome_of_its_own_atte
 ) -> None:
     monkeypatch.setattr(backoff, "INITIAL_PAUSE", 0.01)
     place = process_place(tmp_path)
-    async with Toolbus({"servers": {"a": place.config | {"timeouts": {"recover": 0}}}}) as bus:
+    async with Toolbus({"servers": {"a": place.config | {"timeouts": {"reconnect": 0}}}}) as bus:
         async with away(place, bus):
             await until(lambda: bus.servers["a"].state == "failed")
             assert starts(tmp_path) == backoff.BREAKER_THRESHOLD
@@ -211,7 +211,7 @@ async def test_a_call_with_an_open_breaker_waits_for_the_outcome_of_its_own_atte
 
 async def test_processes_are_started_once_a_second_at_most_however_many_calls_wait(tmp_path: Path) -> None:
     place = process_place(tmp_path)
-    async with Toolbus({"servers": {"a": place.config | {"timeouts": {"recover": 600}}}}) as bus:
+    async with Toolbus({"servers": {"a": place.config | {"timeouts": {"reconnect": 600}}}}) as bus:
         loop = asyncio.get_running_loop()
         async with away(place, bus):
             began = loop.time()
@@ -238,8 +238,8 @@ async def test_a_server_whose_command_or_secret_is_gone_fails_its_calls_at_once(
     program.symlink_to(sys.executable)
     lost, kept = process_place(tmp_path / "lost"), process_place(tmp_path / "kept")
     servers = {
-        "command": lost.config | {"command": str(program), "timeouts": {"recover": 600}},
-        "secret": kept.config | {"env": {"TOKEN": "${TOKEN}"}, "timeouts": {"recover": 600}},
+        "command": lost.config | {"command": str(program), "timeouts": {"reconnect": 600}},
+        "secret": kept.config | {"env": {"TOKEN": "${TOKEN}"}, "timeouts": {"reconnect": 600}},
     }
     async with Toolbus({"servers": servers}, get_secret=secret) as bus:
         program.unlink()
@@ -256,7 +256,7 @@ async def test_a_server_whose_command_or_secret_is_gone_fails_its_calls_at_once(
 
 async def test_a_server_that_refuses_our_credentials_after_a_restart_fails_calls_at_once() -> None:
     with recording() as record:
-        async with Toolbus({"servers": {"a": {"url": record.url}}, "timeouts": {"recover": 600}}) as bus:
+        async with Toolbus({"servers": {"a": {"url": record.url}}, "timeouts": {"reconnect": 600}}) as bus:
             for method in ("tools/call", "initialize", "server/discover"):
                 record.statuses[method] = 401
             await bus.health()
@@ -318,4 +318,4 @@ async def test_wait_ready_does_not_raise_when_its_time_is_over_and_waits_for_a_s
 def test_wait_ready_without_a_loop(tmp_path: Path) -> None:
     with SyncToolbus({"servers": {"a": process_place(tmp_path).config}}) as bus:
         assert {alias: status.state for alias, status in bus.wait_ready().items()} == {"a": "ready"}
-        assert bus.call("a_echo", {"text": "x"}, recover=1).text == "x"
+        assert bus.call("a_echo", {"text": "x"}, reconnect_timeout=1).text == "x"

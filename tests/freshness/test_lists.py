@@ -15,7 +15,7 @@ from tests.freshness.growing_bus import HOUR, Clock, counts, grow, growing, over
 from tests.inside.bus import lookup
 from tests.inside.lock import NAME, Lockfile, snapshot, write_lock
 from tests.patience import PATIENCE, until, wait_until
-from toolbus import CallRefused, Toolbus, ToolNotFound
+from toolbus import CallDenied, Toolbus, ToolNotFound
 from toolbus.config import load_config
 from toolbus.events import CatalogChanged, Event, ListChanged
 from toolbus.sync import SyncToolbus
@@ -267,7 +267,7 @@ async def test_a_new_tool_of_a_locked_server_is_held(tmp_path: Path, clock: Cloc
     async with Toolbus(file) as bus:
         await grow(bus)
         clock.ahead = 3601
-        with pytest.raises(CallRefused, match="new"):
+        with pytest.raises(CallDenied, match="new"):
             await bus.call("g_late0")
         assert list(bus.held) == ["g/late0"]
         assert len(bus.catalog) == 5

@@ -17,7 +17,7 @@ from tests.inside.bus import View
 from tests.inside.connect import read_cache
 from tests.inside.core import Embedded, RawResult, request_spec
 from tests.patience import until
-from toolbus import Caller, CallRefused, Operation, Toolbus, ToolResult
+from toolbus import CallDenied, Caller, Operation, Toolbus, ToolResult
 from toolbus.events import Event, ListChanged, ResourceUpdated
 
 pytestmark = pytest.mark.anyio
@@ -82,15 +82,15 @@ async def test_every_read_passes_the_policy_the_guards_and_the_trail(tmp_path: P
     async def guard(operation: Operation) -> None:
         guarded.append(operation.route)
         if len(guarded) == 3:
-            raise CallRefused("resource", "enough")
+            raise CallDenied("resource", "enough")
 
     entry = over_stdio(ttl={"read": HOUR}, scope="public")
     async with Toolbus({"servers": {"g": entry}, "audit": {"file": str(trail)}}, guards=[guard]) as bus:
         assert [await read(bus) for _ in range(2)] == [f"{URI} 1"] * 2
-        with pytest.raises(CallRefused, match="enough"):
+        with pytest.raises(CallDenied, match="enough"):
             await read(bus)
         denied = bus.view(policy=[{"resources": "g/data://*", "do": "deny"}])
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await read(denied)
     assert guarded == ["resources/read"] * 4
     lines = [json.loads(line) for line in trail.read_text().splitlines()]

@@ -9,7 +9,7 @@ from tests.inside.core import Budget, Caller, Interactions
 from tests.inside.gateway import LOCAL, Principal, Views, caller_of
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus import CallRefused, ServerNotFound, Toolbus, ToolNotFound
+from toolbus import CallDenied, ServerNotFound, Toolbus, ToolNotFound
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ async def test_a_view_of_servers_with_rules() -> None:
     async with bus_of() as bus:
         view = Views(bus, settings()).view_of(Principal(kind="key", name="ann", view="day"))
         assert {spec.origin.server for spec in view.catalog} == {"day"}
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await view.call("day/echo", {"text": "x"})
         with pytest.raises(ServerNotFound):
             await view.read_resource("ask", "board://now")
@@ -80,7 +80,7 @@ async def test_another_session_of_the_same_client() -> None:
         second = views.view_of(ann, "two", Interactions(forwards=True))  # with connections of its own
         assert (first.caller.session, second.caller.session) == ("one", "two")
         await first.call("day_add", {"a": 1, "b": 2})
-        with pytest.raises(CallRefused, match="per minute"):
+        with pytest.raises(CallDenied, match="per minute"):
             await second.call("day_add", {"a": 1, "b": 2})
         # Another client has its own.
         await views.view_of(bob, "three").call("day_add", {"a": 1, "b": 2})

@@ -15,7 +15,7 @@ from tests.gateway.driving import JSON, LegacyClient, ModernClient, gateway_over
 from tests.gateway.front import OLDER, Front, Gates, front, gated
 from tests.gateway.test_http_legacy import Names
 from tests.inside.connect import BUSY, wait_for_room
-from tests.inside.core import INTERNAL_ERROR, CallRejected
+from tests.inside.core import INTERNAL_ERROR, ServerRejected
 from tests.inside.gateway import CallLimits, GatewayLimits, HttpLimits, Principal
 from tests.patience import PATIENCE, until
 from toolbus import Toolbus
@@ -128,10 +128,10 @@ async def test_our_own_client_tries_again(era: str) -> None:
 
 
 async def test_our_own_client_waits_only_as_long_as_the_call_may_take() -> None:
-    refused = CallRejected("gateway", "tool 'note'", BUSY, "busy", data={"retryAfter": 2})
-    other = CallRejected("gateway", "tool 'note'", INTERNAL_ERROR, "broken", data={"retryAfter": 0.001})
+    refused = ServerRejected("gateway", "tool 'note'", BUSY, "busy", data={"retryAfter": 2})
+    other = ServerRejected("gateway", "tool 'note'", INTERNAL_ERROR, "broken", data={"retryAfter": 0.001})
     for error, seconds in ((refused, 1), (other, PATIENCE)):
-        with pytest.raises(CallRejected) as raised:
+        with pytest.raises(ServerRejected) as raised:
             await wait_for_room(error, asyncio.get_running_loop().time() + seconds)
         assert raised.value is error
 

@@ -7,11 +7,11 @@ import pytest
 
 from tests.conftest import Place
 from tests.inside.core import (
-    CallRejected,
     ClientError,
     Forwarding,
     Interactions,
     ListChanged,
+    ServerRejected,
     Text,
     ToolResult,
     as_sent,
@@ -105,7 +105,7 @@ async def test_what_a_server_asks_goes_to_the_client(
 async def test_a_client_that_declared_nothing_is_asked_nothing(place: Place) -> None:
     client = Person({})
     async with bus_of(place) as bus:
-        with pytest.raises(CallRejected) as rejected:
+        with pytest.raises(ServerRejected) as rejected:
             await called(bus, client, "a_book", {"guest": "Ann"})
     if place.era == "modern":
         assert rejected.value.code == -32021
@@ -124,7 +124,7 @@ async def test_an_error_of_the_client_reaches_a_legacy_server(asking_ports: dict
             raise ClientError(-32603, "nobody is there")
 
     async with bus_of(Place("http", "legacy", asking_ports, "asking.py")) as bus:
-        with pytest.raises(CallRejected, match="nobody is there"):  # the server sends it back
+        with pytest.raises(ServerRejected, match="nobody is there"):  # the server sends it back
             await called(bus, Busy(), "a_book", {"guest": "Ann"})
 
 

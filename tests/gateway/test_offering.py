@@ -169,7 +169,7 @@ async def test_an_unknown_tool_is_an_invalid_parameter() -> None:
 async def test_a_server_that_is_down_is_a_result_that_a_model_can_read() -> None:
     config = {
         "servers": {"day": {"server": everyday()}, "gone": {"command": "/nowhere/at-all"}},
-        "timeouts": {"recover": 0.1, "connect": 20},
+        "timeouts": {"reconnect": 0.1, "connect": 20},
     }
     async with gateway_over(config) as gateway:
         client = ModernClient(gateway)

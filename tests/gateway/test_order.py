@@ -21,7 +21,7 @@ from tests.inside.connect import incoming
 from tests.inside.core import CallEnded, Event, Logged, Progressed
 from tests.inside.gateway import Gateway, serve_stdio
 from tests.patience import PATIENCE
-from toolbus import CallRejected, Toolbus
+from toolbus import ServerRejected, Toolbus
 
 pytestmark = pytest.mark.anyio
 RUNS, COUNT = 200, 5
@@ -184,7 +184,7 @@ async def test_a_program_gets_all_that_was_sent_before_the_answer_first(back: st
                 events.clear()
                 try:
                     await bus.call("burst", arguments, on_progress=on_progress, on_log=on_log)
-                except CallRejected:
+                except ServerRejected:
                     assert arguments["fail"]
                 assert [one for one in got if one[0] == "log"] == BURST[::2], f"run {run}"
                 assert [one for one in got if one[0] == "progress"] == BURST[1::2], f"run {run}"

@@ -18,7 +18,7 @@ from tests.gateway.serving import gateway
 from tests.inside.core import ServerStatus
 from tests.patience import PATIENCE, until
 from tests.processes import alive
-from toolbus import LinkLost, Toolbus, View
+from toolbus import ConnectionLost, Toolbus, View
 from toolbus.events import Event, StateChanged
 
 pytestmark = pytest.mark.anyio
@@ -93,7 +93,7 @@ async def test_one_killed_one_hanging_one_flooding() -> None:
             assert (status.state, status.restarts, status.error) == ("ready", 0, None)
 
         [lost] = await asyncio.gather(hanging, return_exceptions=True)
-        assert isinstance(lost, LinkLost)
+        assert isinstance(lost, ConnectionLost)
         healed = await _status(bus, "killed", lambda status: status.state == "ready" and status.restarts > 0)
         assert "signal 9" in reasons["killed"]
         await until(lambda: not alive(victim))

@@ -24,7 +24,7 @@ from tests.inside.core import (
 )
 from tests.patience import PATIENCE
 from tests.servers.flooding import LINES
-from toolbus import CallRejected, Toolbus, ToolSpec
+from toolbus import ServerRejected, Toolbus, ToolSpec
 
 pytestmark = pytest.mark.anyio
 FLOODING = """
@@ -174,7 +174,7 @@ async def test_more_tasks_than_the_limit() -> None:
         async with Toolbus({"servers": {"a": entry}}) as bus:
             calls = [asyncio.create_task(bus.call("a_plain")) for _ in range(2)]
             await asyncio.wait({asyncio.create_task(server.asked("tasks/get").wait())})
-            with pytest.raises(CallRejected, match=r"more than 2 calls as tasks .* \(limits.tasks\)"):
+            with pytest.raises(ServerRejected, match=r"more than 2 calls as tasks .* \(limits.tasks\)"):
                 await bus.call("a_plain")
             server.results["tasks/get"] |= {"status": "completed", "result": done}
             assert [(await call).text for call in calls] == ["done", "done"]

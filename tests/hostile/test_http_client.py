@@ -14,7 +14,7 @@ import pytest
 from tests.servers.certificates import self_signed
 from tests.servers.proxy import proxy_server, server_tls
 from tests.servers.raw_http import RawServer, Request, raw_server, raw_unix_server, response, send_plain
-from toolbus import ConfigError, ConnectFailed, LinkLost, Toolbus, ToolbusError, connect_mcp
+from toolbus import ConfigError, ConnectFailed, ConnectionLost, Toolbus, ToolbusError, connect_mcp
 
 pytestmark = pytest.mark.anyio
 FULL_READ = 256 * 1024
@@ -90,7 +90,7 @@ async def test_a_response_that_is_mostly_frames(server: RawServer, name: str) ->
 
     async with bus_with(server) as bus:
         server.send = send
-        with pytest.raises(LinkLost, match="larger than 256 KiB"):
+        with pytest.raises(ConnectionLost, match="larger than 256 KiB"):
             await bus.call("a_look")
         server.send = send_plain
         assert (await bus.call("a_look")).text == "seen"
@@ -149,7 +149,7 @@ async def test_a_compressed_response_that_is_cut_short(server: RawServer, name: 
 
     async with bus_with(server) as bus:
         server.send = send
-        with pytest.raises(LinkLost, match=r"cannot be decompressed|closed the connection"):
+        with pytest.raises(ConnectionLost, match=r"cannot be decompressed|closed the connection"):
             await bus.call("a_look")
 
 
@@ -188,7 +188,7 @@ async def test_gzip_with_more_behind_its_end(server: RawServer, name: str) -> No
 
     async with bus_with(server, limits={"message": 10 * 2**20}) as bus:
         server.send = send
-        with pytest.raises(LinkLost, match=problem):
+        with pytest.raises(ConnectionLost, match=problem):
             await bus.call("a_look")
         server.send = send_plain
         assert (await bus.call("a_look")).text == "seen"

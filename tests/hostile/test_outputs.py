@@ -10,7 +10,7 @@ from tests.conftest import sampled
 from tests.hostile.schemas import CASES
 from tests.hostile.wires import ID, hostile_http, modern
 from tests.servers.raw_http import Request, raw_server, response
-from toolbus import ArgumentsError, CallRejected, LinkLost, Toolbus
+from toolbus import ArgumentsError, ConnectionLost, ServerRejected, Toolbus
 from toolbus.events import Event, Warned
 
 pytestmark = pytest.mark.anyio
@@ -73,7 +73,7 @@ async def test_a_call_that_ran_and_failed(name: str) -> None:
         server.send = send
         async with Toolbus({"servers": {"a": {"url": server.url, "era": "legacy"}}}) as bus:
             for _ in range(2):  # the second one has a session
-                with pytest.raises(CallRejected):
+                with pytest.raises(ServerRejected):
                     await bus.call("a_look")
     assert len(calls) == 2
 
@@ -89,7 +89,7 @@ async def test_a_server_that_vanishes_under_calls_that_wait_for_a_slot() -> None
             server.swallows = False
             server.drop_streams()
             first, *others = await asyncio.gather(*calls, return_exceptions=True)
-            assert isinstance(first, LinkLost)
+            assert isinstance(first, ConnectionLost)
             assert first.sent
             assert [getattr(other, "text", other) for other in others] == ["seen", "seen"]
 

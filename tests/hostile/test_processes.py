@@ -176,5 +176,5 @@ async def test_a_server_that_kills_its_keeper(tmp_path: Path) -> None:
         os.kill(parent_of(server), signal.SIGKILL)
         wait_until(lambda: not any(map(alive, before)))
         (tmp_path / "daemon").unlink()
-        assert (await bus.call("a_echo", {"text": "x"}, recover=PATIENCE)).text == "x"
+        assert (await bus.call("a_echo", {"text": "x"}, reconnect_timeout=PATIENCE)).text == "x"
         assert bus.servers["a"].restarts == 1

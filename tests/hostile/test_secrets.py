@@ -109,7 +109,7 @@ async def everything(bus: Toolbus, asked: list[Any]) -> list[Any]:
     await add(lambda: bus.subscribe("a", "test://one"))
     found += [list(bus.catalog), bus.instructions, bus.resources(), bus.templates(), bus.prompts()]
     found += [bus.servers, bus.inventories, bus.config]
-    await add(lambda: bus.call("a/die", recover=0))
+    await add(lambda: bus.call("a/die", reconnect_timeout=0))
     found += [bus.servers, *(line for error in bus.failures.values() for line in chain(error))]
     return found
 
@@ -164,7 +164,7 @@ async def test_a_server_whose_secrets_the_config_lets_through(
         raised: list[str] = []
         for tool in ("reject", "garble", "die"):
             with pytest.raises(ToolbusError) as caught:
-                await bus.call(f"a/{tool}", recover=0)
+                await bus.call(f"a/{tool}", reconnect_timeout=0)
             raised += chain(caught.value)
     assert leaks([caplog.text, raised]) == []
 

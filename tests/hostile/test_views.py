@@ -21,7 +21,7 @@ from tests.inside.policy import Layer
 from tests.lock.place import OFFER, READ, Place
 from tests.patience import until
 from tests.properties import modest
-from toolbus import CallRefused, Toolbus, ToolbusError, ToolNotFound
+from toolbus import CallDenied, Toolbus, ToolbusError, ToolNotFound
 
 pytestmark = pytest.mark.anyio
 
@@ -169,7 +169,7 @@ async def test_two_views_of_one_bus_side_by_side() -> None:
             assert {hit.name for hit in view.search(["get put drop"], limit=50)} <= set(shown)
             for tool in set(NAMES) - set(shown):
                 is_denied = shows({**SEVERAL[name], "deny": "nothing"}, tool)
-                with pytest.raises(CallRefused if is_denied else ToolNotFound):
+                with pytest.raises(CallDenied if is_denied else ToolNotFound):
                     await view.call(tool)
 
 
@@ -186,7 +186,7 @@ async def test_a_held_tool_that_a_view_leaves_out(tmp_path: Path) -> None:
         for name in ("files_read", "files/read"):
             with pytest.raises(ToolNotFound):
                 await without.call(name)
-            with pytest.raises(CallRefused):
+            with pytest.raises(CallDenied):
                 await bus.call(name)
 
 

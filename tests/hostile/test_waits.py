@@ -16,7 +16,7 @@ from tests.hostile.test_processes import processes_of
 from tests.patience import PATIENCE, until, wait_until
 from tests.processes import alive
 from tests.servers.raw_http import Request, raw_server, response
-from toolbus import BusClosed, CallTimeout, LinkLost, Toolbus, ToolbusError
+from toolbus import BusClosed, CallTimeout, ConnectionLost, Toolbus, ToolbusError
 from toolbus.events import EventStream, StateChanged
 from toolbus.sync import SyncToolbus
 
@@ -78,7 +78,7 @@ async def test_calls_to_a_server_that_no_longer_reads() -> None:
         first = (await bus.call("a_stop")).text
         stuck = asyncio.create_task(bus.call("a_echo", LARGE, timeout=1.0))
         later = [asyncio.create_task(bus.call("a_echo", LARGE, timeout=PATIENCE)) for _ in range(10)]
-        with pytest.raises((CallTimeout, LinkLost)):
+        with pytest.raises((CallTimeout, ConnectionLost)):
             await stuck
         answers = {(await call).text for call in later}
         assert len(answers) == 1

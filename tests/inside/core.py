@@ -62,8 +62,8 @@ from toolbus.core.values.elicitation import Answer as Answer
 from toolbus.core.values.elicitation import Pending as Pending
 from toolbus.core.values.errors import INTERNAL_ERROR as INTERNAL_ERROR
 from toolbus.core.values.errors import AuditFailed as AuditFailed
-from toolbus.core.values.errors import CallRejected as CallRejected
 from toolbus.core.values.errors import ConfigError as ConfigError
+from toolbus.core.values.errors import ServerRejected as ServerRejected
 from toolbus.core.values.errors import StoreError as StoreError
 from toolbus.core.values.errors import TokenStoreError as TokenStoreError
 from toolbus.core.values.errors import TooManySessions as TooManySessions

@@ -17,15 +17,15 @@ from tests.patience import PATIENCE
 from toolbus import (
     Answer,
     ArgumentsError,
-    CallRejected,
     CallTimeout,
     Elicitation,
     Embedded,
     Image,
     Interactions,
     ResourceLink,
-    Sampled,
     Sampling,
+    SamplingResult,
+    ServerRejected,
     Text,
     Toolbus,
     ToolResult,
@@ -222,7 +222,7 @@ async def test_a_call_that_takes_too_long_leaves_the_link_usable(entry: dict[str
 async def test_resources_are_read_and_unknown_ones_rejected(entry: dict[str, Any]) -> None:
     async with bus_of(entry) as bus:
         [page] = await bus.read_resource("all", "demo://resource/static/document/startup.md")
-        with pytest.raises(CallRejected) as caught:
+        with pytest.raises(ServerRejected) as caught:
             await bus.read_resource("all", "demo://nowhere")
     assert page.mime_type == "text/markdown"
     assert (page.text or "").startswith("# Everything Server")
@@ -254,8 +254,8 @@ def answering(asked: list[Elicitation]) -> Interactions:
             return question.accept()
         return question.accept({field.name: "Ann" for field in question.form.fields if field.required})
 
-    def sample(sampling: Sampling) -> Sampled:
-        return Sampled(content=Text(text=f"{sampling.max_tokens} words"), model="small")
+    def sample(sampling: Sampling) -> SamplingResult:
+        return SamplingResult(content=Text(text=f"{sampling.max_tokens} words"), model="small")
 
     return Interactions(elicit=elicit, sample=sample, roots=["/srv/tea"])
 
@@ -321,7 +321,7 @@ async def test_it_completes_arguments_and_fills_in_templates(entry: dict[str, An
         [read] = await bus.read_resource("all", template, {"resourceId": "3"})
         with pytest.raises(ArgumentsError, match="no value for 'resourceId'"):
             await bus.read_resource("all", template, {})
-        with pytest.raises(CallRejected):
+        with pytest.raises(ServerRejected):
             await bus.read_resource("all", "demo://nowhere")
     assert departments.values == ("Engineering",)
     assert len(names.values) > 1
@@ -333,7 +333,10 @@ async def test_progress_of_a_long_call_extends_its_time(entry: dict[str, Any]) -
     call = ("all/trigger-long-running-operation", {"duration": 6, "steps": 6})
     async with bus_of(entry) as bus:
         result = await bus.call(
-            *call, timeout=5, longest=PATIENCE, on_progress=lambda done, total, _: steps.append((done, total))
+            *call,
+            timeout=5,
+            max_timeout=PATIENCE,
+            on_progress=lambda done, total, _: steps.append((done, total)),
         )
     assert "completed" in result.text
     assert steps[-1] == (6, 6)

@@ -18,7 +18,7 @@ from toolbus import (
     ToolResult,
     connect_mcp,
 )
-from toolbus.call import Call, Next
+from toolbus.call import Next, Operation
 
 pytestmark = pytest.mark.anyio
 
@@ -172,13 +172,13 @@ async def test_health_asks_the_live_link(place: Place) -> None:
 async def test_hooks_are_layers_around_a_call(place: Place) -> None:
     seen: list[str] = []
 
-    async def outer(call: Call, following: Next) -> ToolResult:
+    async def outer(call: Operation, following: Next) -> ToolResult:
         seen.append(f"outer in {call.spec.origin}")
         result = await following(call)
         seen.append(f"outer out {result.text}")
         return result
 
-    async def inner(call: Call, following: Next) -> ToolResult:
+    async def inner(call: Operation, following: Next) -> ToolResult:
         seen.append("inner")
         return await following(call)
 

@@ -13,17 +13,17 @@ from tests.patience import PATIENCE
 from tests.servers.everyday import PNG, everyday
 from toolbus import (
     ArgumentsError,
-    CallRejected,
     CallTimeout,
+    ConnectionLost,
     Elicitation,
     Embedded,
     Image,
     InputNeeded,
     Interactions,
-    LinkLost,
     Pending,
     ResourceTooLarge,
     ServerNotFound,
+    ServerRejected,
     Text,
     Toolbus,
 )
@@ -73,13 +73,13 @@ async def test_a_template_is_filled_in(asker: Place) -> None:
 async def test_a_template_of_another_server_is_not_filled_in(asker: Place) -> None:
     config = {"servers": {"ask": asker.config(), "day": {"server": everyday(), "era": asker.era}}}
     async with Toolbus(config) as bus:
-        with pytest.raises(CallRejected):
+        with pytest.raises(ServerRejected):
             await bus.read_resource("day", TEMPLATE)
 
 
 async def test_an_unknown_address_is_refused_by_the_server(asker: Place) -> None:
     async with asking_bus(asker) as bus:
-        with pytest.raises(CallRejected, match="resource 'nope://x' was rejected"):
+        with pytest.raises(ServerRejected, match="resource 'nope://x' was rejected"):
             await bus.read_resource("ask", "nope://x")
 
 
@@ -102,7 +102,7 @@ async def test_a_prompt_keeps_pictures_and_embedded_resources(asker: Place) -> N
             await bus.get_prompt("ask", "review", {"code": "x"})
         with pytest.raises(ArgumentsError, match="'language' must be a string, not int"):
             await bus.get_prompt("ask", "review", {"language": 3})  # pyright: ignore[reportArgumentType]
-        with pytest.raises(CallRejected, match="prompt 'nope' was rejected"):
+        with pytest.raises(ServerRejected, match="prompt 'nope' was rejected"):
             await bus.get_prompt("ask", "nope")
     assert [(a.name, a.required) for a in listed.arguments] == [("language", True), ("code", False)]
     assert [(message.role, message.content) for message in prompt.messages] == [
@@ -170,7 +170,7 @@ async def test_a_subscription_outlives_its_connection(era: str, asking_ports: di
     async with asking_bus(Place("stdio", era, asking_ports, "asking.py")) as bus:
         updates = Updates(bus)
         await bus.subscribe("ask", "board://now")
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await bus.call("ask_leave")
         # Told once, because nobody knows what changed meanwhile.
         assert await updates.heard(20) == ["board://now"]
@@ -210,7 +210,7 @@ async def test_what_cannot_be_subscribed_to_is_said(place: Place) -> None:
         if place.era == "modern":
             await bus.subscribe("day", "memo://greeting")  # the SDK's server offers it to all
             return
-        with pytest.raises(CallRejected, match="the server does not offer subscriptions"):
+        with pytest.raises(ServerRejected, match="the server does not offer subscriptions"):
             await bus.subscribe("day", "memo://greeting")
 
 
@@ -275,7 +275,7 @@ async def test_a_task_is_hidden_behind_a_normal_call(asker: Place) -> None:
             assert result.text == "dug 3"
             return
         asked = await bus.call("ask_dig", {"depth": 2, "mode": "ask"})
-        with pytest.raises(CallRejected, match="the ground is rock"):
+        with pytest.raises(ServerRejected, match="the ground is rock"):
             await bus.call("ask_dig", {"depth": 2, "mode": "fail"})
         with pytest.raises(CallTimeout, match=r"tool 'dig' timed out after 0\.3 s"):
             await bus.call("ask_dig", {"depth": 1_000}, timeout=0.3)
@@ -319,7 +319,7 @@ async def test_a_submitted_task_is_come_back_to(asker: Place) -> None:
         await gone.cancel()
         assert "cancelled" in (await gone.result()).text
         unknown = bus.task(handle.to_json().replace(str(handle.id), "task-0"))
-        with pytest.raises(CallRejected, match="there is no task 'task-0'"):
+        with pytest.raises(ServerRejected, match="there is no task 'task-0'"):
             await unknown.result()
 
 

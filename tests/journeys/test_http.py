@@ -16,13 +16,13 @@ from tests.servers.certificates import self_signed
 from tests.servers.recording import Recording, recording
 from toolbus import (
     Answer,
-    CallRejected,
     CallTimeout,
     ConnectFailed,
     Elicitation,
     InputNeeded,
     Interactions,
     ServerDown,
+    ServerRejected,
     Toolbus,
     connect_mcp,
 )
@@ -154,7 +154,7 @@ async def test_secrets_are_not_sent_to_another_origin(record: Recording) -> None
 async def test_a_status_on_a_call_is_named_and_the_link_goes_on(record: Recording, status: int) -> None:
     async with connect_mcp(record.url) as mcp:
         record.statuses["tools/call"] = status
-        with pytest.raises(CallRejected) as caught:
+        with pytest.raises(ServerRejected) as caught:
             await mcp.call_tool("look")
         record.statuses.clear()
         assert (await mcp.call_tool("look")).text == "seen"

@@ -16,13 +16,13 @@ from tests.patience import PATIENCE
 from tests.servers.everyday import everyday
 from toolbus import (
     Answer,
-    CallRejected,
     Elicitation,
     InputNeeded,
     Interactions,
     Pending,
-    Sampled,
     Sampling,
+    SamplingResult,
+    ServerRejected,
     Text,
     Toolbus,
     ToolResult,
@@ -194,7 +194,7 @@ async def test_an_address_that_is_not_safe_is_never_shown(either: Place, url: st
         raise AssertionError("nobody must see it")
 
     async with asking_bus(either, Interactions(elicit=elicit)) as bus:
-        with pytest.raises(CallRejected, match="neither https nor on this machine"):
+        with pytest.raises(ServerRejected, match="neither https nor on this machine"):
             await bus.call("ask_pay", {"url": url})
 
 
@@ -206,7 +206,7 @@ async def test_a_form_that_is_none_is_never_shown(asker: Place) -> None:
         if asker.era == "legacy":
             said = (await bus.call("ask_odd_form")).text
         else:
-            with pytest.raises(CallRejected) as caught:
+            with pytest.raises(ServerRejected) as caught:
                 await bus.call("ask_odd_form")
             said = str(caught.value)
     assert "the form is invalid: 'all' is of type 'object', which a form does not support" in said
@@ -221,7 +221,7 @@ async def test_a_server_that_asks_without_end_is_stopped(asker: Place) -> None:
 
     tool = "ask_nag" if asker.era == "modern" else "ask_nag_back"
     async with asking_bus(asker, Interactions(elicit=elicit, rounds=4)) as bus:
-        with pytest.raises(CallRejected, match="asked"):
+        with pytest.raises(ServerRejected, match="asked"):
             await bus.call(tool)
         assert len(asked) == 4
         assert (await bus.call("ask_tell", {"text": "still there"})).text == "still there"
@@ -254,9 +254,9 @@ async def test_what_a_handler_gets_wrong_is_told_and_not_sent(either: Place, ans
 async def test_a_model_writes_for_a_server(asker: Place) -> None:
     asked: list[Sampling] = []
 
-    async def sample(sampling: Sampling) -> Sampled:
+    async def sample(sampling: Sampling) -> SamplingResult:
         asked.append(sampling)
-        return Sampled(content=Text(text="Leaves"), model="small")
+        return SamplingResult(content=Text(text="Leaves"), model="small")
 
     async with asking_bus(asker, Interactions(sample=sample)) as bus:
         result = await bus.call("ask_title", {"about": "tea"})
@@ -277,7 +277,7 @@ async def test_sampling_that_is_declined_fails_the_call_and_nothing_else(asker: 
         try:
             result = await bus.call("ask_title", {"about": "tea"})
             said = result.text
-        except CallRejected as error:
+        except ServerRejected as error:
             said = str(error)
         assert "sampling was declined" in said
         assert (await bus.call("ask_tell", {"text": "still there"})).text == "still there"
@@ -385,7 +385,7 @@ async def test_a_call_that_asks_twice_is_suspended_again_and_a_server_without_en
             result = await bus.resume(result.pending, yes)
         assert result.pending is not None
         assert result.pending.rounds == 3
-        with pytest.raises(CallRejected, match="asked more than 3 times in one call"):
+        with pytest.raises(ServerRejected, match="asked more than 3 times in one call"):
             await bus.resume(result.pending, yes)
 
 
@@ -439,7 +439,7 @@ async def test_the_log_level_is_said_per_server(asker: Place) -> None:
 async def test_progress_gives_a_call_more_time_over_every_wire(asker: Place) -> None:
     async with asking_bus(asker) as bus:
         call = ("ask_tick", {"times": 4, "seconds": 1})
-        assert (await bus.call(*call, timeout=3.5, longest=60)).text == "done"
+        assert (await bus.call(*call, timeout=3.5, max_timeout=60)).text == "done"
 
 
 async def test_instructions_are_in_the_catalog(asker: Place) -> None:

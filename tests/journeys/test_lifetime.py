@@ -8,7 +8,7 @@ import pytest
 from tests.conftest import Place, plain
 from tests.patience import PATIENCE, until
 from tests.processes import alive, children
-from toolbus import BusClosed, LinkLost, McpConnection, Toolbus, ToolResult, connect_mcp
+from toolbus import BusClosed, ConnectionLost, McpConnection, Toolbus, ToolResult, connect_mcp
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
@@ -56,7 +56,7 @@ async def test_closing_fails_the_calls_under_way_at_once_with_a_typed_error(plac
     closing = asyncio.create_task(bus.stop())
     done, waiting = await asyncio.wait(calls, timeout=PATIENCE)
     assert (len(done), len(waiting)) == (3, 0)
-    assert {type(call.exception()) for call in done} == {LinkLost}
+    assert {type(call.exception()) for call in done} == {ConnectionLost}
     await closing
 
 

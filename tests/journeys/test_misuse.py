@@ -11,7 +11,7 @@ from tests.cli.running import Fifo, scripted
 from tests.conftest import Place, plain
 from tests.patience import PATIENCE, until
 from toolbus import ArgumentsError, ConnectFailed, ShaperFailed, Tool, Toolbus, ToolNotFound, ToolResult
-from toolbus.call import Call, Next
+from toolbus.call import Next, Operation
 from toolbus.events import Event, Warned
 from toolbus.records import ToolSpec
 from toolbus.sync import SyncToolbus
@@ -111,7 +111,7 @@ async def test_events_of_a_stopped_bus_are_over() -> None:
 
 
 async def test_a_hook_that_raises_is_an_error_result_of_execute() -> None:
-    async def broken(call: Call, following: Next) -> ToolResult:
+    async def broken(call: Operation, following: Next) -> ToolResult:
         raise RuntimeError("hook bug")
 
     async with Toolbus({"servers": {"a": plain()}}, hooks=[broken]) as bus:

@@ -12,19 +12,19 @@ from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import (
     Answer,
+    CallDenied,
     Caller,
-    CallRefused,
     Elicitation,
     Interactions,
     Pending,
-    Sampled,
     Sampling,
+    SamplingResult,
     Text,
     Toolbus,
     ToolFailed,
     ToolResult,
 )
-from toolbus.call import Call, Next
+from toolbus.call import Next
 from toolbus.events import CallEnded, CallStarted, Event, InputAnswered, InputAsked
 from toolbus.records import Embedded
 from toolbus.sync import SyncToolbus
@@ -71,7 +71,7 @@ class Seen:
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
         self.ends.append((result, failure))
 
-    async def hook(self, call: Call, proceed: Next) -> ToolResult:
+    async def hook(self, call: Operation, proceed: Next) -> ToolResult:
         self.order.append(("hook", call.route))
         return await proceed(call)
 
@@ -99,7 +99,7 @@ class Broken:
 
 
 async def refuse(operation: Operation) -> None:
-    raise CallRefused(operation.spec.name, "not today")
+    raise CallDenied(operation.spec.name, "not today")
 
 
 async def fail(operation: Operation) -> None:
@@ -126,7 +126,7 @@ async def test_a_guard_that_refuses_stops_any_operation_and_it_is_observed(route
     seen, events = Seen(), list[Event]()
     guards = [refuse, seen.guard]
     async with Toolbus(config(), guards=guards, observers=[seen], on_event=events.append) as bus:
-        with pytest.raises(CallRefused, match="was refused: not today") as refused:
+        with pytest.raises(CallDenied, match="was refused: not today") as refused:
             await EVERY[route](bus)
     assert refused.value.reason == "not today"
     assert seen.order == [("observer", route)]
@@ -140,7 +140,7 @@ async def test_a_guard_that_refuses_stops_any_operation_and_it_is_observed(route
 @pytest.mark.parametrize("route", EVERY)
 async def test_a_guard_that_fails_lets_nothing_pass_and_quotes_nothing(route: str) -> None:
     async with Toolbus(config(), guards=[fail]) as bus:
-        with pytest.raises(CallRefused, match="a guard raised ZeroDivisionError") as refused:
+        with pytest.raises(CallDenied, match="a guard raised ZeroDivisionError") as refused:
             await EVERY[route](bus)
     assert "secret detail" not in str(refused.value)
 
@@ -189,7 +189,7 @@ async def test_wrong_arguments_never_reach_a_guard() -> None:
 
 
 async def test_a_hook_may_change_and_refuse_what_is_read() -> None:
-    async def hook(call: Call, proceed: Next) -> ToolResult:
+    async def hook(call: Operation, proceed: Next) -> ToolResult:
         if call.arguments.get("uri") == "blob://big":
             return ToolResult.failure("too big for me")
         result = await proceed(call)
@@ -231,8 +231,8 @@ def answering(elicited: list[Elicitation]) -> Interactions:
         elicited.append(question)
         return question.accept({"day": "Friday"})
 
-    async def sample(wanted: Sampling) -> Sampled:
-        return Sampled(content=Text(text="A title"), model="m")
+    async def sample(wanted: Sampling) -> SamplingResult:
+        return SamplingResult(content=Text(text="A title"), model="m")
 
     return Interactions(elicit=elicit, sample=sample, roots=["/tmp"])
 
@@ -263,7 +263,7 @@ async def test_what_a_server_asks_is_observed_and_guarded_for_its_caller(route: 
 async def test_a_question_that_a_guard_refuses_is_declined_and_nobody_is_asked(era: str) -> None:
     async def guard(operation: Operation) -> None:
         if operation.route == "elicitation/create":
-            raise CallRefused("the question", "no questions here")
+            raise CallDenied("the question", "no questions here")
 
     elicited, events = list[Elicitation](), list[Event]()
     servers = {"servers": {"ask": {"server": asking(), "era": era}}}
@@ -297,7 +297,7 @@ async def test_a_kept_result_belongs_to_its_caller_and_has_an_id_that_cannot_be_
 
 def test_the_synchronous_bus_takes_guards_and_observers_too() -> None:
     seen = Seen()
-    with SyncToolbus(config(), guards=[refuse], observers=[seen]) as bus, pytest.raises(CallRefused):
+    with SyncToolbus(config(), guards=[refuse], observers=[seen]) as bus, pytest.raises(CallDenied):
         bus.read_resource("ask", "board://now")
     assert len(seen.ends) == 1
 

@@ -13,7 +13,7 @@ from tests.servers.everyday import everyday
 from toolbus import Toolbus, ToolbusError, ToolResult
 from toolbus.adapters import anthropic, openai
 from toolbus.agent import Agent
-from toolbus.call import Call, Next
+from toolbus.call import Next, Operation
 from toolbus.events import CallEnded, CallStarted, Event
 from toolbus.sync import SyncToolbus
 from toolbus.testing import ScriptedModel, ToolCall
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.anyio
 Told = tuple[str, str, str | None, str | None]
 
 
-async def guard(call: Call, proceed: Next) -> ToolResult:
+async def guard(call: Operation, proceed: Next) -> ToolResult:
     """Refuses `echo` with a result and `add` with an exception; tries `fail` twice."""
     match call.spec.origin.tool:
         case "echo" if call.arguments.get("text") == "forbidden":
@@ -96,7 +96,10 @@ async def test_a_call_is_reported_once_with_the_reason(case: str, place: Place) 
 async def test_a_cancelled_call_and_a_server_that_dies_are_told_apart() -> None:
     events: list[Event] = []
     started = asyncio.Event()
-    servers: Any = {"day": {"server": everyday()}, "p": {**plain("die_in_call"), "timeouts": {"recover": 0}}}
+    servers: Any = {
+        "day": {"server": everyday()},
+        "p": {**plain("die_in_call"), "timeouts": {"reconnect": 0}},
+    }
     async with Toolbus({"servers": servers}, on_event=events.append) as bus:
         bus.on_event(lambda event: started.set() if isinstance(event, CallStarted) else None)
         await cancelled(bus, started)

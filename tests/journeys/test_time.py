@@ -26,15 +26,15 @@ def bus_of(era: str, **timeouts: float) -> Toolbus:
 async def test_progress_gives_a_call_more_time_up_to_a_limit(era: str) -> None:
     loop = asyncio.get_running_loop()
     async with bus_of(era) as bus:
-        for longest in (None, 170.0):
-            began, end = loop.time(), longest or 150
+        for max_timeout in (None, 170.0):
+            began, end = loop.time(), max_timeout or 150
             with pytest.raises(CallTimeout):
-                await bus.call(*TICKS, timeout=150, longest=longest)
+                await bus.call(*TICKS, timeout=150, max_timeout=max_timeout)
             assert end <= loop.time() - began < end + 5
         began = loop.time()
-        assert (await bus.call(*TICKS, timeout=150, longest=1000)).text == "done"
+        assert (await bus.call(*TICKS, timeout=150, max_timeout=1000)).text == "done"
         assert 200 <= loop.time() - began < 205
-        with pytest.raises(ValueError, match="longest must be more than 0"):
-            await bus.call(*TICKS, longest=0)
-    async with bus_of(era, call=150, longest=1000) as bus:
+        with pytest.raises(ValueError, match="max_timeout must be more than 0"):
+            await bus.call(*TICKS, max_timeout=0)
+    async with bus_of(era, call=150, max=1000) as bus:
         assert (await bus.call(*TICKS)).text == "done"

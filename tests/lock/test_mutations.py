@@ -14,7 +14,7 @@ from tests.conftest import sampled
 from tests.lock.place import OFFER, READ, Definition, Place, names
 from tests.patience import until
 from toolbus import Toolbus
-from toolbus.errors import CallRefused, ToolbusError, ToolNotFound
+from toolbus.errors import CallDenied, ToolbusError, ToolNotFound
 
 pytestmark = pytest.mark.anyio
 Tools = list[Definition]
@@ -185,7 +185,7 @@ async def test_a_mutation(case: tuple[str, str], tmp_path: Path) -> None:
             assert (await bus.call(f"files_{name}", {"path": "x", "mode": "text"})).text == f"ran {name}"
         for name in mutation.held:
             refused = await refusal(bus, name)
-            assert isinstance(refused, CallRefused)
+            assert isinstance(refused, CallDenied)
             assert refused.reason == bus.held[f"files/{name}"].reason
         for name in mutation.gone:
             assert isinstance(await refusal(bus, name), ToolNotFound)
@@ -242,7 +242,7 @@ async def test_a_call_under_way_to_a_lazy_server_is_compared_before_it_is_sent(t
         assert (names(bus), place.starts) == (["read", "stat", "write"], 0)
         calls = [bus.call(f"files_{name}", {"path": "x", "mode": "text"}) for name in ("read", "write")]
         refused, allowed = await asyncio.gather(*calls, return_exceptions=True)
-        assert isinstance(refused, CallRefused)
+        assert isinstance(refused, CallDenied)
         assert not isinstance(allowed, BaseException)
         assert allowed.text == "ran write"
     assert (place.calls, place.starts) == (["write"], 1)

@@ -13,7 +13,7 @@ from tests.lock.place import GREET, NOTES, OFFER, READ, Offer, Place, names
 from tests.patience import until
 from toolbus import Toolbus
 from toolbus.config import load_config
-from toolbus.errors import CallRefused, ConfigError, ToolbusError
+from toolbus.errors import CallDenied, ConfigError, ToolbusError
 from toolbus.events import Event, ToolHeld
 
 pytestmark = pytest.mark.anyio
@@ -100,7 +100,7 @@ async def test_a_held_prompt_says_why(tmp_path: Path) -> None:
     place.offer({**OFFER, "prompts": PROMPTS["description"][0]})
     async with Toolbus(place.config) as bus:
         await bus.wait_ready()
-        with pytest.raises(CallRefused, match="prompt 'greet' was refused: its description changed since"):
+        with pytest.raises(CallDenied, match="prompt 'greet' was refused: its description changed since"):
             await bus.get_prompt("files", "greet", {"whom": "Ann"})
 
 
@@ -148,9 +148,9 @@ async def test_a_server_whose_launch_line_changed_is_not_started(
         await bus.wait_ready()
         assert (names(bus), held(bus)) == ([], {"files: launch": "its launch line changed"})
         assert bus.servers["files"].state == "failed"
-        with pytest.raises(CallRefused, match=r"its launch line changed since toolbus\.lock was written"):
+        with pytest.raises(CallDenied, match=r"its launch line changed since toolbus\.lock was written"):
             await bus.call("files_read")
-        with pytest.raises(CallRefused, match="its launch line changed"):
+        with pytest.raises(CallDenied, match="its launch line changed"):
             await bus.call("files/read")
     assert place.starts == 0
     assert [(e.kind, e.tool) for e in events if isinstance(e, ToolHeld)] == [("launch", "")]
@@ -299,7 +299,7 @@ async def test_a_number_that_json_cannot_express_keeps_its_tool_out_of_the_lock(
             "its definition contains 1.000e+20, an integer that JSON parsers do not read exactly, "
             "so it cannot be locked; report it to the server's author"
         )
-        with pytest.raises(CallRefused, match="so it cannot be locked"):
+        with pytest.raises(CallDenied, match="so it cannot be locked"):
             await bus.call("files_count")
 
 

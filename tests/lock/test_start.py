@@ -22,7 +22,7 @@ from toolbus import Toolbus
 from toolbus.adapters.openai import tools as openai_tools
 from toolbus.errors import (
     BusClosed,
-    CallRefused,
+    CallDenied,
     ConnectFailed,
     LockError,
     ServerDown,
@@ -223,7 +223,7 @@ def test_the_synchronous_bus_starts_from_the_lock(tmp_path: Path) -> None:
     with SyncToolbus(place.config) as bus:
         bus.wait_ready()
         assert list(bus.held) == ["files/read"]
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             bus.call("files_read", ARGUMENTS)
         assert bus.call("files_stat").text == "ran stat"
 
@@ -249,7 +249,7 @@ async def test_a_reload_with_a_new_lockfile_begins_to_hold(tmp_path: Path) -> No
         place.approve()
         await bus.reload(place.config)
         assert (names(bus), list(bus.held)) == (["stat", "write"], ["files/read"])
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("files_read", ARGUMENTS)
     assert place.calls == []
 
@@ -416,7 +416,7 @@ async def test_a_lock_a_policy_and_an_answer_outlast_a_new_name(
             found[naming] = [spec.name for spec in bus.catalog]
             for spec in bus.catalog:
                 assert (await bus.call(spec.name, {})).text == f"ran {spec.origin.tool}"
-            with pytest.raises(CallRefused, match=r"policy\[0\] denies it"):
+            with pytest.raises(CallDenied, match=r"policy\[0\] denies it"):
                 await bus.call("files/files.rm", {})
             assert bus.held == {}
     assert found == {

@@ -10,7 +10,7 @@ from tests import warm
 from tests.inside.policy import file_answers
 from tests.policy.people import Person
 from tests.servers.everyday import everyday
-from toolbus import CallRefused, Toolbus
+from toolbus import CallDenied, Toolbus
 from toolbus.events import Event, Warned
 
 pytestmark = pytest.mark.anyio
@@ -108,9 +108,9 @@ async def test_never_is_stored_as_a_denial(project: Project) -> None:
     person = Person("never")
     for _ in range(2):
         async with Toolbus(project.file, interactions=person.interactions) as bus:
-            with pytest.raises(CallRefused, match="a person did not allow it"):
+            with pytest.raises(CallDenied, match="a person did not allow it"):
                 await bus.call("day_echo", {"text": "x"})
-            with pytest.raises(CallRefused, match="answered 'never'"):
+            with pytest.raises(CallDenied, match="answered 'never'"):
                 await bus.call("day_echo", {"text": "y"})
     assert len(person.asked) == 1
 

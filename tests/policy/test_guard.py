@@ -12,7 +12,7 @@ from tests.policy.people import Person, decisions, lines
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from tests.virtual_time import VirtualTimeLoop
-from toolbus import CallRefused, Toolbus
+from toolbus import CallDenied, Toolbus
 from toolbus.events import CallEnded, CatalogChanged, Event, Progressed, Warned
 from toolbus.sync import SyncToolbus
 
@@ -36,7 +36,7 @@ async def test_a_denied_tool_is_refused_by_every_name_and_says_which_rule_denies
         reason = "rule policy[0] denies it: use the web page"
         for name in ("day_echo", "day/echo"):
             for arguments in ({"text": "x"}, {}, {"text": 1}):
-                with pytest.raises(CallRefused) as refused:
+                with pytest.raises(CallDenied) as refused:
                     await bus.call(name, arguments)
                 assert (refused.value.what, refused.value.reason) == ("tool 'day_echo'", reason)
                 assert refused.value.rule == "policy[0]"
@@ -51,11 +51,11 @@ async def test_rules_on_arguments_see_them_as_they_are_sent() -> None:
     async with Toolbus(config(rule)) as bus:
         assert (await bus.call("day_add", {"a": 1, "b": 2})).structured == {"result": 3}
         for given in (7, "7"):  # the second is repaired before it is sent
-            with pytest.raises(CallRefused):
+            with pytest.raises(CallDenied):
                 await bus.call("day_add", {"a": given, "b": 2})
     changed = {"day": {"server": everyday(), "override": hidden}}
     async with Toolbus({"servers": changed, "policy": [rule]}) as bus:
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("day_add", {"b": 2})
 
 
@@ -67,7 +67,7 @@ async def test_hooks_cannot_change_a_call_after_the_policy_decided() -> None:
 
     rule = {"tools": "day/add", "arguments": {"properties": {"a": {"const": 7}}}, "do": "deny"}
     async with Toolbus(config(rule), hooks=[sneak]) as bus:
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("day_add", {"a": 1, "b": 1})
 
 
@@ -76,9 +76,9 @@ async def test_a_person_is_asked_with_the_exact_call_and_decides() -> None:
     async with Toolbus(config(ASK), interactions=person.interactions) as bus:
         for _ in range(2):
             assert (await bus.call("day_echo", {"text": "x"})).text == "x"
-        with pytest.raises(CallRefused, match="a person did not allow it; do not repeat it"):
+        with pytest.raises(CallDenied, match="a person did not allow it; do not repeat it"):
             await bus.call("day_echo", {"text": "x"})
-        with pytest.raises(CallRefused, match="not allowed: not today; do not repeat it"):
+        with pytest.raises(CallDenied, match="not allowed: not today; do not repeat it"):
             await bus.call("day_echo", {"text": "x"})
         await bus.call("day_add", {"a": 1, "b": 2})
         digest = bus.definition_digest(bus.catalog["day_echo"])
@@ -107,7 +107,7 @@ async def test_an_answer_for_the_session_is_asked_once_for_each_tool() -> None:
 async def test_without_anybody_to_ask_the_call_is_refused_with_the_next_step() -> None:
     async with Toolbus(config(ASK)) as bus:
         with pytest.raises(
-            CallRefused, match=r"policy\[0\] asks a person, and nobody can be asked"
+            CallDenied, match=r"policy\[0\] asks a person, and nobody can be asked"
         ) as refused:
             await bus.call("day_echo", {"text": "x"})
     assert "Interactions(approve=...)" in refused.value.reason
@@ -148,7 +148,7 @@ async def _forever(request: ApprovalRequest) -> ApprovalAnswer:
 async def test_a_handler_that_fails_refuses_the_call(approve: Any, reason: str) -> None:
     interactions = Interactions(approve=approve, answer_within=0.01)
     async with Toolbus(config(ASK), interactions=interactions) as bus:
-        with pytest.raises(CallRefused) as refused:
+        with pytest.raises(CallDenied) as refused:
             await bus.call("day_echo", {"text": "x"})
     assert refused.value.reason == reason
 
@@ -183,7 +183,7 @@ async def test_an_approval_counts_for_exactly_the_call_that_was_shown() -> None:
         approval = request.approved("langchain")
         assert (await bus.run(spec, {"text": "x"}, approval=approval)).text == "x"
         assert person.asked == []
-        with pytest.raises(CallRefused, match="did not allow"):
+        with pytest.raises(CallDenied, match="did not allow"):
             await bus.run(spec, {"text": "y"}, approval=approval)
         assert "not the one that was approved" in person.asked[0].reason
         assert bus.approval_needed(bus.catalog["day_add"], {"a": 1, "b": 2}) is None
@@ -202,19 +202,19 @@ async def test_what_is_decided_holds_for_resources_prompts_and_completion() -> N
         assert not [name for name in bus.catalog.names if "prompt" in name]
         assert (await bus.read_resource("day", "memo://greeting"))[0].text == "hello"
         for uri in ("memo://of/ann", "MEMO://of/%61nn"):
-            with pytest.raises(CallRefused, match=r"policy\[0\] denies it"):
+            with pytest.raises(CallDenied, match=r"policy\[0\] denies it"):
                 await bus.read_resource("day", uri)
-            with pytest.raises(CallRefused, match=r"policy\[0\] denies it"):
+            with pytest.raises(CallDenied, match=r"policy\[0\] denies it"):
                 await bus.call("read_resource", {"server": "day", "uri": uri})
-        with pytest.raises(CallRefused, match=r"policy\[0\] denies it"):
+        with pytest.raises(CallDenied, match=r"policy\[0\] denies it"):
             await bus.subscribe("day", "memo://of/ann")
-        with pytest.raises(CallRefused, match="no prompts"):
+        with pytest.raises(CallDenied, match="no prompts"):
             await bus.get_prompt("day", "summarise", {"text": "x"})
-        with pytest.raises(CallRefused, match="no prompts"):
+        with pytest.raises(CallDenied, match="no prompts"):
             await bus.complete("day", "summarise", "text")
         listed = await bus.call("list_resources")
         assert listed.structured["day"]["templates"] == []
-        with pytest.raises(CallRefused, match="no prompts"):
+        with pytest.raises(CallDenied, match="no prompts"):
             await bus.call("mcp_day_get_prompt_summarise", {"text": "x"})
 
 
@@ -224,7 +224,7 @@ async def test_rates_are_counted_for_each_user() -> None:
         for view in (bus.as_user("ann"), bus.as_user("bob")):
             for _ in range(2):
                 await view.call("day_add", {"a": 1, "b": 2})
-            with pytest.raises(CallRefused, match=r"rule policy\[0\] allows 2 calls per minute"):
+            with pytest.raises(CallDenied, match=r"rule policy\[0\] allows 2 calls per minute"):
                 await view.call("day_add", {"a": 1, "b": 2})
 
 
@@ -233,7 +233,7 @@ async def test_the_calls_of_one_run_are_counted() -> None:
         spec = bus.catalog["day_add"]
         for run in ("one", "two"):
             await bus.run(spec, {"a": 1, "b": 2}, run=run)
-            with pytest.raises(CallRefused, match="per run"):
+            with pytest.raises(CallDenied, match="per run"):
                 await bus.run(spec, {"a": 1, "b": 2}, run=run)
 
 
@@ -243,7 +243,7 @@ async def test_a_reload_brings_another_policy_to_all_users_at_once() -> None:
         assert (await ann.call("day_echo", {"text": "x"})).text == "x"
         await bus.reload(config({"tools": "day/echo", "do": "deny"}))
         for view in (bus, ann):
-            with pytest.raises(CallRefused):
+            with pytest.raises(CallDenied):
                 await view.call("day_echo", {"text": "x"})
             assert "day_echo" not in view.catalog
         await bus.reload(config())
@@ -253,7 +253,7 @@ async def test_a_reload_brings_another_policy_to_all_users_at_once() -> None:
 async def test_a_refused_call_ends_as_refused_for_observers() -> None:
     events: list[Event] = []
     async with Toolbus(config({"tools": "day/echo", "do": "deny"}), on_event=events.append) as bus:
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("day_echo", {"text": "x"})
     ended = [event for event in events if isinstance(event, CallEnded)]
     assert [(event.name, event.tool, event.reason) for event in ended] == [("day_echo", "echo", "refused")]
@@ -263,7 +263,7 @@ def test_the_synchronous_bus_asks_and_refuses_alike() -> None:
     person = Person(True, "no")
     with SyncToolbus(config(ASK), interactions=person.interactions) as bus:
         assert bus.call("day_echo", {"text": "x"}).text == "x"
-        with pytest.raises(CallRefused, match="did not allow"):
+        with pytest.raises(CallDenied, match="did not allow"):
             bus.call("day_echo", {"text": "x"})
         assert bus.tools()[0].name
     assert len(person.asked) == 2
@@ -312,7 +312,7 @@ async def test_every_decision_is_recorded_before_anything_is_sent(tmp_path: Path
         assert sent == [[("tell", "allow", None, "default")]]
         await bus.call("day_echo", {"text": "x"})
         await bus.call("day_echo", {"text": "y"})
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("day_fail", {"reason": 1})
         bus.report_unsent("day_fail", "unknown_tool", "a framework did not know it")
         digest = bus.definition_digest(bus.catalog["day_echo"])
@@ -333,7 +333,7 @@ async def test_a_call_that_cannot_be_recorded_is_refused(tmp_path: Path) -> None
     trail = tmp_path / "audit.jsonl"
     trail.mkdir()
     async with Toolbus(config(audit=str(trail))) as bus:
-        with pytest.raises(CallRefused, match="the decision could not be recorded") as refused:
+        with pytest.raises(CallDenied, match="the decision could not be recorded") as refused:
             await bus.call("day_echo", {"text": "x"})
         assert isinstance(refused.value.__cause__, AuditFailed)
 
@@ -348,7 +348,7 @@ async def test_a_reload_tells_true_from_one() -> None:
     async with Toolbus(denying(1)) as bus:
         await bus.call("day/echo", {"text": "a", "loud": True})
         await bus.reload(denying(True))
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("day/echo", {"text": "a", "loud": True})
 
 
@@ -406,7 +406,7 @@ async def test_arguments_that_change_while_a_person_is_asked() -> None:
         return True
 
     async with Toolbus(config(ASK), interactions=Interactions(approve=approve)) as bus:
-        with pytest.raises(CallRefused, match="not the one that was approved"):
+        with pytest.raises(CallDenied, match="not the one that was approved"):
             await bus.call("day_echo", arguments)
 
 
@@ -419,7 +419,7 @@ async def test_a_policy_that_is_replaced_while_a_person_is_asked() -> None:
 
     bus = Toolbus(config(ASK), interactions=Interactions(approve=approve))
     async with bus:
-        with pytest.raises(CallRefused, match="denies it"):
+        with pytest.raises(CallDenied, match="denies it"):
             await bus.call("day_echo", {"text": "x"})
 
 
@@ -436,7 +436,7 @@ async def test_a_tool_that_changes_while_a_person_is_asked() -> None:
     settings = {"servers": {"day": {"server": server}}, "policy": [ASK]}
     bus = Toolbus(settings, interactions=Interactions(approve=approve))
     async with bus:
-        with pytest.raises(CallRefused, match="not the one that was approved"):
+        with pytest.raises(CallDenied, match="not the one that was approved"):
             await bus.call("day_echo", {"text": "x"})
 
 

@@ -11,12 +11,12 @@ from tests.policy.people import Person, lines
 from tests.servers.asking import asking
 from toolbus import (
     Answer,
-    CallRejected,
     Elicitation,
     InputNeeded,
     Interactions,
-    Sampled,
     Sampling,
+    SamplingResult,
+    ServerRejected,
     Text,
     Toolbus,
 )
@@ -30,8 +30,8 @@ def elicit(question: Elicitation) -> Answer:
     return question.accept({"date": "2026-12-24"} if "date" in fields else {"yes": True})
 
 
-def sample(request: Sampling) -> Sampled:
-    return Sampled(content=Text(text="Title"), model="m")
+def sample(request: Sampling) -> SamplingResult:
+    return SamplingResult(content=Text(text="Title"), model="m")
 
 
 HANDLERS: dict[str, Any] = {"elicit": elicit, "sample": sample, "roots": ["/srv"]}
@@ -49,7 +49,7 @@ async def outcome(bus: Toolbus, name: str, arguments: dict[str, Any]) -> str:
     """What comes of a call whose request is declined: the tool fails, or the call as a whole."""
     try:
         result = await bus.call(name, arguments)
-    except CallRejected as error:
+    except ServerRejected as error:
         return str(error)
     assert result.is_error
     return result.text

@@ -14,7 +14,7 @@ from tests.inside.core import Operation
 from tests.policy.people import Person, decisions
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus import Answer, CallRefused, Pending, Toolbus
+from toolbus import Answer, CallDenied, Pending, Toolbus
 
 pytestmark = pytest.mark.anyio
 
@@ -56,7 +56,7 @@ async def test_a_call_waits_for_approval_and_is_made_when_it_is_resumed(tmp_path
             await bus.resume(stored, says("perhaps"))
         assert (await bus.resume(stored, says("once"))).text == "tick\u202e\n"
         for no in (says("no"), question.decline(), question.cancel()):
-            with pytest.raises(CallRefused, match="a person did not allow it"):
+            with pytest.raises(CallDenied, match="a person did not allow it"):
                 await bus.resume(stored, no)
     denied = ("echo", "deny", "policy[0]", "resumed")
     assert decisions(trail) == [("echo", "allow", "policy[0]", "resumed"), denied, denied, denied]
@@ -70,7 +70,7 @@ async def test_an_approval_is_bound_to_its_call() -> None:
             replace(pending, server="ask", tool="tell"),
             replace(pending, call="sha256:0"),
         ):
-            with pytest.raises(CallRefused, match="not the one that was approved"):
+            with pytest.raises(CallDenied, match="not the one that was approved"):
                 await bus.resume(other, says("once"))
         assert (await bus.resume(pending, says("session"))).text == "x"
         assert (await bus.call("day_echo", {"text": "z"}, on_input="suspend")).text == "z"
@@ -98,7 +98,7 @@ async def test_hooks_apply_again_and_a_call_that_they_change_is_refused() -> Non
         assert pending.arguments == {"text": "x"}
         assert (await bus.resume(pending, says("once"))).text == "x 0"
         number = 1
-        with pytest.raises(CallRefused, match="not the one that was approved"):
+        with pytest.raises(CallDenied, match="not the one that was approved"):
             await bus.resume(pending, says("once"))
 
 
@@ -150,7 +150,7 @@ async def test_without_the_policy_a_resumed_call_is_made_and_one_that_is_denied_
     async with Toolbus(config()) as bus:
         pending = await suspended(bus, "day_echo", {"text": "x"})
         await bus.reload(config() | {"policy": [{"tools": "day/echo", "do": "deny"}]})
-        with pytest.raises(CallRefused, match="denies it"):
+        with pytest.raises(CallDenied, match="denies it"):
             await bus.resume(pending, says("once"))
         await bus.reload(config() | {"policy": []})
         assert (await bus.resume(pending, says("once"))).text == "x"

@@ -8,7 +8,7 @@ import pytest
 from tests.policy.people import Person, decisions
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus import Caller, CallRefused, ConfigError, Toolbus
+from toolbus import CallDenied, Caller, ConfigError, Toolbus
 from toolbus.events import CatalogChanged, Event, Warned
 from toolbus.sync import SyncToolbus
 
@@ -42,13 +42,13 @@ async def test_what_a_view_denies_is_gone_there_and_nowhere_else() -> None:
         assert view.catalog["day_add"] is bus.catalog["day_add"]
         assert (await bus.call("day_echo", {"text": "x"})).text == "x"
         for name in ("day_echo", "day/echo"):
-            with pytest.raises(CallRefused) as refused:
+            with pytest.raises(CallDenied) as refused:
                 await view.call(name, {"text": "x"})
             assert refused.value.reason == "rule view.policy[0] denies it: not here"
             assert str(view.missing(name, [])) == str(refused.value)
         result = await next(t for t in bus.tools() if t.name == "day_echo").execute(text="x")
         assert result.text == "x"
-        with pytest.raises(CallRefused, match="not here"):
+        with pytest.raises(CallDenied, match="not here"):
             await view.run(bus.catalog["day_echo"], {"text": "x"})
         registry = Registry()
         view.register_into(registry)
@@ -66,7 +66,7 @@ async def test_nested_views_add_up_and_the_stricter_rule_counts() -> None:
         assert [(one.name, one.rule) for one in person.asked[1:]] == [("day_add", "view.policy[0]")]
         stricter = strict.view(policy=[{"do": "deny", "reason": "nothing"}])
         assert list(stricter.catalog) == []
-        with pytest.raises(CallRefused, match="nothing"):
+        with pytest.raises(CallDenied, match="nothing"):
             await stricter.call("day_add", {"a": 1, "b": 2})
         assert len(person.asked) == 2
 
@@ -109,9 +109,9 @@ async def test_a_view_decides_about_resources_prompts_and_requests_of_servers(tm
         assert {item.server for item in bus.resources()} == {"day", "ask"}
         listed = await view.call("list_resources")
         assert listed.structured["day"] == {"resources": [], "templates": []}
-        with pytest.raises(CallRefused, match=r"view\.policy\[0\]"):
+        with pytest.raises(CallDenied, match=r"view\.policy\[0\]"):
             await view.read_resource("day", "memo://greeting")
-        with pytest.raises(CallRefused, match=r"view\.policy\[1\]"):
+        with pytest.raises(CallDenied, match=r"view\.policy\[1\]"):
             await view.get_prompt("day", "summarise", {"text": "x"})
         assert (await view.call("ask_book", {"guest": "Ann"})).text == "not booked: decline"
         assert asked == []
@@ -162,7 +162,7 @@ async def test_an_invalid_rule_of_a_view_is_named() -> None:
 def test_views_of_the_synchronous_bus_take_rules() -> None:
     with SyncToolbus(config({"tools": "day/add", "do": "allow"})) as bus:
         view = bus.view(policy=[{"tools": "day/echo", "do": "deny"}])
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             view.call("day_echo", {"text": "x"})
         assert bus.call("day_echo", {"text": "x"}).text == "x"
         assert [rule.do for rule in bus.policy.rules] == ["allow"]

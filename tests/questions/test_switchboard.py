@@ -11,7 +11,7 @@ from tests.inside.core import ApprovalRequest, QuestionRouter
 from tests.inside.gateway import Gateway
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
-from toolbus import Answer, Caller, CallRefused, Elicitation, Interactions, Toolbus
+from toolbus import Answer, CallDenied, Caller, Elicitation, Interactions, Toolbus
 
 pytestmark = pytest.mark.anyio
 ERAS = ("modern", "legacy")
@@ -117,7 +117,7 @@ async def test_approvals_go_to_the_session(config: dict[str, object]) -> None:
         with board.session("one", Interactions(elicit=_seats(1).elicit, approve=approve)):
             assert "1, inside" in await _book(bus, "one")
         assert [(request.session, request.name) for request in asked] == [("one", "book")]
-        with pytest.raises(CallRefused, match="nobody can be asked"):
+        with pytest.raises(CallDenied, match="nobody can be asked"):
             await _book(bus, "two")
 
 

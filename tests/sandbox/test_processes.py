@@ -16,7 +16,7 @@ from tests.inside.connect import home_folder
 from tests.patience import until, wait_until
 from tests.processes import alive, children
 from tests.sandbox.place import PROBE, attack, bus_of, command_lines, probe, require_sandbox
-from toolbus import CallTimeout, LinkLost, Toolbus, ToolbusError
+from toolbus import CallTimeout, ConnectionLost, Toolbus, ToolbusError
 from toolbus.errors import ConnectFailed
 
 require_sandbox()
@@ -52,7 +52,7 @@ async def test_a_server_that_is_killed_from_outside_is_back_for_the_next_call() 
         for pid in children() - before:
             with suppress(ProcessLookupError):  # they end with the first one
                 os.kill(pid, signal.SIGKILL)
-        with suppress(LinkLost):  # it was sent before the end was noticed
+        with suppress(ConnectionLost):  # it was sent before the end was noticed
             await attack(bus, "identity")
         assert (await attack(bus, "identity")).startswith("got")
 

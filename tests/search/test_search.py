@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tests.inside.search import Index, key, words
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus import Hit, Toolbus
+from toolbus import SearchHit, Toolbus
 from toolbus.records import JSON, Origin, ToolSpec
 from toolbus.sync import SyncToolbus
 
@@ -39,7 +39,7 @@ SPECS = [_spec(server, tool, about) for server, tools in TOOLS.items() for tool,
 INDEX = Index(SPECS)
 
 
-def _names(hits: Sequence[Hit]) -> list[str]:
+def _names(hits: Sequence[SearchHit]) -> list[str]:
     return [hit.name for hit in hits]
 
 

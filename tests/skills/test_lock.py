@@ -9,7 +9,7 @@ import pytest
 from tests.inside.core import JSONObject
 from tests.inside.lock import NAME, Kind, Lockfile, lock_text, read_lock, snapshot, write_lock
 from tests.skills.shelf import FILES, FORMS, PDF, Shelf, entry
-from toolbus import CallRefused, Toolbus
+from toolbus import CallDenied, Toolbus
 from toolbus.config import load_config
 
 pytestmark = pytest.mark.anyio
@@ -37,7 +37,7 @@ async def test_a_changed_file_holds_the_skill_until_it_is_approved(tmp_path: Pat
     changed = {**FILES, FORMS: "Send it to me.\n"}
     shelf.put(changed, entry(PDF, changed))
     async with Toolbus(config) as bus:
-        with pytest.raises(CallRefused, match="toolbus approve shelf"):
+        with pytest.raises(CallDenied, match="toolbus approve shelf"):
             await bus.load_skill("shelf", PDF)  # starts the server, whose skill is known from the lock
         assert bus.skills() == []
         assert [(one.kind, one.name, one.fields) for one in bus.held.values()] == [
@@ -64,7 +64,7 @@ async def test_new_unlisted_and_generated_skills_are_held(tmp_path: Path) -> Non
         assert [skill.uri for skill in bus.skills()] == [PDF]
         assert {one.name for one in bus.held.values()} == {extra, "skill://made/SKILL.md"}
         for uri in (extra, "skill://made/SKILL.md", "skill://far/SKILL.md"):
-            with pytest.raises(CallRefused):
+            with pytest.raises(CallDenied):
                 await bus.load_skill("shelf", uri)
     assert not [one for one in shelf.asked if one.startswith("resources/read")]
 

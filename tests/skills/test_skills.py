@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.skills.shelf import FILES, FORMS, PDF, Shelf, described, entry, manifest
-from toolbus import Caller, CallRefused, CallRejected, SkillRejected, Toolbus
+from toolbus import CallDenied, Caller, ServerRejected, SkillRejected, Toolbus
 from toolbus.events import Warned
 from toolbus.sync import SyncToolbus
 
@@ -49,7 +49,7 @@ async def test_all_pages_are_listed_and_what_is_not_listed_can_be_loaded(shelf: 
     async with Toolbus(shelf.config()) as bus:
         assert [skill.uri for skill in bus.skills()] == uris[:4]
         assert (await bus.load_skill("shelf", uris[4])).skill.name == "s4"
-        with pytest.raises(CallRejected):
+        with pytest.raises(ServerRejected):
             await bus.load_skill("shelf", "skill://team/none/SKILL.md")
 
 
@@ -208,7 +208,7 @@ async def test_the_policy_decides_about_files_as_about_resources(tmp_path: Path)
     async with Toolbus(shelf.config(policy=rules)) as bus:
         view = bus.view(caller=Caller(face="test"))
         loaded = await view.load_skill("shelf", PDF)
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await view.read_skill_file(loaded.skill, "references/FORMS.md")
 
 

@@ -11,7 +11,7 @@ from tests.conftest import SERVERS, Place, plain
 from tests.inside.core import Operation
 from tests.servers.everyday import everyday
 from tests.telemetry.collected import Collected, attributes, events
-from toolbus import CallRefused, CallRejected, CallTimeout, ServerDown, Text, Toolbus
+from toolbus import CallDenied, CallTimeout, ServerDown, ServerRejected, Text, Toolbus
 from toolbus.events import CallStarted
 
 pytestmark = pytest.mark.anyio
@@ -115,7 +115,7 @@ async def test_a_tool_that_fails(collected: Collected) -> None:
 
 async def test_an_error_of_the_protocol(collected: Collected) -> None:
     async with Toolbus({"servers": {"a": plain("refuse_loudly")}}) as bus:
-        with pytest.raises(CallRejected) as raised:
+        with pytest.raises(ServerRejected) as raised:
             await bus.call("a_echo", {"text": "x"})
     span, code = collected.one("tools/call echo"), str(raised.value.code)
     known = attributes(span)
@@ -146,7 +146,7 @@ async def test_a_call_that_is_cancelled(collected: Collected) -> None:
 async def test_a_call_that_a_policy_refuses(collected: Collected) -> None:
     rules = [{"tools": "day/add", "arguments": {"properties": {"a": {"const": 1}}}, "do": "deny"}]
     async with Toolbus({"servers": {"day": {"server": everyday()}}, "policy": rules}) as bus:
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await bus.call("day_add", {"a": 1, "b": 2})
     known = attributes(collected.one("tools/call add"))
     assert (known["error.type"], known["toolbus.outcome"]) == ("refused", "refused")

@@ -7,7 +7,7 @@ import pytest
 from tests.lock.place import OFFER, OFFERING, Place
 from tests.lock.test_mutations import MUTATIONS, mutated
 from tests.users.personal_bus import heard
-from toolbus import CallRefused, Toolbus
+from toolbus import CallDenied, Toolbus
 from toolbus.events import ToolHeld
 
 pytestmark = pytest.mark.anyio
@@ -38,6 +38,6 @@ async def test_what_a_server_offers_to_one_user_alone_is_held_for_that_user(tmp_
         assert [list(view.held) for view in views.values()] == [["files/read"], [], []]
         assert [event.tool for event in held["ann"]] == ["read"]
         assert held["bob"] == held["bus"] == []
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await ann.call("files_read", {"path": "x", "mode": "text"})
         assert (await bob.call("files_read", {"path": "x", "mode": "text"})).text == "ran read"

@@ -25,7 +25,7 @@ from tests.inside.lock import NAME, Lockfile, snapshot, write_lock
 from tests.inside.policy import Layer
 from tests.properties import modest
 from tests.users.personal_bus import heard
-from toolbus import CallRefused, LinkLost, ServerDown, SessionView, Toolbus, ToolNotFound
+from toolbus import CallDenied, ConnectionLost, ServerDown, SessionView, Toolbus, ToolNotFound
 from toolbus.config import load_config
 from toolbus.events import CallEnded
 from toolbus.records import Prompt, Resource
@@ -214,7 +214,7 @@ class Model:
     async def _call_meanwhile(self, who: Who, alias: str) -> None:
         try:
             text = (await self.view(who).call(f"{alias}/whoami", {"n": 1})).text
-        except (CallRefused, ToolNotFound, LinkLost, ServerDown):
+        except (CallDenied, ToolNotFound, ConnectionLost, ServerDown):
             return
         assert text == f"{self.owner(who, alias)} 1"
         self.made[who].append(f"{alias}_whoami")
@@ -226,7 +226,7 @@ class Model:
     async def _call(self, who: Who, view: View, alias: str) -> None:
         try:
             text = (await view.call(f"{alias}/whoami", {"n": 1})).text
-        except (CallRefused, ToolNotFound):
+        except (CallDenied, ToolNotFound):
             assert f"{alias}/whoami" not in self.shown(who, ())
         else:
             assert f"{alias}/whoami" in self.shown(who, ())

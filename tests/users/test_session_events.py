@@ -15,10 +15,10 @@ from tests.users.counting_bus import bus_of, counting, text_of
 from tests.users.personal_bus import event_of, heard
 from toolbus import (
     Answer,
-    CallRefused,
+    CallDenied,
+    ConnectionLost,
     Elicitation,
     Interactions,
-    LinkLost,
     LoginNeeded,
     LoginRequired,
     Toolbus,
@@ -54,7 +54,7 @@ async def test_states_of_own_connections_reach_their_session_alone() -> None:
         await text_of(one, "count")
         assert [event.state for event in found[0]] == ["connecting", "ready"]
         assert found[1:] == [[], [], []]
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await bus.call("all/crash")
         assert (await two.call("all/count")).text == "1"
         states = [[event.state for event in events if event.server == "all"] for events in found]
@@ -67,7 +67,7 @@ async def test_states_of_a_users_link_reach_the_sessions_of_that_user() -> None:
         one, other = bus.as_user("ann", session="one"), bus.as_user("bob", session="one")
         await text_of(one, "count")
         found = [heard(view, StateChanged) for view in (one, other, bus.as_user("ann"), bus)]
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await text_of(bus.as_user("ann"), "crash")
         assert await text_of(one, "count") == "1"
         assert [[event.state for event in events] for events in found] == [
@@ -231,7 +231,7 @@ async def test_a_lock_holds_what_differs_for_one_session(tmp_path: Path) -> None
         await one.end_session()
         place.offer(mutated(MUTATIONS["description"]))
         held = [heard(view, ToolHeld) for view in (two, bus)]
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await two.call("files_read", {"path": "x", "mode": "text"})
         assert [sorted(view.catalog.names) for view in (two, bus)] == [names[1:], names]
         assert [list(view.held) for view in (two, bus)] == [["files/read"], []]

@@ -13,7 +13,7 @@ from tests.patience import PATIENCE, until
 from tests.processes import alive, children
 from tests.servers.everyday import everyday
 from tests.users.counting_bus import bus_of, counting, pid_of, started, text_of
-from toolbus import BusClosed, LinkLost, ServerDown, Toolbus, ToolNotFound, TooManySessions
+from toolbus import BusClosed, ConnectionLost, ServerDown, Toolbus, ToolNotFound, TooManySessions
 
 pytestmark = pytest.mark.anyio
 
@@ -82,7 +82,7 @@ async def test_the_end_of_a_session_leaves_nothing() -> None:
         await one.view(include="me_*").call("me_count")
         await one.end_session()
         await until(lambda: not alive(pid))
-        with pytest.raises((LinkLost, ServerDown)):
+        with pytest.raises((ConnectionLost, ServerDown)):
             await hanging
         async with asyncio.timeout(PATIENCE):
             async for _ in events:
@@ -116,7 +116,7 @@ async def test_a_server_of_a_session_that_crashes_is_started_again() -> None:
         one, two = bus.as_user("", session="one"), bus.as_user("", session="two")
         for view in (one, two):
             assert await text_of(view, "count") == "1"
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await text_of(one, "crash")
         assert await text_of(one, "count") == "1", "another process"
         assert one.servers["me"].restarts == 1

@@ -13,7 +13,7 @@ from toolbus.bus.view import View
 from toolbus.config.settings.expose import ExposeMode, check_mode
 from toolbus.core.operation.events import CatalogChanged, Event
 from toolbus.core.text.text import cleaned
-from toolbus.core.values.errors import CallRefused, ToolNotFound
+from toolbus.core.values.errors import CallDenied, ToolNotFound
 from toolbus.shape import UnknownDialect
 
 T = TypeVar("T")
@@ -127,13 +127,13 @@ class ToolList(list[T]):
         self._converted = converted
         self[:] = [item for _, item in converted.values()]
 
-    def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
+    def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallDenied:
         """The error for a name that is not among the known ones: held, or unknown."""
         if isinstance(self._source, Bus):
             return bus_of(self._source).missing(name, known)
         views = {tool.runner for tool in checked_tools(self._source) if isinstance(tool.runner, View)}
         errors = [view.missing(name, known) for view in views]
-        held = (error for error in errors if isinstance(error, CallRefused))
+        held = (error for error in errors if isinstance(error, CallDenied))
         return next(held, ToolNotFound(name, known))
 
     def _connected_servers(self) -> Servers:

@@ -16,7 +16,6 @@ from toolbus.agent.events import (
     ToolProgressed,
     ToolReturned,
 )
-from toolbus.core.ask.approval import ApprovalRequest as Request
 from toolbus.core.values.errors import ExtraMissing
 
 if find_spec("pydantic_ai") is None:
@@ -49,7 +48,6 @@ __all__ = [
     "Limits",
     "ModelFailed",
     "NameClash",
-    "Request",
     "Run",
     "RunEvent",
     "RunResult",

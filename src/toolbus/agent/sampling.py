@@ -19,7 +19,7 @@ from pydantic_ai.settings import ModelSettings
 from toolbus.adapters.approval import decided
 from toolbus.adapters.pydantic_ai import messages as prompt_messages
 from toolbus.agent.models import model_of
-from toolbus.core.ask.interactions import Sampled, Sampling
+from toolbus.core.ask.interactions import Sampling, SamplingResult
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.records import Block, Image, PromptResult, Text
 from toolbus.shape.budget import estimated_tokens
@@ -69,7 +69,7 @@ class Sampler:
         self._reserved = 0
         """Tokens that requests in flight may still use."""
 
-    async def __call__(self, request: Sampling) -> Sampled | None:
+    async def __call__(self, request: Sampling) -> SamplingResult | None:
         """The model's response; None if the request is declined."""
         request = _visible(request)
         messages = _messages(request)
@@ -142,7 +142,7 @@ class Sampler:
             self.used += used
         return response
 
-    def _sampled(self, request: Sampling, response: ModelResponse) -> Sampled | None:
+    def _sampled(self, request: Sampling, response: ModelResponse) -> SamplingResult | None:
         content: Text | Image | None = None
         if response.text:
             content = Text(text=response.text)
@@ -151,7 +151,7 @@ class Sampler:
         if content is None:
             return _declined(request, f"model {self.model.model_name!r} returned no content")
         finish = response.finish_reason
-        return Sampled(
+        return SamplingResult(
             content=content,
             model=response.model_name or self.model.model_name,
             stop_reason=None if finish is None else _STOP_REASONS.get(finish, finish),

@@ -36,7 +36,7 @@ from toolbus.bus.engine.lookup import reason_of
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.view import View
 from toolbus.core.ask.approval import Approval
-from toolbus.core.values.errors import ArgumentsError, BusClosed, CallRefused, ToolbusError, ToolNotFound
+from toolbus.core.values.errors import ArgumentsError, BusClosed, CallDenied, ToolbusError, ToolNotFound
 from toolbus.core.values.records import JSON, ToolResult
 from toolbus.shape.budget import fitted
 
@@ -295,9 +295,9 @@ class RunTools(AbstractToolset[Any]):
         if isinstance(part, ToolReturnPart) and part.retry and part.retry.cause == "unknown_tool":
             part.content = str(self._held(part.tool_name) or part.content)
 
-    def _held(self, name: str) -> CallRefused | None:
+    def _held(self, name: str) -> CallDenied | None:
         errors = (bus.missing(name, list(self._names)) for bus in self._buses)
-        return next((error for error in errors if isinstance(error, CallRefused)), None)
+        return next((error for error in errors if isinstance(error, CallDenied)), None)
 
     async def call_tool(
         self, name: str, tool_args: dict[str, Any], ctx: RunContext[Any], tool: ToolsetTool[Any]

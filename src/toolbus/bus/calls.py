@@ -16,7 +16,7 @@ from toolbus.core.operation.events import OnLog, Reason
 from toolbus.core.operation.operation import Caller, Failure, OnInput, Operation, Resumed, request_spec
 from toolbus.core.text.text import headed
 from toolbus.core.values.catalog import Catalog
-from toolbus.core.values.errors import ArgumentsError, CallRefused, LoginRequired, ToolNotFound
+from toolbus.core.values.errors import ArgumentsError, CallDenied, LoginRequired, ToolNotFound
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import JSON, Origin, Progress, ToolResult, ToolSpec
 
@@ -145,7 +145,7 @@ class ViewCalls:
         """As `find`, for a call: observers see an unknown name."""
         try:
             return await self.find(name)
-        except (ToolNotFound, CallRefused, LoginRequired) as error:
+        except (ToolNotFound, CallDenied, LoginRequired) as error:
             self.report_unsent(name, reason_of(error), str(error))
             raise
 
@@ -311,10 +311,10 @@ class ViewCalls:
 ON_INPUT: tuple[str, ...] = get_args(OnInput)
 
 
-def check_call(on_input: OnInput, *, recover: float | None = None, **seconds: float | None) -> None:
+def check_call(on_input: OnInput, *, reconnect_timeout: float | None = None, **seconds: float | None) -> None:
     """ValueError if `on_input` or a number of seconds is invalid."""
-    if recover is not None and not recover >= 0:
-        raise ValueError(f"recover must be 0 seconds or more, not {recover!r}")
+    if reconnect_timeout is not None and not reconnect_timeout >= 0:
+        raise ValueError(f"reconnect_timeout must be 0 seconds or more, not {reconnect_timeout!r}")
     if on_input not in ON_INPUT:
         raise ValueError(f"on_input must be one of {', '.join(ON_INPUT)}, not {on_input!r}")
     for name, value in seconds.items():

@@ -20,10 +20,10 @@ from toolbus.config.load import setting
 from toolbus.core.operation.events import Event, ResourceUpdated, StateChanged
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.errors import (
-    CallRejected,
     ServerDown,
     ServerError,
     ServerNotFound,
+    ServerRejected,
     ToolbusError,
     problem_of,
 )
@@ -313,7 +313,7 @@ class ContextProvider:
         try:
             async with asyncio.timeout(SUBSCRIBE_TIMEOUT):
                 await self._bus.subscribe(*key)
-        except (CallRejected, TimeoutError):
+        except (ServerRejected, TimeoutError):
             self._unsubscribable.add(key)
         else:
             self._subscribed.add(key)

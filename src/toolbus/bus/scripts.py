@@ -16,9 +16,9 @@ from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
-from toolbus.core.values.errors import CallRefused, LoginRequired, ToolNotFound
+from toolbus.core.values.errors import CallDenied, LoginRequired, ToolNotFound
 from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
-from toolbus.search.hit import Hit
+from toolbus.search.hit import SearchHit
 from toolbus.state.seal import SharedSeal
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ScriptView(Protocol):
     def catalog(self) -> Catalog: ...
     @property
     def caller(self) -> Caller: ...
-    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]: ...
+    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[SearchHit]: ...
     async def find(self, name: str) -> ToolSpec: ...
     def approval_needed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ApprovalRequest | None: ...
     async def call(
@@ -259,7 +259,7 @@ class Scripts:
             except ToolNotFound as error:
                 if error.likely:
                     lacking[name] = str(error)
-            except (CallRefused, LoginRequired) as error:
+            except (CallDenied, LoginRequired) as error:
                 lacking[name] = str(error)
         return found
 
@@ -274,7 +274,7 @@ class Scripts:
         for name, origin in tools.items():
             try:
                 found[name] = await asyncio.to_thread(stub, name, await self._found(origin))
-            except (ToolNotFound, CallRefused, LoginRequired):
+            except (ToolNotFound, CallDenied, LoginRequired):
                 continue
         return found
 

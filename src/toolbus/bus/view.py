@@ -28,7 +28,7 @@ from toolbus.core.operation.operation import Caller, Resumed
 from toolbus.core.values import freshness
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
-from toolbus.core.values.errors import BusClosed, CallRefused, ToolbusError, ToolNotFound
+from toolbus.core.values.errors import BusClosed, CallDenied, ToolbusError, ToolNotFound
 from toolbus.core.values.freshness import KINDS, ListKind
 from toolbus.core.values.records import (
     JSON,
@@ -50,9 +50,9 @@ from toolbus.core.values.records import (
 )
 from toolbus.core.values.skills import READ_SKILL, LoadedSkill, Skill, body_of, file_uri
 from toolbus.core.values.uri_templates import Values, expanded
-from toolbus.lock.drift import Held
+from toolbus.lock.drift import HeldTool
 from toolbus.policy.layers import Layer
-from toolbus.search.hit import Hit, SearchState
+from toolbus.search.hit import SearchHit, SearchState
 from toolbus.shape import prompt_name
 
 T = TypeVar("T")
@@ -136,7 +136,7 @@ class View:
         """What a model is shown of the catalog, by `expose`: all of it, or a few tools and a search."""
         return self.calls.shown(self.catalog)
 
-    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[Hit]:
+    def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[SearchHit]:
         """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
         return self._tenant.finder.search(self.catalog.for_models, queries, limit)
 
@@ -212,8 +212,8 @@ class View:
         arguments: Mapping[str, JSON] | None = None,
         *,
         timeout: float | None = None,
-        longest: float | None = None,
-        recover: float | None = None,
+        max_timeout: float | None = None,
+        reconnect_timeout: float | None = None,
         on_progress: Progress | None = None,
         on_log: OnLog | None = None,
         on_input: OnInput = "ask",
@@ -221,14 +221,21 @@ class View:
         """Call a tool by its public name or `server/tool`; an error that the tool reports is a result, too.
 
         Raises `ToolbusError` if the call could not be made: unknown name, server down, timeout.
-        With `longest`, progress restarts the `timeout`, up to that many seconds in all.
-        Waits for a lost server, up to `recover` seconds from its loss (`timeouts.recover`).
+        With `max_timeout`, progress restarts the `timeout`, up to that many seconds in all.
+        Waits for a lost server, up to `reconnect_timeout` seconds from its loss (`timeouts.reconnect`).
         With `on_input="suspend"`, a question of the server suspends the call; pass the `pending` of the
         result to `resume`.
         """
         loop = self._access.loop
-        if timeout is not None or longest is not None or recover is not None or on_input != "ask":
-            check_call(on_input, timeout=timeout, longest=longest, recover=recover)
+        if (
+            timeout is not None
+            or max_timeout is not None
+            or reconnect_timeout is not None
+            or on_input != "ask"
+        ):
+            check_call(
+                on_input, timeout=timeout, max_timeout=max_timeout, reconnect_timeout=reconnect_timeout
+            )
         # Not by `_operation`: every call is here, and passing keywords on costs.
         catalog, is_unlisted = self._now, False
         if (spec := catalog.get(name)) is None:
@@ -240,8 +247,8 @@ class View:
             spec=spec,
             arguments={} if arguments is None else arguments,
             timeout=timeout,
-            longest=longest,
-            recover=recover,
+            max_timeout=max_timeout,
+            reconnect_timeout=reconnect_timeout,
             on_progress=on_progress,
             on_log=on_log,
             on_input=on_input,
@@ -303,7 +310,7 @@ class View:
         """Report a call that was not made to the observers: of a tool, or of an unknown name."""
         self.calls.report_unsent(name, reason, error, origin)
 
-    def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallRefused:
+    def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallDenied:
         """The error for a name that is not among the known ones: held, denied, or unknown."""
         return self._lookup.refused(name) or ToolNotFound(name, known)
 
@@ -447,7 +454,7 @@ class View:
         return result.value if isinstance(result.value, Completion) else Completion()
 
     async def subscribe(self, server: str, uri: str) -> None:
-        """Emit `ResourceUpdated` for every change, also after a reconnect; `CallRejected` if unsupported."""
+        """Emit `ResourceUpdated` for every change, even after a reconnect; may raise `ServerRejected`."""
         await self.calls.request("resources/subscribe", server, uri, {"uri": uri})
 
     async def unsubscribe(self, server: str, uri: str) -> None:
@@ -457,7 +464,7 @@ class View:
     # Servers
 
     @property
-    def held(self) -> dict[str, Held]:
+    def held(self) -> dict[str, HeldTool]:
         """What differs from the lockfile and is left out until it is approved, by `server/tool`."""
         return self._lookup.held()
 
@@ -507,8 +514,8 @@ class View:
         """
         self._access.check_running()
         wanted = self._scope.servers if servers is None else self._known(servers)
-        longest = self._access.config.timeouts.connect if timeout is None else timeout
-        await self._access.run(self._servers.wait_ready(wanted, longest))
+        seconds = self._access.config.timeouts.connect if timeout is None else timeout
+        await self._access.run(self._servers.wait_ready(wanted, seconds))
         await self.calls.refresh(*KINDS)
         return {alias: status for alias, status in self.servers.items() if wanted is None or alias in wanted}
 

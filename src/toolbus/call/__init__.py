@@ -7,12 +7,8 @@ from toolbus.call.routes import ServerRequests, ServerRoutes
 from toolbus.core.operation.operation import OnInput, Operation, Resumed
 from toolbus.core.values.records import Progress
 
-Call = Operation
-"""The name of an operation in hooks."""
-
 __all__ = [
     "READ_RESULT",
-    "Call",
     "CallPath",
     "EventObserver",
     "Hook",

@@ -28,7 +28,7 @@ from toolbus.core.operation.operation import (
     OperationTenant,
     Route,
 )
-from toolbus.core.values.errors import ArgumentsError, CallRefused, ToolNotFound
+from toolbus.core.values.errors import ArgumentsError, CallDenied, ToolNotFound
 from toolbus.core.values.records import ToolResult
 
 logger = logging.getLogger("toolbus")
@@ -177,11 +177,11 @@ class GuardStation:
         return run
 
     async def check(self, operation: Operation) -> None:
-        """Raise `CallRefused` if a guard refuses an operation."""
+        """Raise `CallDenied` if a guard refuses an operation."""
         try:
             for guard in self._guards:
                 await guard(operation)
-        except (CallRefused, ApprovalPending):
+        except (CallDenied, ApprovalPending):
             raise
         except Exception as error:
             raise _failed_guard(operation, error) from error
@@ -191,7 +191,7 @@ class TenantPolicy(Protocol):
     """Enforces the policy for one tenant."""
 
     async def __call__(self, operation: Operation, /) -> Approval | None:
-        """Admit an operation, or raise `CallRefused` or `ApprovalPending`; returns a person's approval."""
+        """Admit an operation, or raise `CallDenied` or `ApprovalPending`; returns a person's approval."""
         ...
 
     def admits(self, operation: Operation, /) -> bool:
@@ -199,7 +199,7 @@ class TenantPolicy(Protocol):
         ...
 
     def check_offered(self, operation: Operation, /) -> None:
-        """Raise `CallRefused` if an operation is denied regardless of its arguments."""
+        """Raise `CallDenied` if an operation is denied regardless of its arguments."""
         ...
 
 
@@ -239,13 +239,13 @@ class PolicyStation:
             return None
         try:
             return await self._policy_of(operation)(operation)
-        except (CallRefused, ApprovalPending):
+        except (CallDenied, ApprovalPending):
             raise
         except Exception as error:
             raise _failed_guard(operation, error) from error
 
     def check_offered(self, operation: Operation) -> None:
-        """Raise `CallRefused` if the policy denies an operation regardless of its arguments."""
+        """Raise `CallDenied` if the policy denies an operation regardless of its arguments."""
         if self._policy_of is not None:
             self._policy_of(operation).check_offered(operation)
 
@@ -253,15 +253,15 @@ class PolicyStation:
 def _admits(policy: TenantPolicy, operation: Operation) -> bool:
     try:
         return policy.admits(operation)
-    except CallRefused:
+    except CallDenied:
         raise
     except Exception:  # whatever it is, it is raised again, and then refuses the operation
         return False
 
 
-def _failed_guard(operation: Operation, error: Exception) -> CallRefused:
+def _failed_guard(operation: Operation, error: Exception) -> CallDenied:
     """A guard that fails must not admit the operation."""
-    return CallRefused(
+    return CallDenied(
         f"{operation.route} of {operation.spec.name!r}", f"a guard raised {type(error).__name__}"
     )
 
@@ -318,7 +318,7 @@ class CallPath:
             try:
                 if is_denied:
                     stations.policy.check_offered(operation)
-            except CallRefused as refusal:
+            except CallDenied as refusal:
                 return failure_of(refusal) or failure
             return failure
 
@@ -500,7 +500,7 @@ def failure_of(error: BaseException) -> Failure | None:
             return Failure("timed_out", str(error) or "timed out")
         case ArgumentsError():
             return Failure("invalid_arguments", str(error))
-        case CallRefused():
+        case CallDenied():
             return Failure("refused", str(error))
         case ToolNotFound():
             return Failure("unknown_tool", str(error))

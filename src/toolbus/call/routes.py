@@ -101,7 +101,7 @@ class ServerRoutes:
             else _Reporter(operation.on_progress, observed),
             on_log=operation.on_log,
             suspends=operation.on_input == "suspend",
-            longest=server.longest if operation.longest is None else operation.longest,
+            max_timeout=server.max_timeout if operation.max_timeout is None else operation.max_timeout,
             policies=operation.policies,
             forwarding=operation.forwarding,
             people=operation.people,

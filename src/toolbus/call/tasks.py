@@ -10,8 +10,8 @@ from toolbus.core.operation.operation import CallInFlight, Operation, Resumed
 from toolbus.core.values.elicitation import ELICITATION, Answer, Pending, question
 from toolbus.core.values.errors import (
     INTERNAL_ERROR,
-    CallRejected,
     CallTimeout,
+    ServerRejected,
     ToolbusError,
     too_many_questions,
 )
@@ -36,8 +36,8 @@ class TaskRequests(Protocol):
         ...
 
     @property
-    def longest(self) -> float | None:
-        """As `timeouts.longest`."""
+    def max_timeout(self) -> float | None:
+        """As `timeouts.max`."""
         ...
 
     @property
@@ -83,9 +83,9 @@ class TaskPoller:
         self._cancels_task = operation.resumed is None
         self._limit = server.timeout if operation.timeout is None else operation.timeout
         self._deadline = self._last = _now() + self._limit
-        longest = server.longest if operation.longest is None else operation.longest
-        if longest is not None:
-            self._last = _now() + max(longest, self._limit)
+        max_timeout = server.max_timeout if operation.max_timeout is None else operation.max_timeout
+        if max_timeout is not None:
+            self._last = _now() + max(max_timeout, self._limit)
 
     async def resume(self, resumed: Resumed) -> ToolResult:
         """Continue a task that was suspended or detached."""
@@ -210,8 +210,8 @@ class TaskPoller:
             raise too_many_questions(self._server.alias, self._label, limit)
         self._rounds += 1
 
-    def _rejected(self, reason: str) -> CallRejected:
-        return CallRejected(self._server.alias, self._label, INTERNAL_ERROR, reason)
+    def _rejected(self, reason: str) -> ServerRejected:
+        return ServerRejected(self._server.alias, self._label, INTERNAL_ERROR, reason)
 
     @property
     def _label(self) -> str:

@@ -9,7 +9,7 @@ import typer
 from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import escaped_json, visible, wrapped
 from toolbus.core.values.errors import (
-    CallRefused,
+    CallDenied,
     CallTimeout,
     ConfigError,
     InputNeeded,
@@ -84,7 +84,7 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
             later = ", or answer later with --on-input suspend (modern servers only)"
             asked = f"server {error.server!r}: {error.what} {error.asked}; run it on a terminal to answer"
             return asked + (later if error.what.startswith("tool ") else ""), FAILED
-        case CallRefused():
+        case CallDenied():
             return _refusal(error), FAILED
         case ToolNotFound(close_matches=[], likely=None):
             reasons = " and see why a server is down" if error.down else ""
@@ -103,7 +103,7 @@ def _message_and_code(error: BaseException) -> tuple[str, int]:
             return f"a bug in toolbus: {name}: {error}; please report it with the output of --debug", FAILED
 
 
-def _refusal(error: CallRefused) -> str:
+def _refusal(error: CallDenied) -> str:
     """The message for a person: the reason may be one for a model, which must not try again."""
     from toolbus.policy.approvals import DENIED, NOT_AGAIN
     from toolbus.policy.guard import NOBODY

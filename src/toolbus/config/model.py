@@ -110,9 +110,9 @@ class Timeouts(ConfigModel, validate_default=True):
     """For one call."""
     close: Seconds = 5
     """For a clean shutdown."""
-    recover: float = Field(default=30, ge=0, allow_inf_nan=False)
+    reconnect: float = Field(default=30, ge=0, allow_inf_nan=False)
     """How long calls wait for a lost server, counted from the loss."""
-    longest: Seconds | None = None
+    max: Seconds | None = None
     """The total limit of a call whose progress messages each extend its time by `call` seconds."""
 
 

@@ -113,9 +113,11 @@ class Deadlines:
         elif deadline in self._running and not deadline.is_expired and not self._expiring:
             self._set_end(deadline, min(_now() + seconds, latest))
 
-    def extending(self, deadline: Deadline, longest: float, report: ReportProgress | None) -> ReportProgress:
-        """A progress callback that extends a deadline, up to `longest` seconds in all, and reports."""
-        seconds, last = deadline.seconds, _now() + max(longest, deadline.seconds)
+    def extending(
+        self, deadline: Deadline, max_timeout: float, report: ReportProgress | None
+    ) -> ReportProgress:
+        """A progress callback that extends a deadline, up to `max_timeout` seconds in all, and reports."""
+        seconds, last = deadline.seconds, _now() + max(max_timeout, deadline.seconds)
         paused_before = self.paused_seconds
 
         async def extend_and_report(progress: float, total: float | None, message: str | None) -> None:

@@ -36,8 +36,8 @@ async def forward(
         with session.exchange(what, timeout) as exchange:
             report = (
                 in_flight.on_progress
-                if in_flight.longest is None or method != "tools/call"
-                else session.deadlines.extending(exchange, in_flight.longest, in_flight.on_progress)
+                if in_flight.max_timeout is None or method != "tools/call"
+                else session.deadlines.extending(exchange, in_flight.max_timeout, in_flight.on_progress)
             )
             if session.slots is None:
                 raw = await session.sender.forward(in_flight, method, params, report)

@@ -29,14 +29,14 @@ from toolbus.core.ask.interactions import (
     ClientError,
     Interactions,
     McpClient,
-    Sampled,
+    SamplingResult,
     asking,
 )
 from toolbus.core.operation.events import Emit, InputAnswered, InputAsked, warn
 from toolbus.core.operation.operation import PROGRAM, Admit, Caller, Operation, admit_all, request_spec
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.elicitation import ELICITATION, Answer, Elicitation
-from toolbus.core.values.errors import NOBODY_ANSWERS, CallRefused, CallRejected, InputNeeded
+from toolbus.core.values.errors import NOBODY_ANSWERS, CallDenied, InputNeeded, ServerRejected
 from toolbus.core.values.records import JSON, Audio, Image, JSONObject, Text, ToolResult
 
 T = TypeVar("T")
@@ -112,7 +112,7 @@ class RequestHandler:
 
         try:
             await self._admit(self._operation("elicitation", params), unanswered)
-        except CallRefused as refusal:
+        except CallDenied as refusal:
             self._warn_refused("elicitation", refusal)
             return True
         except Exception as error:  # of a guard: without a response the server would wait
@@ -171,7 +171,7 @@ class RequestHandler:
                 context = ClientRequestContext(session=session, request_id=key)
                 response = await session.dispatch_input_request(context, request)
                 if isinstance(response, types.ErrorData):
-                    raise CallRejected(self._server, request.method, response.code, response.message)
+                    raise ServerRejected(self._server, request.method, response.code, response.message)
                 responses[key] = response
             else:
                 raise InputNeeded(self._server, f"question {key!r}", request_text(request))
@@ -259,7 +259,7 @@ class RequestHandler:
         assert self.interactions.sample is not None, "no handler, no callback"
         message = f"requests up to {params.max_tokens} tokens from a model"
         sampled = await self._ask("sampling", message, params, self.interactions.sample, request)
-        if not isinstance(sampled, Sampled) or not isinstance(sampled.content, Text | Image | Audio):  # pyright: ignore[reportUnnecessaryIsInstance]  # a handler's
+        if not isinstance(sampled, SamplingResult) or not isinstance(sampled.content, Text | Image | Audio):  # pyright: ignore[reportUnnecessaryIsInstance]  # a handler's
             self._emit_answered("sampling", "decline")
             return types.ErrorData(code=USER_DECLINED, message="sampling was declined")
         self._emit_answered("sampling", "accept")
@@ -325,7 +325,7 @@ class RequestHandler:
         return types.ErrorData(code=-1, message=f"{kind} was declined")
 
     async def refused(self, requests: Mapping[str, types.InputRequest]) -> dict[str, JSON]:
-        """Responses to requests of a modern server that guards refuse; `CallRefused` if there is no such."""
+        """Responses to requests of a modern server that guards refuse; `CallDenied` if there is no such."""
         answered: dict[str, JSON] = {}
 
         for key, request in requests.items():
@@ -340,7 +340,7 @@ class RequestHandler:
 
     # For both
 
-    async def _refusal(self, kind: Kind, params: Asked, outcome: object = None) -> CallRefused | None:
+    async def _refusal(self, kind: Kind, params: Asked, outcome: object = None) -> CallDenied | None:
         """Why guards refuse a request that is not put to anybody now; observers see this outcome."""
 
         async def later() -> object:
@@ -348,7 +348,7 @@ class RequestHandler:
 
         try:
             await self._admit(self._operation(kind, params), later)
-        except CallRefused as refusal:
+        except CallDenied as refusal:
             self._warn_refused(kind, refusal)
             return refusal
         return None
@@ -386,7 +386,7 @@ class RequestHandler:
             if task is None or task.cancelling():
                 raise
             self._warn(f"the handler for {kind} was cancelled")
-        except CallRefused as refusal:
+        except CallDenied as refusal:
             self._warn_refused(kind, refusal)
             return DECLINED
         except Exception as error:  # a user's handler: without a response the server would wait
@@ -445,7 +445,7 @@ class RequestHandler:
     def _emit_answered(self, kind: Kind, action: str) -> None:
         self._emit(InputAnswered(server=self._server, kind=kind, action=action, **self._about))
 
-    def _warn_refused(self, kind: Kind, refusal: CallRefused) -> None:
+    def _warn_refused(self, kind: Kind, refusal: CallDenied) -> None:
         self._warn(f"its {kind} {REFUSED_BY_GUARD}{refusal.reason}")
 
     def _warn(self, message: str) -> None:

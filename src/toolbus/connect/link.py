@@ -12,7 +12,7 @@ in any order, and the SDK's cancellation and exception groups never leave this f
     failed          failed several times in a row; retried rarely, and on demand
     closed          closed for good
 
-A request waits for a lost link up to `timeouts.recover` seconds from the loss. After that, and for a
+A request waits for a lost link up to `timeouts.reconnect` seconds from the loss. After that, and for a
 link that was never up, it waits for the outcome of one attempt: the current one, or a new one.
 """
 
@@ -42,7 +42,7 @@ from toolbus.core.operation.tracing import add_event
 from toolbus.core.values.errors import (
     AuthRequired,
     ConnectFailed,
-    LinkLost,
+    ConnectionLost,
     LoginRequired,
     ServerDown,
     ToolbusError,
@@ -200,23 +200,23 @@ class Link:
         timeout: float,
         *,
         repeatable: bool,
-        recover: float | None = None,
+        reconnect_timeout: float | None = None,
     ) -> T:
         """Send; again if it was not sent or found no room, and if it may have taken effect, if `repeatable`.
 
-        It waits for a lost link up to `recover` seconds from the loss (default: the config's), in `timeout`.
+        It waits for a lost link up to `reconnect_timeout` seconds from the loss, by default the config's.
         """
         loop = asyncio.get_running_loop()
         deadline, remaining, repeats = loop.time() + timeout, timeout, 0
         while True:
             session = self._live_session
             if session is None:
-                session = await self._wait_for_session(remaining, recover)
+                session = await self._wait_for_session(remaining, reconnect_timeout)
                 add_event("toolbus.reconnected" if self.restarts else "toolbus.connected")
                 remaining = max(0.001, deadline - loop.time())
             try:
                 return await send(session, remaining)
-            except LinkLost as lost:
+            except ConnectionLost as lost:
                 # A request that was not sent may be retried over any number of lost links.
                 repeats += lost.sent or not session.gone.is_set()
                 if self._closing or repeats > MAX_REPEATS or (lost.sent and not repeatable):
@@ -226,9 +226,9 @@ class Link:
                 await wait_for_room(refused, deadline)
             remaining = max(0.001, deadline - loop.time())
 
-    async def _wait_for_session(self, timeout: float, recover: float | None) -> ServerSession:
+    async def _wait_for_session(self, timeout: float, reconnect_timeout: float | None) -> ServerSession:
         """The next live session; `ServerDown` if there is none in time."""
-        window = self.config.timeouts.recover if recover is None else recover
+        window = self.config.timeouts.reconnect if reconnect_timeout is None else reconnect_timeout
         attempt: int | None = None
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):

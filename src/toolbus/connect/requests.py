@@ -37,7 +37,7 @@ class LinkRequests:
         self._link = link
         self.alias = link.config.alias
         self.timeout = link.config.timeouts.call
-        self.longest = link.config.timeouts.longest
+        self.max_timeout = link.config.timeouts.max
         self.most_tasks = link.config.limits.tasks
         self.question_limit = link.handler.question_limit
         """How often the server may ask in one call."""
@@ -61,7 +61,9 @@ class LinkRequests:
             return call_tool(session, in_flight, operation.arguments, timeout, operation.resumed)
 
         timeout = self.timeout if operation.timeout is None else operation.timeout
-        return self._link.request(send, timeout, repeatable=repeatable, recover=operation.recover)
+        return self._link.request(
+            send, timeout, repeatable=repeatable, reconnect_timeout=operation.reconnect_timeout
+        )
 
     async def forward(self, operation: Operation, in_flight: CallInFlight) -> ToolResult:
         """A request other than a tool call for an MCP client."""
@@ -241,9 +243,11 @@ class LinkRequests:
         *,
         repeatable: bool = True,
     ) -> Awaitable[T]:
-        timeout, recover = (operation.timeout, operation.recover) if operation else (None, None)
+        timeout, reconnect_timeout = (
+            (operation.timeout, operation.reconnect_timeout) if operation else (None, None)
+        )
         timeout = self.timeout if timeout is None else timeout
-        return self._link.request(send, timeout, repeatable=repeatable, recover=recover)
+        return self._link.request(send, timeout, repeatable=repeatable, reconnect_timeout=reconnect_timeout)
 
 
 def _in_flight(operation: Operation) -> CallInFlight:

@@ -38,10 +38,10 @@ from toolbus.core.values.errors import (
     INTERNAL_ERROR,
     ArgumentsError,
     AuthRequired,
-    CallRejected,
     CallTimeout,
+    ConnectionLost,
     InputNeeded,
-    LinkLost,
+    ServerRejected,
     ToolbusError,
     too_many_questions,
 )
@@ -144,7 +144,7 @@ class ServerSession:
 
         try:
             await self.request("the health probe", ask, self.config.timeouts.list)
-        except CallRejected as error:
+        except ServerRejected as error:
             if error.status is not None:
                 raise
 
@@ -182,14 +182,14 @@ class ServerSession:
         problem = _response_problem(error)
         if problem is None:
             return None
-        return CallRejected(self.server, what, INTERNAL_ERROR, self._redacted(problem))
+        return ServerRejected(self.server, what, INTERNAL_ERROR, self._redacted(problem))
 
     def cause(self, error: Exception) -> BaseException:
         """The exception that an error of ours is raised from, without secrets."""
         return redacted_cause(error, self._redacted)
 
     def end(self, reason: str) -> None:
-        """End the session: requests in flight are cancelled and fail with `LinkLost`."""
+        """End the session: requests in flight are cancelled and fail with `ConnectionLost`."""
         self._diagnostics.mark_lost(reason)
         # A moment later, because most transports first report which of them were sent.
         self.deadlines.expire(RELEASE)
@@ -210,14 +210,14 @@ class ServerSession:
     async def _check_sdk_output(self, name: str, result: CallToolResult) -> None:
         self.check_output(name, result.structured_content)
 
-    def loss_error(self, what: str | None = None, *, sent: bool = True) -> LinkLost:
+    def loss_error(self, what: str | None = None, *, sent: bool = True) -> ConnectionLost:
         """The error that explains why the session ended, and which request it interrupted."""
         reason = self._redacted(self._diagnostics.lost or "the connection is closed")
         if self._diagnostics.exit_code is not None:
             reason = f"{reason}, {self._diagnostics.exit_status}"
         if what is None and (tail := self._diagnostics.stderr_tail()):
             reason = f"{reason}; on stderr: {quoted(tail, 1)}"
-        return LinkLost(self.server, what, reason, sent=sent)
+        return ConnectionLost(self.server, what, reason, sent=sent)
 
     def _from_mcp_error(self, error: MCPError, what: str) -> ToolbusError:
         lines = self._redacted(error.message).splitlines()
@@ -231,7 +231,7 @@ class ServerSession:
             if error.lost or self.refused is not None:
                 self.end(text)
             if error.lost or error.status is None:
-                return LinkLost(self.server, what, text, sent=error.sent)
+                return ConnectionLost(self.server, what, text, sent=error.sent)
             if self.refused is not None and self.refused is error.reported:
                 return self.refused
         in_flight = CURRENT.get()
@@ -245,7 +245,7 @@ class ServerSession:
             return self.loss_error(what)
         message = self._redacted(error.message) if is_forwarded else text
         data = error.data if is_forwarded else busy_data(error)
-        return CallRejected(self.server, what, error.code, message, status, data=data)
+        return ServerRejected(self.server, what, error.code, message, status, data=data)
 
 
 class RequestDeadline(Deadline):
@@ -277,7 +277,7 @@ class RequestDeadline(Deadline):
         failed = self._failure(error)
         if failed is not None:
             # A lost link is the whole reason; the deadline only ended the wait.
-            is_lost = isinstance(error, TimeoutError) and isinstance(failed, LinkLost)
+            is_lost = isinstance(error, TimeoutError) and isinstance(failed, ConnectionLost)
             raise failed from (None if is_lost else self._session.cause(error))
 
     def expire(self) -> None:
@@ -329,7 +329,7 @@ def busy_data(error: MCPError) -> dict[str, float] | None:
 
 async def wait_for_room(error: ToolbusError, deadline: float) -> None:
     """Wait as long as the server wants; raises the error if that is too long, or if it is another one."""
-    seconds = _seconds(error.code, error.data) if isinstance(error, CallRejected) else None
+    seconds = _seconds(error.code, error.data) if isinstance(error, ServerRejected) else None
     if seconds is None or asyncio.get_running_loop().time() + seconds >= deadline:
         raise error
     await asyncio.sleep(seconds)

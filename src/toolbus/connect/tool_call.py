@@ -48,8 +48,10 @@ async def call_tool(
                 with session.exchange(what, timeout) as exchange:
                     progress = (
                         in_flight.on_progress
-                        if in_flight.longest is None
-                        else session.deadlines.extending(exchange, in_flight.longest, in_flight.on_progress)
+                        if in_flight.max_timeout is None
+                        else session.deadlines.extending(
+                            exchange, in_flight.max_timeout, in_flight.on_progress
+                        )
                     )
                     if session.slots is None:
                         return await _call(session, tool, in_flight, arguments, progress, answered)

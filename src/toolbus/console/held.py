@@ -10,7 +10,7 @@ from toolbus.core.values.records import JSON, Inventory
 from toolbus.lock.approval import NotAsShown, Part, approve_shown, part_digest, snapshot
 from toolbus.lock.changes import LockDifference, server_differences
 from toolbus.lock.deception import suspicions
-from toolbus.lock.drift import Held
+from toolbus.lock.drift import HeldTool
 from toolbus.lock.file import LockedServer, Lockfile
 
 
@@ -18,7 +18,7 @@ from toolbus.lock.file import LockedServer, Lockfile
 class HeldPart:
     """Something that is held, and what a person should know before approving it."""
 
-    held: Held
+    held: HeldTool
     difference: LockDifference | None = None
     digest: str | None = None
     """Of what is shown; None if it cannot be approved."""
@@ -53,7 +53,7 @@ class HeldParts:
 
     def __init__(self, bus: Toolbus) -> None:
         self._bus = bus
-        self._known: dict[str, tuple[Lockfile, Inventory, list[Held], HeldServer]] = {}
+        self._known: dict[str, tuple[Lockfile, Inventory, list[HeldTool], HeldServer]] = {}
 
     def servers(self) -> dict[str, HeldServer]:
         """By alias."""
@@ -97,7 +97,9 @@ class HeldParts:
             raise NotAsShown(alias)
         return server
 
-    def _compared(self, alias: str, lock: Lockfile, listed: Inventory, held: Sequence[Held]) -> HeldServer:
+    def _compared(
+        self, alias: str, lock: Lockfile, listed: Inventory, held: Sequence[HeldTool]
+    ) -> HeldServer:
         config, old = self._bus.config, lock.servers.get(alias)
         now = snapshot(config.servers[alias], config.folder, listed, old).locked
         try:

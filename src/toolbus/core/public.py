@@ -3,8 +3,8 @@
 from toolbus.core.ask.approval import ApprovalRequest as ApprovalRequest
 from toolbus.core.ask.interactions import Interactions as Interactions
 from toolbus.core.ask.interactions import LoginRequest as LoginRequest
-from toolbus.core.ask.interactions import Sampled as Sampled
 from toolbus.core.ask.interactions import Sampling as Sampling
+from toolbus.core.ask.interactions import SamplingResult as SamplingResult
 from toolbus.core.operation.events import LoginNeeded as LoginNeeded
 from toolbus.core.operation.operation import Caller as Caller
 from toolbus.core.operation.operation import Operation as Operation
@@ -15,15 +15,14 @@ from toolbus.core.values.elicitation import Pending as Pending
 from toolbus.core.values.errors import ArgumentsError as ArgumentsError
 from toolbus.core.values.errors import AuthRequired as AuthRequired
 from toolbus.core.values.errors import BusClosed as BusClosed
-from toolbus.core.values.errors import CallRefused as CallRefused
-from toolbus.core.values.errors import CallRejected as CallRejected
+from toolbus.core.values.errors import CallDenied as CallDenied
 from toolbus.core.values.errors import CallTimeout as CallTimeout
 from toolbus.core.values.errors import ConfigError as ConfigError
 from toolbus.core.values.errors import ConfigNotTrusted as ConfigNotTrusted
 from toolbus.core.values.errors import ConnectFailed as ConnectFailed
+from toolbus.core.values.errors import ConnectionLost as ConnectionLost
 from toolbus.core.values.errors import ExtraMissing as ExtraMissing
 from toolbus.core.values.errors import InputNeeded as InputNeeded
-from toolbus.core.values.errors import LinkLost as LinkLost
 from toolbus.core.values.errors import LockError as LockError
 from toolbus.core.values.errors import LoginRequired as LoginRequired
 from toolbus.core.values.errors import ResourceTooLarge as ResourceTooLarge
@@ -31,6 +30,7 @@ from toolbus.core.values.errors import SecretMissing as SecretMissing
 from toolbus.core.values.errors import ServerDown as ServerDown
 from toolbus.core.values.errors import ServerError as ServerError
 from toolbus.core.values.errors import ServerNotFound as ServerNotFound
+from toolbus.core.values.errors import ServerRejected as ServerRejected
 from toolbus.core.values.errors import ShaperFailed as ShaperFailed
 from toolbus.core.values.errors import SignInFailed as SignInFailed
 from toolbus.core.values.errors import SkillRejected as SkillRejected

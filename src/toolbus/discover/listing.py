@@ -22,7 +22,7 @@ from toolbus.connect.transports.http import is_temporary
 from toolbus.core.collector import paused_collector
 from toolbus.core.text.text import cleaned
 from toolbus.core.values import freshness
-from toolbus.core.values.errors import CallRejected, CallTimeout
+from toolbus.core.values.errors import CallTimeout, ServerRejected
 from toolbus.core.values.freshness import KINDS, Freshness, ListKind, freshness_of
 from toolbus.core.values.records import Quarantined, ToolSpec
 from toolbus.core.values.skills import SKILLS, InvalidSkill, shown_uri, skill_of
@@ -133,7 +133,7 @@ async def _list_kind(session: ServerSession, kind: ListKind) -> ListResult:
                 result.problem = f"{kind}: stopped after {result.pages} pages because the list does not end"
                 break
             seen.add(cursor)
-    except (CallRejected, CallTimeout) as error:
+    except (ServerRejected, CallTimeout) as error:
         if not _is_optional(session, kind, error):
             result.problem = f"{kind} could not be listed: {error.problem}"
             result.is_temporary = isinstance(error, CallTimeout) or is_temporary(error.status or 0)
@@ -161,11 +161,11 @@ def _is_declared(session: ServerSession, kind: ListKind) -> bool:
             return capabilities.resources is not None
 
 
-def _is_optional(session: ServerSession, kind: ListKind, error: CallRejected | CallTimeout) -> bool:
+def _is_optional(session: ServerSession, kind: ListKind, error: ServerRejected | CallTimeout) -> bool:
     """Whether the failure only shows that the server does not offer this kind."""
     if kind == "tools":
         return session.client.server_capabilities.tools is None
-    return isinstance(error, CallRejected) and error.code == METHOD_NOT_FOUND
+    return isinstance(error, ServerRejected) and error.code == METHOD_NOT_FOUND
 
 
 async def _page(session: ServerSession, kind: ListKind, cursor: str | None, timeout: float) -> ListPage:
@@ -175,7 +175,7 @@ async def _page(session: ServerSession, kind: ListKind, cursor: str | None, time
     page = await session.list_page(method, what, cursor, timeout)
     sent, next_cursor = page.get(key), page.get("nextCursor")
     if not isinstance(sent, list):
-        raise CallRejected(session.server, what, INTERNAL_ERROR, "the response contains no list")
+        raise ServerRejected(session.server, what, INTERNAL_ERROR, "the response contains no list")
     # One more than the limit, which shows that there are more.
     most: int = getattr(session.config.limits, limit)
     items = cast("list[Any]", sent)[: most + 1]

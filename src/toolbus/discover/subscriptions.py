@@ -18,7 +18,7 @@ from toolbus.connect.session import ServerSession
 from toolbus.connect.transports.http import is_temporary
 from toolbus.connect.transports.wire.pending import WireError
 from toolbus.core.operation.events import Emit, ResourceUpdated
-from toolbus.core.values.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.values.errors import CallTimeout, ServerRejected, ToolbusError
 from toolbus.core.values.uri_templates import within
 
 logger = logging.getLogger("toolbus")
@@ -81,7 +81,7 @@ class Subscriptions:
                 await asyncio.sleep(0)
 
     async def add(self, session: ServerSession, uri: str, timeout: float, emit: Emit) -> None:
-        """Subscribe to a resource; raises `CallRejected` if the server does not support it."""
+        """Subscribe to a resource; raises `ServerRejected` if the server does not support it."""
         resources = session.client.server_capabilities.resources
         if resources is None or not resources.subscribe:
             raise self._rejected(uri, "the server does not offer subscriptions")
@@ -156,7 +156,7 @@ class Subscriptions:
                 await requests.subscribe(session, wanted[0], timeout)
         except ToolbusError as error:
             logger.warning("%s", error)
-            return isinstance(error, CallRejected) and not is_temporary(error.status or 0)
+            return isinstance(error, ServerRejected) and not is_temporary(error.status or 0)
         return True
 
     async def _listen_to(self, session: ServerSession, uris: set[str], uri: str, timeout: float) -> None:
@@ -207,8 +207,8 @@ class Subscriptions:
         old, self._listening = self._listening, None
         await _cancel(old)
 
-    def _rejected(self, uri: str, reason: str, status: int | None = None) -> CallRejected:
-        return CallRejected(self._server, f"subscribing to {uri!r}", METHOD_NOT_FOUND, reason, status)
+    def _rejected(self, uri: str, reason: str, status: int | None = None) -> ServerRejected:
+        return ServerRejected(self._server, f"subscribing to {uri!r}", METHOD_NOT_FOUND, reason, status)
 
 
 async def _cancel(listening: asyncio.Task[None] | None) -> None:

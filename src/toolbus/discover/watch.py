@@ -33,7 +33,7 @@ from toolbus.core.loop import Flag
 from toolbus.core.operation.events import Emit, ListChanged, warn
 from toolbus.core.operation.tracing import Tracing, leave_trace
 from toolbus.core.values import freshness
-from toolbus.core.values.errors import CallRejected, CallTimeout, ToolbusError
+from toolbus.core.values.errors import CallTimeout, ServerRejected, ToolbusError
 from toolbus.core.values.freshness import KINDS, ListKind
 from toolbus.core.values.records import Inventory
 from toolbus.discover.listing import ListResult, list_kinds
@@ -166,8 +166,8 @@ class Discovery:
         if can_set and level is not None and level != "off":
             try:
                 await requests.set_log_level(session, level)
-            except (CallRejected, CallTimeout) as error:
-                if not (isinstance(error, CallRejected) and error.code == METHOD_NOT_FOUND):
+            except (ServerRejected, CallTimeout) as error:
+                if not (isinstance(error, ServerRejected) and error.code == METHOD_NOT_FOUND):
                     self._warn(f"its log level could not be set: {error.problem}")
 
     def on_notification(self, method: str, uri: str | None = None) -> None:

@@ -18,7 +18,7 @@ from toolbus.bus.view import View
 from toolbus.core.operation.events import CatalogChanged, Event, ListChanged, ResourceUpdated, StateChanged
 from toolbus.core.operation.operation import request_spec
 from toolbus.core.operation.quota import Quota
-from toolbus.core.values.errors import CallRefused, CallRejected, ToolbusError
+from toolbus.core.values.errors import CallDenied, ServerRejected, ToolbusError
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.core.values.uri_templates import within
 from toolbus.gateway.calls.queue import CallQueue, Slot
@@ -240,10 +240,10 @@ class Notifications:
                 with await self._turn(listener.principal, listener.view, one.server):
                     await listener.view.subscribe(one.server, one.uri)
                 return one
-            except CallRejected as rejected:
+            except ServerRejected as rejected:
                 if not is_not_found(rejected):
                     error = rejected
-            except CallRefused as refused:
+            except CallDenied as refused:
                 spec = request_spec("resources/subscribe", one.server, one.uri)
                 if not listener.view.calls.is_hidden(spec, {"uri": one.uri}):
                     error = refused

@@ -13,7 +13,7 @@ from toolbus.core.ask.interactions import ClientError, Forwarding
 from toolbus.core.operation.operation import request_spec
 from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.apps import knows_apps
-from toolbus.core.values.errors import ArgumentsError, CallRefused, CallRejected, ToolbusError, ToolNotFound
+from toolbus.core.values.errors import ArgumentsError, CallDenied, ServerRejected, ToolbusError, ToolNotFound
 from toolbus.core.values.freshness import STALE, Freshness, ListKind, freshness_of
 from toolbus.core.values.records import JSON, JSONObject, ToolSpec
 from toolbus.core.values.skills import SKILLS
@@ -216,7 +216,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
         if not request.is_modern and "task" in params:
             return await _started(parts, request, target)
         return await parts.calls.run(request, target)
-    except (CallRejected, ArgumentsError):
+    except (ServerRejected, ArgumentsError):
         raise
     except ToolNotFound as error:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {error}") from error
@@ -276,10 +276,10 @@ async def read_resource(parts: GatewayParts, request: ClientRequest) -> JSONObje
         spec = request_spec("resources/read", place.server, place.uri)
         try:
             result = await parts.calls.run(request, RequestTarget(spec, {"uri": place.uri}, uri))
-        except CallRejected as error:
+        except ServerRejected as error:
             if not is_not_found(error) or (len(places) == 1 and error.code != RESOURCE_NOT_FOUND):
                 raise
-        except CallRefused:
+        except CallDenied:
             if not request.client.view.calls.is_hidden(spec, {"uri": place.uri}):
                 raise
         else:
@@ -338,11 +338,11 @@ async def complete(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     spec = request_spec("completion/complete", found.server, found.uri)
     try:
         return await parts.calls.run(request, RequestTarget(spec, given, found.uri))
-    except CallRejected as error:
+    except ServerRejected as error:
         if error.code != METHOD_NOT_FOUND:
             raise
         return _NO_COMPLETION
-    except CallRefused:
+    except CallDenied:
         if not request.client.view.calls.is_hidden(spec, given):
             raise
         raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {ref.get('uri')!r}") from None

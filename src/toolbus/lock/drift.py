@@ -34,7 +34,7 @@ NOT_AS_LOCKED = f"not as in {NAME}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Held:
+class HeldTool:
     """Something that differs from the lock, and is left out until it is approved."""
 
     server: str
@@ -66,7 +66,7 @@ class Review:
     """What a server offers, compared with what was approved."""
 
     approved: Inventory
-    held: tuple[Held, ...] = ()
+    held: tuple[HeldTool, ...] = ()
 
     @cached_property
     def _allowed(self) -> dict[str, frozenset[str]]:
@@ -100,7 +100,7 @@ class Reviewer:
 
     def review(self, inventory: Inventory) -> Review:
         """The inventory without what differs, and what differs."""
-        held: list[Held] = []
+        held: list[HeldTool] = []
         same: dict[Kind, set[str]] = {}
         for kind, found in definitions(inventory).items():
             differences = {name: self._difference(kind, name, one) for name, one in found.items()}
@@ -127,15 +127,15 @@ class Reviewer:
         known = self._tools[tool.origin.tool]
         return known if tool.meta == known.meta else replace(known, meta=tool.meta)
 
-    def _difference(self, kind: Kind, name: str, definition: JSONObject) -> Held | None:
+    def _difference(self, kind: Kind, name: str, definition: JSONObject) -> HeldTool | None:
         singular = SINGULAR[kind]
         if (fault := unlockable(definition)) is not None:
-            return Held(server=self._server, kind=singular, name=name, reason=fault)
+            return HeldTool(server=self._server, kind=singular, name=name, reason=fault)
         try:
             now = definition_digest(definition)
         except NotCanonical as error:
             reason = f"its definition {error}, so it cannot be locked; report it to the server's author"
-            return Held(server=self._server, kind=singular, name=name, reason=reason)
+            return HeldTool(server=self._server, kind=singular, name=name, reason=reason)
         locked = self._locked.definitions[kind].get(name)
         if locked is None:
             return self._held(singular, name, "it is new", now)
@@ -146,7 +146,7 @@ class Reviewer:
         changed = f"{', '.join(others)} and {last}" if others else last
         return self._held(singular, name, f"its {changed} changed", now, fields)
 
-    def _changed_instructions(self, instructions: str | None) -> Held | None:
+    def _changed_instructions(self, instructions: str | None) -> HeldTool | None:
         if not instructions:
             return None
         now = text_digest(encodable(instructions))
@@ -157,10 +157,12 @@ class Reviewer:
 
     def _held(
         self, kind: HeldKind, name: str, change: str, digest: str, fields: tuple[str, ...] = ()
-    ) -> Held:
+    ) -> HeldTool:
         since = f"{change} since {NAME} was written"
         reason = held_reason(self._server, since, name if kind == "tool" else "")
-        return Held(server=self._server, kind=kind, name=name, reason=reason, fields=fields, digest=digest)
+        return HeldTool(
+            server=self._server, kind=kind, name=name, reason=reason, fields=fields, digest=digest
+        )
 
 
 def held_reason(server: str, change: str, tool: str = "") -> str:

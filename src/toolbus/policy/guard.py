@@ -14,7 +14,7 @@ from toolbus.core.ask.interactions import asking
 from toolbus.core.operation.operation import Decision, Observer, Operation, Trail
 from toolbus.core.operation.tracing import add_event
 from toolbus.core.values.elicitation import ELICITATION, QUESTION, Pending
-from toolbus.core.values.errors import CallRefused
+from toolbus.core.values.errors import CallDenied
 from toolbus.core.values.records import JSON
 from toolbus.policy.answers import AnswerKey
 from toolbus.policy.approvals import ApprovalOutcome, Approvals
@@ -146,7 +146,7 @@ class PolicyGuard:
         return known
 
     async def __call__(self, operation: Operation) -> Approval | None:
-        """Admit an operation, or raise `CallRefused`; returns the approval, if a person gave one.
+        """Admit an operation, or raise `CallDenied`; returns the approval, if a person gave one.
 
         Raises `ApprovalPending` if the call is to be suspended until a person answers.
         """
@@ -165,16 +165,16 @@ class PolicyGuard:
                 return None
 
     def check_offered(self, operation: Operation) -> None:
-        """Raise `CallRefused`, and record it, if the operation is denied whatever its arguments are."""
+        """Raise `CallDenied`, and record it, if the operation is denied whatever its arguments are."""
         target = self._subjects.target(operation)
         if target is not None and (ruling := self._removal(target, operation.policies)) is not None:
             case = _Case(operation, target, [ruling], self._subjects.definition(target))
             raise self._refusal(case, "policy", ruling.denial)
 
-    def denial(self, name: str, target: PolicyTarget, policies: tuple[object, ...]) -> CallRefused | None:
+    def denial(self, name: str, target: PolicyTarget, policies: tuple[object, ...]) -> CallDenied | None:
         """The error for the tool of that name, if it is denied whatever the arguments are."""
         ruling = self._removal(target, policies)
-        return None if ruling is None else CallRefused(described(name, target), ruling.denial, ruling.label)
+        return None if ruling is None else CallDenied(described(name, target), ruling.denial, ruling.label)
 
     def is_hidden(self, operation: Operation) -> bool:
         """Whether the policies of views alone deny an operation, whatever its arguments are."""
@@ -245,7 +245,7 @@ class PolicyGuard:
         return Approval(call=request.call or "", by=answered.by)
 
     def _decided_again(self, case: _Case, request: ApprovalRequest) -> _Case:
-        """The same call, after a person was asked about it; raise `CallRefused` if it is another one now.
+        """The same call, after a person was asked about it; raise `CallDenied` if it is another one now.
 
         In the meantime the policy may have been replaced, the tool changed, or the arguments: they are the
         caller's.
@@ -290,7 +290,7 @@ class PolicyGuard:
     # Decisions
 
     def _allow(self, case: _Case, by: str) -> None:
-        """Count and record an operation; raise `CallRefused` if that is not possible."""
+        """Count and record an operation; raise `CallDenied` if that is not possible."""
         operation = case.operation
         if operation.resumed is None:  # else it was counted before
             for ruling in case.rulings:
@@ -302,11 +302,11 @@ class PolicyGuard:
             Decision(action="allow", by=by, rule=case.rulings[0].label, definition=case.definition),
         )
 
-    def _refusal(self, case: _Case, by: str, reason: str, ruling: LayerDecision | None = None) -> CallRefused:
+    def _refusal(self, case: _Case, by: str, reason: str, ruling: LayerDecision | None = None) -> CallDenied:
         rule = (ruling or case.rulings[0]).label
         decision = Decision(action="deny", by=by, rule=rule, definition=case.definition, reason=reason)
         self._record(case.operation, case.target, decision)
-        return CallRefused(case.what, reason, rule)
+        return CallDenied(case.what, reason, rule)
 
     def _record(self, operation: Operation, target: PolicyTarget, decision: Decision) -> None:
         trail = self._current.now.trail
@@ -316,7 +316,7 @@ class PolicyGuard:
             trail.decided(operation, decision)
         except Exception as error:
             what = described(operation.spec.name, target)
-            raise CallRefused(what, f"the decision could not be recorded: {error}") from error
+            raise CallDenied(what, f"the decision could not be recorded: {error}") from error
 
 
 def described(name: str, target: PolicyTarget) -> str:

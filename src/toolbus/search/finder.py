@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from toolbus.core.values.catalog import Catalog
 from toolbus.search.encoding import Encoding
-from toolbus.search.hit import Hit, SearchState
+from toolbus.search.hit import SearchHit, SearchState
 from toolbus.search.index import Index, counted
 from toolbus.search.words import words
 
@@ -43,7 +43,7 @@ class Finder:
         self._latest: Index | None = None
         self._lock = Lock()
 
-    def search(self, catalog: Catalog, queries: Sequence[str] | str, limit: int) -> list[Hit]:
+    def search(self, catalog: Catalog, queries: Sequence[str] | str, limit: int) -> list[SearchHit]:
         """The tools of a catalog that fit; of several queries, the best for each come before the second best.
 
         Tools of different servers that do nearly the same are one hit.

@@ -6,7 +6,7 @@ from toolbus.core.values.records import ToolSpec
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Hit:
+class SearchHit:
     """A tool that fits a query."""
 
     name: str

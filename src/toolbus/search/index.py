@@ -13,7 +13,7 @@ from heapq import nsmallest
 from typing import TYPE_CHECKING, Any, cast
 
 from toolbus.core.values.records import JSONObject, ToolSpec
-from toolbus.search.hit import Hit
+from toolbus.search.hit import SearchHit
 from toolbus.search.words import digest, key, parts, spelled, with_synonyms, words
 
 if TYPE_CHECKING:
@@ -198,7 +198,7 @@ class Index:
         limit: int = 8,
         meanings: "ToolVectors | None" = None,
         vectors: Mapping[str, Any] | None = None,
-    ) -> tuple[Hit, ...]:
+    ) -> tuple[SearchHit, ...]:
         """The tools that fit, best first; of several queries, the best for each before the second best.
 
         `vectors` are those of queries (see `counted`); one without a vector goes by words.
@@ -252,7 +252,7 @@ class Index:
         best: Mapping[int, tuple[int, float, str]],
         limit: int,
         meanings: "ToolVectors | None",
-    ) -> tuple[Hit, ...]:
+    ) -> tuple[SearchHit, ...]:
         kept: dict[int, list[int]] = {}
         for number in order:
             same = next((first for first in kept if self._are_alike(first, number, meanings)), None)
@@ -261,7 +261,7 @@ class Index:
             elif len(kept) < limit:
                 kept[number] = []
         return tuple(
-            Hit(
+            SearchHit(
                 name=self.documents[number].spec.name,
                 score=round(min(1.0, max(0.0, best[number][1])), 3),
                 reason=best[number][2],

@@ -17,7 +17,7 @@ from tests.inside.console import SESSION_SECONDS, ConsoleKeys
 from tests.inside.gateway import file_keys
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
-from toolbus import LinkLost, ToolbusError
+from toolbus import ConnectionLost, ToolbusError
 
 pytestmark = pytest.mark.anyio
 
@@ -89,7 +89,7 @@ async def _use(opened: Opened) -> list["asyncio.Task[Any]"]:
     bus = opened.bus
     await bus.call("x_kinds", {"words": HOSTILE, "size": HOSTILE})
     assert (await bus.call("x_fail", {})).is_error
-    with pytest.raises(LinkLost):
+    with pytest.raises(ConnectionLost):
         await bus.call("x_die", {})
     await until(lambda: bus.servers[ALIAS].state == "ready")
     arguments = {"words": HOSTILE, "size": "small"}

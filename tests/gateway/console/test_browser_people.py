@@ -18,7 +18,7 @@ from tests.inside.console import anchor
 from tests.inside.gateway import digest_of_key, file_keys
 from tests.lock.place import READ, WRITE, Place
 from tests.patience import until
-from toolbus import CallRefused
+from toolbus import CallDenied
 
 pytestmark = pytest.mark.anyio
 
@@ -80,7 +80,7 @@ async def test_what_is_typed_stays_while_other_questions_come_and_go(browser: Ch
         assert '"decline"' in (await asked).text
     assert not isinstance(allowed, BaseException)
     assert PICTURE in allowed.text
-    assert isinstance(refused, CallRefused)
+    assert isinstance(refused, CallDenied)
 
 
 async def test_a_held_tool_is_approved_as_it_was_shown(browser: Chromium, tmp_path: Path) -> None:
@@ -114,7 +114,7 @@ async def test_the_trail_is_there_and_can_be_checked(browser: Chromium, tmp_path
     async with console_over(config) as opened, browser.tab(viewport=SMALL) as tab:
         await tab.enter(opened)
         await opened.bus.call("wild_fail", {})
-        with pytest.raises(CallRefused):
+        with pytest.raises(CallDenied):
             await opened.bus.call("wild_die", {})
         await tab.click("nav >> text=Audit")
         await tab.see("td", "wild/fail")

@@ -11,7 +11,7 @@ from tests.gateway.console.chromium import SMALL, Chromium
 from tests.gateway.console.opening import console_over
 from tests.gateway.console.wild import PICTURE
 from tests.inside.console import anchor
-from toolbus import LinkLost
+from toolbus import ConnectionLost
 
 pytestmark = pytest.mark.anyio
 
@@ -63,7 +63,7 @@ async def test_a_server_that_dies_is_shown_live_with_the_focus_and_what_is_open_
         await tab.press("Enter")
         await tab.see(f"{card('wild')} pre", "called kinds")
         await tab.run("window.before = document.querySelector('details')")
-        with pytest.raises(LinkLost):
+        with pytest.raises(ConnectionLost):
             await opened.bus.call("wild_die", {})
         await tab.see(f"{card('wild')} pre", "dying of")
         await tab.see(f"{card('wild')} .facts", "restarts1")

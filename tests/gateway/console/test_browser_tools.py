@@ -10,7 +10,7 @@ from tests.gateway.console.opening import console_over
 from tests.gateway.console.test_browser_servers import wild
 from tests.gateway.console.wild import HOSTILE
 from tests.inside.console import anchor
-from toolbus import LinkLost, ToolbusError
+from toolbus import ConnectionLost, ToolbusError
 
 pytestmark = pytest.mark.anyio
 
@@ -103,7 +103,7 @@ async def test_calls_are_live_with_charts_and_can_be_filtered(browser: Chromium)
         await slow
         await opened.bus.call("wild_fail", {})
         for name in ("wild_refuse", "wild_die"):
-            with pytest.raises(ToolbusError if name == "wild_refuse" else LinkLost):
+            with pytest.raises(ToolbusError if name == "wild_refuse" else ConnectionLost):
                 await opened.bus.call(name, {})
         await opened.bus.call("calm_go_on", {})
         await tab.see("#calls-ended tr", "calm_go_on")

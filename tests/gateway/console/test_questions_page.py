@@ -11,7 +11,7 @@ from tests.inside.console import Presence, anchor
 from tests.inside.core import QuestionRouter
 from tests.patience import PATIENCE, until
 from tests.servers.asking import asking
-from toolbus import Caller, CallRefused, InputNeeded
+from toolbus import CallDenied, Caller, InputNeeded
 
 pytestmark = pytest.mark.anyio
 
@@ -92,7 +92,7 @@ async def test_a_call_is_allowed_or_denied(answer: str, is_allowed: bool) -> Non
             if is_allowed:
                 assert PICTURE in (await call).text
             else:
-                with pytest.raises(CallRefused, match="a person did not allow it"):
+                with pytest.raises(CallDenied, match="a person did not allow it"):
                     await call
         if answer == "always":
             assert PICTURE in (await view.call("shows_markup", {})).text
@@ -106,7 +106,7 @@ async def test_a_call_is_allowed_or_denied(answer: str, is_allowed: bool) -> Non
 async def test_nothing_waits_while_no_console_is_open_and_the_rule_is_named() -> None:
     servers = {**_asking("modern")["servers"], "shows": {"server": Showing().server}}
     async with console_over({"servers": servers, **ASKS}) as opened:
-        with pytest.raises(CallRefused, match=r"rule policy\[0\] asks a person, and nobody can be asked"):
+        with pytest.raises(CallDenied, match=r"rule policy\[0\] asks a person, and nobody can be asked"):
             await opened.bus.call("shows_markup", {})
         with pytest.raises(InputNeeded):
             await opened.bus.call("book", {"guest": "Ann"})

@@ -18,7 +18,7 @@ from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import ArgumentsError
 from toolbus.core.values.records import JSON, JSONObject, Text, ToolResult
 from toolbus.search.finder import Finder
-from toolbus.search.hit import Hit
+from toolbus.search.hit import SearchHit
 from toolbus.shape.budget import estimated_tokens
 from toolbus.shape.trim import trimmed_schema, trimmed_text
 
@@ -90,7 +90,7 @@ class ToolSearch:
         assert operation.catalog is not None, "a search is made through a view"
         return operation.catalog.for_models
 
-    def _hits(self, operation: Operation) -> list[Hit] | ToolResult:
+    def _hits(self, operation: Operation) -> list[SearchHit] | ToolResult:
         """The tools that fit; a result that says why there are none."""
         given: JSON = operation.arguments.get("queries")
         asked = cast("list[JSON]", given) if isinstance(given, list) else [given]
@@ -128,7 +128,7 @@ def inner_call(arguments: Mapping[str, JSON]) -> tuple[str, Mapping[str, JSON]]:
     return name, inner  # pyright: ignore[reportUnknownVariableType]  # JSON
 
 
-def _described(hits: Sequence[Hit]) -> str:
+def _described(hits: Sequence[SearchHit]) -> str:
     lines: list[str] = []
     left, is_shortened = RESULT_TOKENS, False
     for hit in hits:
@@ -142,7 +142,7 @@ def _described(hits: Sequence[Hit]) -> str:
     return "\n".join([f"{_NEXT}{_SHORT if is_shortened else ''}", *lines])
 
 
-def _functions(hits: Sequence[Hit], library: Library) -> str:
+def _functions(hits: Sequence[SearchHit], library: Library) -> str:
     """The stubs of the tools that fit into a result, and the names of the others."""
     names = {tool: name for name, tool in library.names.items()}
     texts, rest, left = [_IN_SCRIPTS, HEADER], list[str](), RESULT_TOKENS
@@ -159,7 +159,7 @@ def _functions(hits: Sequence[Hit], library: Library) -> str:
     return "\n".join(texts)
 
 
-def _loaded(catalog: Catalog, hits: Sequence[Hit]) -> list[JSON]:
+def _loaded(catalog: Catalog, hits: Sequence[SearchHit]) -> list[JSON]:
     """The hits, and what is similar to them as far as it fits: to load a tool is the only way to see it."""
     similar = [spec for hit in hits for name in hit.alternatives if (spec := catalog.get(name)) is not None]
     names: dict[str, None] = {}
@@ -171,7 +171,7 @@ def _loaded(catalog: Catalog, hits: Sequence[Hit]) -> list[JSON]:
     return list(names)
 
 
-def _whole(hit: Hit) -> dict[str, JSON]:
+def _whole(hit: SearchHit) -> dict[str, JSON]:
     found: dict[str, JSON] = {
         "name": hit.name,
         "description": trimmed_text(hit.spec.description),
@@ -180,7 +180,7 @@ def _whole(hit: Hit) -> dict[str, JSON]:
     return {**found, "similar": list(hit.alternatives[:5])} if hit.alternatives else found
 
 
-def _summary(hit: Hit) -> dict[str, JSON]:
+def _summary(hit: SearchHit) -> dict[str, JSON]:
     properties: JSON = hit.spec.input_schema.get("properties")
     names = list(cast("JSONObject", properties))[:20] if isinstance(properties, Mapping) else []
     return {

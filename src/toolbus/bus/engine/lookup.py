@@ -10,10 +10,10 @@ from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.rules.scope import Scope
 from toolbus.bus.rules.targets import listed_target
 from toolbus.core.operation.events import Reason
-from toolbus.core.values.errors import CallRefused, LoginRequired, ToolNotFound
+from toolbus.core.values.errors import CallDenied, LoginRequired, ToolNotFound
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import ToolSpec
-from toolbus.lock.drift import Held, label_of
+from toolbus.lock.drift import HeldTool, label_of
 
 if TYPE_CHECKING:
     from toolbus.discover import Discovery
@@ -37,7 +37,7 @@ class Lookup:
         spec = self._live.shaped.known(name)
         return spec if spec is not None and self._scope.reaches(spec) else None
 
-    def denial(self, spec: ToolSpec) -> CallRefused | None:
+    def denial(self, spec: ToolSpec) -> CallDenied | None:
         """The error for a tool of which a policy denies every call; None if none does."""
         target = listed_target(spec)
         return None if target is None else self._tenant.guard.denial(spec.name, target, self._scope.policies)
@@ -84,7 +84,7 @@ class Lookup:
             _within_reason(discovery.refresh(["tools"]) for discovery in listed.values()),
         )
 
-    def missing(self, name: str) -> ToolNotFound | CallRefused | LoginRequired:
+    def missing(self, name: str) -> ToolNotFound | CallDenied | LoginRequired:
         """The error for a tool that is not in a view: unknown, held, denied, or of a server to sign in to."""
         if (refused := self.refused(name)) is not None:
             return refused
@@ -108,12 +108,12 @@ class Lookup:
         is_misspelled = is_listed and bool(plain.close_matches)
         return plain if reason is None or is_misspelled else catalog.missing(name, down, reason)
 
-    def refused(self, name: str) -> CallRefused | None:
+    def refused(self, name: str) -> CallDenied | None:
         """The error for a tool that is denied by a policy, or held; None if it is neither."""
         if (spec := self.known(name)) is not None:
             return self.denial(spec)
         reason = self._why_held(name)
-        return None if reason is None else CallRefused(f"tool {name!r}", reason)
+        return None if reason is None else CallDenied(f"tool {name!r}", reason)
 
     def _why_held(self, name: str) -> str | None:
         """The reason why a tool is held, by the name that it would have in the catalog or `server/tool`."""
@@ -128,7 +128,7 @@ class Lookup:
                     return one.reason
         return None
 
-    def held(self) -> dict[str, Held]:
+    def held(self) -> dict[str, HeldTool]:
         """The held servers and tools of a view, by `server/tool`."""
         held = {
             key: one for key, one in self._live.snapshot.held.items() if self._scope.has_server(one.server)
@@ -154,8 +154,8 @@ async def _within_reason(refreshes: Iterable[Coroutine[Any, Any, None]]) -> None
             await asyncio.gather(*refreshes)
 
 
-def reason_of(error: ToolNotFound | CallRefused | LoginRequired) -> Reason:
+def reason_of(error: ToolNotFound | CallDenied | LoginRequired) -> Reason:
     """The reason that observers get for a call that was not made."""
     if isinstance(error, LoginRequired):
         return "server_failed"
-    return "refused" if isinstance(error, CallRefused) else "unknown_tool"
+    return "refused" if isinstance(error, CallDenied) else "unknown_tool"

@@ -151,7 +151,7 @@ class Servers:
         return ToolResult()
 
     def _check_lock(self, operation: Operation) -> None:
-        """Raise `CallRefused` if an operation is not approved by the lock."""
+        """Raise `CallDenied` if an operation is not approved by the lock."""
         self._owner.approvals.check(operation, lambda: self._inventory(operation.server))
 
     async def connect(self, alias: str) -> None:

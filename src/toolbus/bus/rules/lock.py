@@ -17,9 +17,9 @@ from toolbus.core.operation.events import Emit, ToolHeld, warn
 from toolbus.core.operation.operation import Operation
 from toolbus.core.operation.tracing import add_event
 from toolbus.core.text.canonical import NotCanonical
-from toolbus.core.values.errors import CallRefused, ConfigError, LockError
+from toolbus.core.values.errors import CallDenied, ConfigError, LockError
 from toolbus.core.values.records import Inventory
-from toolbus.lock.drift import NOT_AS_LOCKED, Held, Review, Reviewer, held_reason
+from toolbus.lock.drift import NOT_AS_LOCKED, HeldTool, Review, Reviewer, held_reason
 from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import is_approved, launch_of
 from toolbus.shape import prompt_name
@@ -52,19 +52,19 @@ class LockApprovals:
             if alias in servers
             and early_refusal(config.servers[alias], self.administrator, config.folder) is None
         }
-        self.launches: dict[str, Held] = {}
+        self.launches: dict[str, HeldTool] = {}
         """The servers whose launch differs from the lock, in the modes `warn` and `block`."""
         for alias in watched:
             reason = _launch_reason(config.servers[alias], config, servers.get(alias))
             if reason is not None:
-                self.launches[alias] = Held(server=alias, kind="launch", name="", reason=reason)
+                self.launches[alias] = HeldTool(server=alias, kind="launch", name="", reason=reason)
 
     def mode(self, alias: str) -> LockMode:
         """What happens to what differs."""
         return self._modes.get(alias, "off")
 
     @property
-    def held_launches(self) -> dict[str, Held]:
+    def held_launches(self) -> dict[str, HeldTool]:
         """The servers that must not be started."""
         return {alias: one for alias, one in self.launches.items() if self._modes[alias] == "block"}
 
@@ -97,9 +97,9 @@ class LockApprovals:
             return reviewer.known
         return self.review(alias, listed).approved if mode == "block" else listed
 
-    def held(self, listed: Mapping[str, Inventory]) -> dict[str, Held]:
+    def held(self, listed: Mapping[str, Inventory]) -> dict[str, HeldTool]:
         """The held parts of these inventories, by `server/tool`."""
-        found: list[Held] = []
+        found: list[HeldTool] = []
         for alias, inventory in listed.items():
             if self.mode(alias) != "block":
                 continue
@@ -120,7 +120,7 @@ class LockApprovals:
         return fresh
 
     def check(self, operation: Operation, listed: Callable[[], Inventory]) -> None:
-        """Raise `CallRefused` if the tool or prompt of an operation is not approved.
+        """Raise `CallDenied` if the tool or prompt of an operation is not approved.
 
         For a server that is connected: before that, its list was compared with nothing.
         """
@@ -138,7 +138,7 @@ class LockApprovals:
                 return
         if (reason := self.review(server, listed()).why_held(kind, name)) is not None:
             add_event("toolbus.held", reason=reason)
-            raise CallRefused(f"{kind} {spec.name!r}", reason)
+            raise CallDenied(f"{kind} {spec.name!r}", reason)
 
 
 class HeldReports:
@@ -148,7 +148,7 @@ class HeldReports:
         """`reports` tells whether what is held of a server is reported here."""
         self._emit = emit
         self._reports = reports
-        self._reported: dict[str, tuple[Held, ...]] = {}
+        self._reported: dict[str, tuple[HeldTool, ...]] = {}
         """What was held at the last review of each server."""
 
     def report_launches(self, approvals: LockApprovals) -> None:
@@ -163,7 +163,7 @@ class HeldReports:
             if is_started and alias in approvals.reviewers and inventory != _NOTHING:
                 self._report(approvals, alias, approvals.review(alias, inventory).held)
 
-    def _report(self, approvals: LockApprovals, key: str, held: tuple[Held, ...]) -> None:
+    def _report(self, approvals: LockApprovals, key: str, held: tuple[HeldTool, ...]) -> None:
         """Emit newly held parts; in mode `warn`, only warn of them."""
         before, self._reported[key] = self._reported.get(key, ()), held
         for one in held:

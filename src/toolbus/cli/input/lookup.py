@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from toolbus.core.values.errors import CallRejected, ServerDown, ToolbusError
+from toolbus.core.values.errors import ServerDown, ServerRejected, ToolbusError
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -42,10 +42,10 @@ def raise_if_down(bus: "Toolbus", server: str) -> None:
         raise bus.failures.get(server) or ServerDown(server, status.state, status.error)
 
 
-def with_suggestion(error: CallRejected, name: str, known: Sequence[str]) -> CallRejected:
+def with_suggestion(error: ServerRejected, name: str, known: Sequence[str]) -> ServerRejected:
     """The server's error with a suggestion, if a known name is similar."""
     close = [] if name in known else get_close_matches(name, known, n=1)
     if not close:
         return error
     message = f"{error.message}; did you mean {close[0]!r}?"
-    return CallRejected(error.server, error.what, error.code, message, error.status)
+    return ServerRejected(error.server, error.what, error.code, message, error.status)

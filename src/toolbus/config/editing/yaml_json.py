@@ -51,7 +51,7 @@ servers:
 # policy: [{tools: "demo_notes/forget", do: deny}, {hint: destructive, do: ask}]
 
 # Seconds, for all servers.
-# timeouts: {connect: 60, list: 30, call: 300, close: 5, recover: 30}
+# timeouts: {connect: 60, list: 30, call: 300, close: 5, reconnect: 30}
 """
 """The content of a new `toolbus.yaml`."""
 

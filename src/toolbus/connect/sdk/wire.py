@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 from pydantic.alias_generators import to_camel
 
 from toolbus.connect.sdk.result_filter import keep_unknown_blocks
-from toolbus.core.ask.interactions import Sampled, Sampling
+from toolbus.core.ask.interactions import Sampling, SamplingResult
 from toolbus.core.operation.operation import Caller
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.elicitation import Answer, Elicitation
@@ -209,7 +209,7 @@ def sampling(
     )
 
 
-def sampled(result: Sampled) -> types.CreateMessageResult:
+def sampled(result: SamplingResult) -> types.CreateMessageResult:
     source = result.content
     content: types.TextContent | types.ImageContent | types.AudioContent
     match source:

@@ -116,7 +116,7 @@ class Sampling:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sampled:
+class SamplingResult:
     """The model's completion."""
 
     content: Text | Image | Audio
@@ -125,7 +125,7 @@ class Sampled:
 
 
 Elicit: TypeAlias = Callable[[Elicitation], Answer | Awaitable[Answer]]
-Sample: TypeAlias = Callable[[Sampling], Sampled | Awaitable[Sampled | None] | None]
+Sample: TypeAlias = Callable[[Sampling], SamplingResult | Awaitable[SamplingResult | None] | None]
 """Returns None to decline."""
 
 
@@ -195,7 +195,7 @@ def for_user(interactions: Interactions, user: str) -> Interactions:
         assert interactions.elicit is not None
         return interactions.elicit(replace(question, user=user))
 
-    def sample(request: Sampling) -> Sampled | Awaitable[Sampled | None] | None:
+    def sample(request: Sampling) -> SamplingResult | Awaitable[SamplingResult | None] | None:
         assert interactions.sample is not None
         return interactions.sample(replace(request, user=user))
 

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast
 
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest, Approved, AttributedAnswer
-from toolbus.core.ask.interactions import Interactions, Sampled, Sampling
+from toolbus.core.ask.interactions import Interactions, Sampling, SamplingResult
 from toolbus.core.values.elicitation import Answer, Elicitation
 
 Question: TypeAlias = Elicitation | ApprovalRequest
@@ -115,11 +115,11 @@ class QuestionRouter:
         nobody = f"rule {request.rule} asks a person, and nobody can be asked here"
         return nobody if reply is None else cast("Approved", reply)
 
-    async def _sample(self, request: Sampling) -> Sampled | None:
+    async def _sample(self, request: Sampling) -> SamplingResult | None:
         handlers = self._sessions.get(request.session)
         if handlers is None or handlers.sample is None:
             return None
-        return cast("Sampled | None", await _awaited(handlers.sample(request)))
+        return cast("SamplingResult | None", await _awaited(handlers.sample(request)))
 
     async def _ask(
         self,

@@ -48,10 +48,10 @@ class Operation:
     """The tool; for a resource, a prompt and so on, a record of the same shape, with its `route`."""
     arguments: Mapping[str, JSON] = field(repr=False)
     timeout: float | None = None
-    longest: float | None = None
-    """As `timeouts.longest`: progress extends the timeout, up to this many seconds."""
-    recover: float | None = None
-    """As `timeouts.recover`: how long to wait for a lost server, counted from its loss."""
+    max_timeout: float | None = None
+    """As `timeouts.max`: progress extends the timeout, up to this many seconds."""
+    reconnect_timeout: float | None = None
+    """As `timeouts.reconnect`: how long to wait for a lost server, counted from its loss."""
     on_progress: Progress | None = None
     on_log: OnLog | None = None
     on_input: OnInput = "ask"
@@ -191,7 +191,7 @@ class CallInFlight:
     on_log: OnLog | None = None
     suspends: bool = False
     """Whether a question suspends the call, to be answered later."""
-    longest: float | None = None
+    max_timeout: float | None = None
     """The most seconds to which progress extends the timeout; None if progress does not extend it."""
     asked: float = 0
     """How often the server has asked; a question that may belong to several calls is split among them."""
@@ -282,7 +282,7 @@ class Trail(Protocol):
 
 
 Guard: TypeAlias = Callable[[Operation], Awaitable[None]]
-"""Sees an operation exactly as it will be sent; raises `CallRefused` to stop it."""
+"""Sees an operation exactly as it will be sent; raises `CallDenied` to stop it."""
 Route: TypeAlias = Callable[[Operation], Awaitable[ToolResult]]
 """Carries out an operation and returns its result."""
 

@@ -7,7 +7,7 @@
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
     ├── ToolFailed             a tool reported an error, and you asked for an exception
-    ├── CallRefused            a guard refused the operation; nothing was sent
+    ├── CallDenied            a guard refused the operation; nothing was sent
     ├── AuditFailed            the audit trail cannot be written or read
     ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
@@ -29,11 +29,11 @@
         ├── TooManySessions    a session needs its own connection, and as many as may already have one
         ├── ServerDown         the server is not connected
         ├── CallTimeout        no response in time (also a TimeoutError)
-        ├── CallRejected       the server responded with a protocol error instead of a result
+        ├── ServerRejected       the server responded with a protocol error instead of a result
         ├── InputNeeded        the server needs input, and nobody can be asked
         ├── ResourceTooLarge   a resource is larger than the config allows
         ├── SkillRejected      a skill, or a file of it, is not what its server listed
-        └── LinkLost           the connection was lost; a request in flight may have taken effect
+        └── ConnectionLost           the connection was lost; a request in flight may have taken effect
 
 A tool that reports a failure is not an exception: it returns a `ToolResult` with `is_error`. Call its
 `raise_for_error()` to get an exception.
@@ -174,7 +174,7 @@ class ToolFailed(ToolbusError):
         super().__init__(f"{label} failed: {shortened(text, 300) or 'no message'}")
 
 
-class CallRefused(ToolbusError):
+class CallDenied(ToolbusError):
     """A guard refused an operation: nothing was sent."""
 
     def __init__(self, what: str, reason: str, rule: str | None = None) -> None:
@@ -458,7 +458,7 @@ class CallTimeout(ServerError, TimeoutError):
         super().__init__(server, f"{what} timed out after {in_seconds(seconds)}{output}")
 
 
-class CallRejected(ServerError):
+class ServerRejected(ServerError):
     """The server responded to a request with a protocol error instead of a result."""
 
     def __init__(
@@ -479,9 +479,9 @@ class CallRejected(ServerError):
         super().__init__(server, f"{what} was rejected: {http}{message} (code {code})")
 
 
-def too_many_questions(server: str, what: str, limit: int) -> CallRejected:
+def too_many_questions(server: str, what: str, limit: int) -> ServerRejected:
     """The error for a server that asks more often than `Interactions.rounds` allows."""
-    return CallRejected(server, what, INTERNAL_ERROR, f"it asked more than {limit} times in one call")
+    return ServerRejected(server, what, INTERNAL_ERROR, f"it asked more than {limit} times in one call")
 
 
 NOBODY_ANSWERS = "nobody can answer here: run it on a terminal, or pass Toolbus(..., interactions=...)"
@@ -516,7 +516,7 @@ class SkillRejected(ServerError):
         super().__init__(server, f"skill {uri!r} was not loaded: {reason}")
 
 
-class LinkLost(ServerError):
+class ConnectionLost(ServerError):
     """The connection was lost. If `what` was already `sent`, it may or may not have taken effect."""
 
     def __init__(self, server: str, what: str | None, reason: str, *, sent: bool = True) -> None:

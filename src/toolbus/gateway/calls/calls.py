@@ -19,7 +19,7 @@ from toolbus.core.ask.question_router import WATCHER, QuestionRouter
 from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.text.encoding import as_sent, contents_json
 from toolbus.core.values.elicitation import QUESTION, Answer, Pending, question
-from toolbus.core.values.errors import CallRefused, CallRejected, too_many_questions
+from toolbus.core.values.errors import CallDenied, ServerRejected, too_many_questions
 from toolbus.core.values.records import JSON, Budget, JSONObject, LogLevel, Text, ToolResult
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.calls.queue import CallQueue, Slot
@@ -119,12 +119,12 @@ class ClientCalls:
             return self._shown(request, target, await self._run_legacy(request, target))
         given = await self._rounds.opened(request, target)
         if given.declined is not None:
-            raise CallRefused(f"{request.method} of {target.name!r}", given.declined)
+            raise CallDenied(f"{request.method} of {target.name!r}", given.declined)
         if given.parked is not None:
             return await self._go_on(request, target, given)
         try:
             return await self._run_modern(request, target, given)
-        except CallRejected as error:
+        except ServerRejected as error:
             can_visit = can_ask(request.exchange.capabilities, ELICITATION, _URL)
             visit = (
                 self._rounds.visit_first(request, target, error)
@@ -423,7 +423,7 @@ async def _answers(client: McpClient, pending: Pending, where: str) -> dict[str,
                 answers[key] = await client.ask(pending.server, asked["method"], object_in(asked, "params"))
         except ClientError as error:
             problem = f"the client answered: {error.message}"
-            raise CallRefused(f"{asked['method']} {where}", problem) from error
+            raise CallDenied(f"{asked['method']} {where}", problem) from error
     return answers
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from toolbus.core.ask.interactions import ClientError
 from toolbus.core.operation.quota import Quota
 from toolbus.core.text.encoding import as_sent
-from toolbus.core.values.errors import CallRefused
+from toolbus.core.values.errors import CallDenied
 from toolbus.core.values.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.http.request import encoded
 from toolbus.gateway.protocol.request import ClientExchange, Reports
@@ -71,7 +71,7 @@ class ParkedCall:
         self._expiry: asyncio.TimerHandle | None = None
         self._changed = asyncio.Event()
         self._running: asyncio.Task[ToolResult] | None = None
-        self._lost: CallRefused | None = None
+        self._lost: CallDenied | None = None
         """Why there is no result, although the call is over."""
         self.on_end: Callable[[], None] = lambda: None
         """Called when the call is over."""
@@ -93,7 +93,7 @@ class ParkedCall:
             raise self._lost
         assert self._running is not None, "it was started"
         if self._running.cancelled():
-            raise CallRefused(self.about, "it was cancelled")
+            raise CallDenied(self.about, "it was cancelled")
         return self._running.result()
 
     async def wait(self) -> bool:
@@ -135,7 +135,7 @@ class ParkedCall:
             size = len(encoded(as_sent(running.result())))
             if not self._store.resize(self, size):
                 self._running = None  # which has the result
-                self._lost = CallRefused(
+                self._lost = CallDenied(
                     self.about,
                     f"its result of {size:,} bytes was not kept: your tasks have too many (max_task_bytes)",
                 )

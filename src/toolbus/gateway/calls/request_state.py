@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from toolbus.core.ask.approval import Approval
 from toolbus.core.operation.quota import Quota
 from toolbus.core.values.elicitation import QUESTION, Pending
-from toolbus.core.values.errors import CallRefused, CallRejected
+from toolbus.core.values.errors import CallDenied, ServerRejected
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.words import (
@@ -127,7 +127,7 @@ class RequestState:
         except OSError as error:
             reason = error.strerror or str(error) or type(error).__name__
             what = f"{request.method} of {target.name!r}"
-            raise CallRefused(what, f"the use of its approval could not be recorded: {reason}") from error
+            raise CallDenied(what, f"the use of its approval could not be recorded: {reason}") from error
         if not is_new:
             raise ProtocolError(
                 INVALID_PARAMS, "Invalid requestState: its approval was used; send the request without it"
@@ -164,7 +164,7 @@ class RequestState:
         return self._input_required(request, target, requests, parked=parked)
 
     def visit_first(
-        self, request: ClientRequest, target: RequestTarget, error: CallRejected
+        self, request: ClientRequest, target: RequestTarget, error: ServerRejected
     ) -> JSONObject | None:
         """The result of a call before which the user has to visit URLs; None if there are none."""
         data: JSON = error.data

@@ -9,7 +9,7 @@ import logging
 from dataclasses import dataclass
 
 from toolbus.core.text.encoding import as_sent
-from toolbus.core.values.errors import CallRejected, StoreError, ToolbusError
+from toolbus.core.values.errors import ServerRejected, StoreError, ToolbusError
 from toolbus.core.values.records import JSON, JSONObject, ToolResult
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
@@ -187,7 +187,7 @@ def outcome(call: ParkedCall | StoredTask) -> JSONObject | ProtocolError | None:
         return as_sent(call.result())
     except ProtocolError as error:
         return error
-    except CallRejected as error:
+    except ServerRejected as error:
         return protocol_error(error)
     except ToolbusError as error:
         return as_sent(ToolResult.failure(str(error)))

@@ -7,9 +7,9 @@ from pydantic_core import to_json
 
 from toolbus.core.values.errors import (
     ArgumentsError,
-    CallRefused,
-    CallRejected,
+    CallDenied,
     ServerNotFound,
+    ServerRejected,
     ToolbusError,
     ToolNotFound,
 )
@@ -186,18 +186,18 @@ def tool_failure(message: str) -> JSONObject:
 def protocol_error(error: ToolbusError, *, modern: bool = True) -> ProtocolError:
     """The error that a client gets for one of ours."""
     match error:
-        case CallRejected():
+        case ServerRejected():
             code = MISSING_CAPABILITY if modern and _lacks_capability(error) else error.code
             return ProtocolError(code, error.message, error.data)
         case ToolNotFound() | ServerNotFound() | ArgumentsError():
             return ProtocolError(INVALID_PARAMS, str(error))
-        case CallRefused():
+        case CallDenied():
             return ProtocolError(INVALID_REQUEST, str(error))
         case _:
             return ProtocolError(INTERNAL_ERROR, str(error))
 
 
-def _lacks_capability(error: CallRejected) -> bool:
+def _lacks_capability(error: ServerRejected) -> bool:
     """Whether a legacy server passes on that the client cannot be asked."""
     data: JSON = error.data
     return error.code == INVALID_REQUEST and is_object(data) and is_object(data.get("requiredCapabilities"))
@@ -208,7 +208,7 @@ def resource_not_found(uri: str, *, modern: bool) -> ProtocolError:
     return ProtocolError(code, "Resource not found", {"uri": uri})
 
 
-def is_not_found(error: CallRejected) -> bool:
+def is_not_found(error: ServerRejected) -> bool:
     """Whether a server says that it has no such resource."""
     return error.code in (RESOURCE_NOT_FOUND, INVALID_PARAMS)
 

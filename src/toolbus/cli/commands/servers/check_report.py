@@ -42,7 +42,7 @@ from toolbus.core.values.freshness import KINDS
 from toolbus.core.values.records import JSON, Inventory, ServerStatus, ToolSpec
 from toolbus.lock.approval import offered
 from toolbus.lock.deception import Suspicion, suspicions
-from toolbus.lock.drift import Held
+from toolbus.lock.drift import HeldTool
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -229,7 +229,7 @@ def _failure_problem(error: ToolbusError, config: ServerConfig) -> ToolProblem:
     return ToolProblem(severity="error", message=message, fix=fix)
 
 
-def _held_problem(one: Held) -> ToolProblem:
+def _held_problem(one: HeldTool) -> ToolProblem:
     message, _, fix = held_line(one).partition("; ")
     return ToolProblem(severity="error", message=message, fix=fix)
 

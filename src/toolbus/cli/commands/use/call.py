@@ -26,7 +26,7 @@ from toolbus.cli.parameters import (
     ToolArguments,
 )
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Stopwatch
-from toolbus.core.values.errors import CallRefused, ToolNotFound
+from toolbus.core.values.errors import CallDenied, ToolNotFound
 from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
 from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
 
@@ -113,7 +113,7 @@ class _Drift:
 
 
 async def _found(config: "BusConfig", bus: "Toolbus", name: str) -> ToolSpec:
-    """The tool of that name; `CallRefused` if a rule denies the one that was most likely meant."""
+    """The tool of that name; `CallDenied` if a rule denies the one that was most likely meant."""
     try:
         return await bus.find(name)
     except ToolNotFound as error:
@@ -125,7 +125,7 @@ async def _found(config: "BusConfig", bus: "Toolbus", name: str) -> ToolSpec:
         own = [] if error.close_matches else [one for one, spec in denied.items() if name == spec.origin.tool]
         for likely in own or get_close_matches(name, [*denied, *bus.catalog.names], n=1):
             refused = bus.missing(likely, [])
-            if isinstance(refused, CallRefused):
+            if isinstance(refused, CallDenied):
                 raise refused from error
         raise
 

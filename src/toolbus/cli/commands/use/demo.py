@@ -93,7 +93,7 @@ def _config(folder: Path, worker: str, pictures: str) -> BusConfig:
                 "pictures": {"url": pictures, "era": "legacy", "trust": True},
                 "broken": {"command": "no-such-program"},
             },
-            "timeouts": {"recover": TIMEOUT},
+            "timeouts": {"reconnect": TIMEOUT},
         }
     )
 

@@ -18,7 +18,7 @@ from toolbus.cli.listing_cache import template_variables
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.terminal import here
-from toolbus.core.values.errors import ArgumentsError, CallRejected
+from toolbus.core.values.errors import ArgumentsError, ServerRejected
 from toolbus.core.values.records import Embedded, ToolResult
 from toolbus.core.values.uri_templates import Values, expanded
 from toolbus.shape.render import human_size
@@ -84,7 +84,7 @@ async def read(
                 parts = await bus.view(caller=command_line()).read_resource(
                     server, request.uri, request.values
                 )
-            except CallRejected as error:
+            except ServerRejected as error:
                 raise with_suggestion(error, request.uri, _uris(bus, server)) from error
     if out is not None:
         parts = tuple(map(_as_blob, parts))

@@ -10,7 +10,7 @@ from toolbus.cli.commands.use.tools import locked_bus
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Screen, one_line, picked, visible
 from toolbus.core.values.records import JSON
-from toolbus.search.hit import Hit, SearchState
+from toolbus.search.hit import SearchHit, SearchState
 
 if TYPE_CHECKING:
     from toolbus.bus.view import View
@@ -90,14 +90,14 @@ def _unread(state: SearchState) -> str:
     return f"{visible(state.encoder)} has read {state.encoded} of {state.total} tools"
 
 
-def _print_hit(screen: Screen, hit: Hit) -> None:
+def _print_hit(screen: Screen, hit: SearchHit) -> None:
     about = one_line(hit.spec.description)
     screen.line((visible(hit.name), "bold cyan"), f"  {about}" if about else "")
     also = f"; also {', '.join(map(visible, hit.alternatives))}" if hit.alternatives else ""
     screen.line((f"    {visible(hit.spec.origin.server)}; {visible(hit.reason)}{also}", "dim"))
 
 
-def _hit_json(hit: Hit) -> JSON:
+def _hit_json(hit: SearchHit) -> JSON:
     spec = hit.spec
     return {
         "name": hit.name,

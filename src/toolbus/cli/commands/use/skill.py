@@ -10,7 +10,7 @@ from toolbus.cli.commands.use.listings import skill_json
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
 from toolbus.cli.output.screen import Screen, visible
-from toolbus.core.values.errors import CallRefused
+from toolbus.core.values.errors import CallDenied
 from toolbus.core.values.records import Embedded
 from toolbus.core.values.skills import MANIFEST, Skill
 from toolbus.shape.render import human_size
@@ -75,7 +75,7 @@ def _check_held(bus: "Toolbus", name: str) -> None:
         for skill in inventory.skills:
             held = bus.held.get(label_of(alias, "skill", skill.uri))
             if held is not None and name in (skill.uri, skill.name, f"{alias}/{skill.name}"):
-                raise CallRefused(f"skill {skill.uri!r}", held.reason)
+                raise CallDenied(f"skill {skill.uri!r}", held.reason)
 
 
 def _print(screen: Screen, skill: Skill, content: Embedded) -> None:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from toolbus.cli.output.policy_report import Effects
     from toolbus.config import BusConfig, ServerConfig
     from toolbus.config.settings.expose import ExposeMode
-    from toolbus.lock.drift import Held
+    from toolbus.lock.drift import HeldTool
 
 MAX_OPTIONAL = 3
 """How many optional arguments are shown by name."""
@@ -153,7 +153,7 @@ def locked_bus(config: "BusConfig", servers: Iterable[str]) -> "Toolbus | None":
     return bus if bus.lock is not None and all(map(bus.is_locked, servers)) else None
 
 
-def held_line(one: "Held") -> str:
+def held_line(one: "HeldTool") -> str:
     """Something that is held, for the list of its server."""
     what = f"tool {quoted(one.name)}" if one.kind == "tool" else f"{one.kind} {one.name}".strip()
     return f"{what}: held: {suggested(one.reason)}"
@@ -191,7 +191,7 @@ def _locked(
     )
 
 
-def _unusable(server: "ServerConfig", held: "Mapping[str, Held]") -> Sequence[Cell] | None:
+def _unusable(server: "ServerConfig", held: "Mapping[str, HeldTool]") -> Sequence[Cell] | None:
     """Why no tool of a server can be called, whether it runs or not."""
     from toolbus.lock.drift import label_of
 
