@@ -357,12 +357,12 @@ EXAMPLES = {
     ],
     "resume": [
         "toolbus call inn/book guest=Ann --on-input suspend > call.json",
-        "toolbus resume call.json",
-        "toolbus resume call.json date=2027-01-31 seats=4",
+        "toolbus call --resume call.json",
+        "toolbus call --resume call.json date=2027-01-31 seats=4",
     ],
-    "resources": ["toolbus resources"],
+    "resources": ["toolbus read"],
     "read": ["toolbus read inn://menu", "toolbus read inn 'inn://menu/{day}' day=Sunday"],
-    "prompts": ["toolbus prompts"],
+    "prompts": ["toolbus prompt"],
     "prompt": ["toolbus prompt inn/invite guest=Ann", "toolbus prompt inn/invite"],
     "check": ["toolbus check broken"],
     "policy": [

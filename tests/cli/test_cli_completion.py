@@ -156,7 +156,7 @@ def test_a_damaged_listing_is_no_listing(folder: Path, tmp_path: Path) -> None:
 
 
 def test_what_can_be_read_and_what_a_template_needs_are_offered(folder: Path) -> None:
-    assert offered("toolbus resources p", folder) == ["post"]
+    assert offered("toolbus read p", folder) == ["post"]
     # A template has braces, which shells expand.
     assert offered("toolbus read ", folder) == ["post", "attic", "box://inbox"]
     assert offered("toolbus read post ", folder) == ["box://inbox"]
@@ -168,7 +168,7 @@ def test_what_can_be_read_and_what_a_template_needs_are_offered(folder: Path) ->
 
 
 def test_prompts_and_their_arguments_are_offered(folder: Path) -> None:
-    assert offered("toolbus prompts a", folder) == ["attic"]
+    assert offered("toolbus prompt a", folder) == ["attic"]
     assert offered("toolbus prompt ", folder) == ["post/reply"]
     assert offered("toolbus prompt re", folder) == ["reply"]
     for name in ("reply", "post/reply"):

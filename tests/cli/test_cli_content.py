@@ -1,4 +1,4 @@
-"""`toolbus resources`, `read`, `prompts` and `prompt`: what servers offer besides tools."""
+"""`toolbus read`, `read`, `prompts` and `prompt`: what servers offer besides tools."""
 
 import base64
 import json
@@ -263,7 +263,7 @@ def test_a_blob_alone_goes_to_a_pipe_and_none_goes_between_texts(folder: Path, r
         ("no pair", 2, "'lang' is not KEY=VALUE; write for example text='buy tea'"),
         ("shared", 2, "docs and other have 'shared://here'; name the server: toolbus read docs ..."),
         ("no server", 2, "server 'dosc': unknown server; did you mean 'docs'?"),
-        ("no uri", 2, "missing the URI to read from 'docs'; run 'toolbus resources docs' to list them"),
+        ("no uri", 2, "missing the URI to read from 'docs'; run 'toolbus read docs' to list them"),
         (
             "unknown",
             1,

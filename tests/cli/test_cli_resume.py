@@ -1,4 +1,4 @@
-"""`toolbus call --on-input suspend` and `toolbus resume`: a call begun in one process, ended in another."""
+"""`toolbus call --on-input suspend` and `toolbus call --resume`: a call begun in one process, ended in another."""
 
 import json
 from pathlib import Path
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, run in runs.items():
         assert run.returncode == 0
         (folder / f"{name}.json").write_text(run.stdout)
-    assert runs["call"].stderr == f"{WAITS}; to answer, run: toolbus resume FILE\n"
+    assert runs["call"].stderr == f"{WAITS}; to answer, run: toolbus call --resume FILE\n"
     assert runs["call-json"].stderr == ""
     odd = json.loads(runs["call"].stdout)
     (request,) = odd["pending"]["requests"].values()
@@ -187,5 +187,5 @@ def test_a_call_that_asks_once_more_is_not_lost_by_ctrl_c(folder: Path) -> None:
         screen.press("y\r")
         screen.until("inn_pay", "Pay there.", "[y/N]: ")
         screen.press("\x03")
-        screen.until('{"toolbus": 1, "pending": ', '"rounds": 2', "to answer, run: toolbus resume FILE")
+        screen.until('{"toolbus": 1, "pending": ', '"rounds": 2', "to answer, run: toolbus call --resume FILE")
         assert screen.ended() == 130

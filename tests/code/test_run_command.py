@@ -1,4 +1,4 @@
-"""`toolbus run`: output, checks, stubs, and a script that another command resumes."""
+"""`toolbus script`: output, checks, stubs, and a script that another command resumes."""
 
 import json
 from pathlib import Path

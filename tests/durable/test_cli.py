@@ -1,4 +1,4 @@
-"""`toolbus runs` and `toolbus worker`, as processes that share nothing but the store."""
+"""`toolbus runs` and `toolbus runs worker`, as processes that share nothing but the store."""
 
 import asyncio
 import json
@@ -107,7 +107,7 @@ async def test_a_run_is_started_executed_answered_and_watched_by_different_proce
     (tmp_path / "letters.py").write_text(PROGRAM)
     code, out, err = toolbus(tmp_path, "runs", "start", "Write to Ann.", "--key", "letter")
     assert (code, out) == (0, "letter\n")
-    assert "no worker takes runs of 'agent' now; start one: toolbus worker" in err
+    assert "no worker takes runs of 'agent' now; start one: toolbus runs worker" in err
     worker = Process(tmp_path, "worker", "letters:agent")
     try:
         await _waits_for(tmp_path, "q1")
@@ -178,7 +178,7 @@ async def test_workers_and_watchers_report_a_death_and_an_outage(
         assert ", which has ended\n" in out
         assert "no worker takes runs of 'agent' now" in err
         _, _, err = toolbus(tmp_path, "runs", "start", "Go.", "--key", "b", "--agent", "other", **store)
-        assert "no worker takes runs of 'other' now; start one: toolbus worker MODULE:NAME" in err
+        assert "no worker takes runs of 'other' now; start one: toolbus runs worker MODULE:NAME" in err
         second, watcher = (
             Process(tmp_path, *words, **store)
             for words in (("worker", "letters:agent"), ("runs", "watch", "letter"))

@@ -281,7 +281,7 @@ def test_what_cannot_be_approved_is_explained(target: str, message: str, drifted
 def test_a_tool_cannot_be_approved_alone_if_the_launch_line_changed(drifted: Place) -> None:
     drifted.configure(env={"X": "1"})
     done = run(drifted, "approve", "files/read")
-    assert (done.returncode, "approve all of it: toolbus approve files" in done.stderr) == (2, True)
+    assert (done.returncode, "approve all of it: toolbus lock approve files" in done.stderr) == (2, True)
     assert run(drifted, "approve", "files").returncode == 0
     assert run(drifted, "lock", "--check").returncode == 0
 
@@ -459,8 +459,8 @@ def test_tools_answers_from_the_lock_and_says_so(drifted: Place) -> None:
 
 def test_tools_contacts_the_servers_first_if_told_to_wait(drifted: Place) -> None:
     done = run(drifted, "tools", "--wait", "20")
-    review = f"since toolbus.lock was written; review it: toolbus diff files {OPTION}"
-    held = f"{review}, accept it: toolbus approve files"
+    review = f"since toolbus.lock was written; review it: toolbus lock diff files {OPTION}"
+    held = f"{review}, accept it: toolbus lock approve files"
     assert done.stdout.splitlines() == [
         "files  ready  2025-11-25 (legacy)  1 tool",
         f"  tool 'read': held: its annotations, description and inputSchema changed {held}/read {OPTION}",
@@ -513,7 +513,7 @@ def test_check_reports_what_is_held(drifted: Place) -> None:
     done = run(drifted, "check")
     assert done.returncode == 1
     assert "  error      tool 'run': held: it is new since toolbus.lock was written" in done.stdout
-    step = f"review it: toolbus diff files {OPTION}, accept it: toolbus approve files/run {OPTION}"
+    step = f"review it: toolbus lock diff files {OPTION}, accept it: toolbus lock approve files/run {OPTION}"
     assert f"  next step  {step}" in done.stdout
     assert run(drifted, "approve", "files").returncode == 0
     assert run(drifted, "check").returncode == 0
@@ -523,9 +523,9 @@ def test_a_held_tool_is_not_called(drifted: Place) -> None:
     done = run(drifted, "call", "files_read", "path=x", "mode=text")
     assert done.returncode == 1
     assert done.stderr.startswith("toolbus: tool 'files_read' was refused: its annotations, description")
-    assert done.stderr.endswith(f"accept it: toolbus approve files/read {OPTION}\n")
+    assert done.stderr.endswith(f"accept it: toolbus lock approve files/read {OPTION}\n")
     new = run(drifted, "call", "files_run", "name=x")
-    assert (new.returncode, f"'toolbus diff {OPTION}' shows what is new" in new.stderr) == (1, True)
+    assert (new.returncode, f"'toolbus lock diff {OPTION}' shows what is new" in new.stderr) == (1, True)
     assert drifted.calls == []
 
 
@@ -596,7 +596,7 @@ def test_a_server_that_could_not_start_is_not_called_new(tmp_path: Path) -> None
     locked = run(place, "lock", "--yes")
     assert locked.returncode == 1
     assert "late could not be compared: " in locked.stdout
-    assert "; once it starts: toolbus approve late" in locked.stdout
+    assert "; once it starts: toolbus lock approve late" in locked.stdout
     listed = run(place, "tools", "late")
-    assert "late  held  it is not in toolbus.lock; review it: toolbus diff late" in listed.stdout
+    assert "late  held  it is not in toolbus.lock; review it: toolbus lock diff late" in listed.stdout
     assert "new" not in listed.stdout

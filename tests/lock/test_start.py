@@ -379,7 +379,7 @@ def test_completion_and_suggestions_come_from_the_lock(tmp_path: Path) -> None:
     assert offered(f"{config} prompt ") == ["files/greet"]
     done = toolbus("--config", "toolbus.json", "call", "files_raed", folder=place.folder)
     assert "did you mean 'files_read'" in done.stderr
-    assert "(not in toolbus.lock; 'toolbus diff --config toolbus.json' shows what is new)" in done.stderr
+    assert "(not in toolbus.lock; 'toolbus lock diff --config toolbus.json' shows what is new)" in done.stderr
     assert (done.returncode, place.starts) == (1, 0)
 
 

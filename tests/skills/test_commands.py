@@ -1,4 +1,4 @@
-"""`toolbus skills` and `toolbus skill`."""
+"""`toolbus skill` and `toolbus skill`."""
 
 import json
 from pathlib import Path

@@ -41,7 +41,7 @@ def complete(shell: str, commands: Any) -> int:
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()), anything:
         line, done = _command_line(shell)
         words = _split(line)
-        for word in [word for word in words[1:-1] if word in commands.commands][:1]:
+        for word in [word for word in words[1:-1] if commands.get_command(None, word)][:1]:
             commands.loaded(word)  # imported before the clock runs: a busy machine takes long for it
         with _time_limit():
             names = _names(commands, words)
@@ -209,6 +209,12 @@ def argument_names(ctx: typer.Context, incomplete: str) -> list[str]:
 def server_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """Enabled servers in the config with this prefix."""
     return _matching_servers(ctx, incomplete, include_disabled=False)
+
+
+def lock_words(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Servers, and first the commands of `toolbus lock`."""
+    commands: Any = [] if ctx.params.get("servers") else vars(ctx.command)["commands"]
+    return [*(name for name in commands if name.startswith(incomplete)), *server_names(ctx, incomplete)]
 
 
 def all_server_names(ctx: typer.Context, incomplete: str) -> list[str]:

@@ -23,7 +23,7 @@ OnInput = Annotated[
     typer.Option(
         "--on-input",
         help="When the server asks for input: ask on the terminal, or stop and print the call as JSON for "
-        "'toolbus resume'.",
+        "'toolbus call --resume'.",
     ),
 ]
 ToolArguments = Annotated[
@@ -61,4 +61,5 @@ Accept = Annotated[
     bool, typer.Option("--accept", help="Accept the URL, or submit the form with its defaults.")
 ]
 Decline = Annotated[bool, typer.Option("--decline", help="Decline the request.")]
+Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")]
 WriteUnasked = Annotated[bool, typer.Option("--yes", "-y", help="Write the file without asking.")]

@@ -160,7 +160,7 @@ async def cancel(own: Invocation, run: RunId, store: Store = None) -> CommandRes
 
 @command
 async def delete(own: Invocation, run: RunId, store: Store = None) -> CommandResult:
-    """Delete a run that has ended, with all that is recorded of it."""
+    """Delete a finished run, with all that is recorded of it."""
     async with open_runs(own.screen, store) as opened:
         await opened.delete(run)
     return CommandResult({"deleted": run}, f"deleted {run}")

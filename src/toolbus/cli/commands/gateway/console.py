@@ -14,9 +14,10 @@ def console(
         bool, typer.Option("--print", help="Only print the URL; it can be opened once, within 10 minutes.")
     ] = False,
 ) -> CommandResult:
-    """Open the page of a running gateway or background bus: its servers, tools, calls and questions.
+    """Open the web console of a gateway or background bus.
 
-    It is served by 'toolbus serve' and 'toolbus up'. The URL contains a token, which lets one browser in.
+    It shows servers, tools, calls and questions, and is served by 'toolbus serve' and 'toolbus up'. The
+    URL contains a token, which lets one browser in.
     """
     import asyncio
 

@@ -58,7 +58,7 @@ def serve(
         ),
     ] = None,
 ) -> int:
-    """Offer the tools, resources and prompts of all servers as one MCP server.
+    """Offer all servers as one MCP server, over HTTP or stdio.
 
     Serves HTTP unless --stdio is given. 'toolbus install' adds it to an editor.
     """

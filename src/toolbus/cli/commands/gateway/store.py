@@ -47,7 +47,7 @@ def store(own: Invocation) -> None:
 
 @config_command
 def rekey(own: Invocation) -> CommandResult:
-    """Encrypt all that is stored with the first key of $TOOLBUS_STORE_KEY.
+    """Re-encrypt the store with the first $TOOLBUS_STORE_KEY.
 
     Then the other keys in it are not needed any more. Gateways may run meanwhile, if they have both.
 
@@ -86,7 +86,7 @@ def backup(
     runs: _Runs = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> CommandResult:
-    """Save the store of the config and the durable runs in one file.
+    """Save the config's store and the durable runs in one file.
 
     Gateways and workers may run meanwhile; each database is saved as of one moment. Values of the store stay
     encrypted, and their key is not in the file. Runs are not encrypted. Only you can read the file.

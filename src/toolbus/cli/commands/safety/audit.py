@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from toolbus.audit.lines import chains
 from toolbus.audit.read import Query, Recorded, decision_of, read_events, target_of, what_happened
@@ -17,6 +16,7 @@ from toolbus.audit.verify import ChainReport, verify
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import tool_origins
 from toolbus.cli.errors import FAILED, Usage
+from toolbus.cli.help import PlainCommand
 from toolbus.cli.output.screen import Cell, Screen, escaped_json, exact, picked, short_path
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import AuditFailed
@@ -31,7 +31,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _STYLES = {"allow": "green", "ok": "green", "accept": "green", "started": "dim", "removed": "dim"}
 
 
-class _AuditCommand(TyperCommand):
+class _AuditCommand(PlainCommand):
     """Accepts `--tail` without a number, which typer has no way to say."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

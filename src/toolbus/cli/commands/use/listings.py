@@ -1,4 +1,4 @@
-"""`toolbus prompts`, `resources` and `skills`: list what servers offer besides tools."""
+"""The resources, prompts and skills of servers: what `toolbus read`, `prompt` and `skill` list."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -19,13 +19,13 @@ from toolbus.shape.render import human_size
 @bus_command
 async def prompts(own: Invocation, servers: Servers = None) -> CommandResult:
     """List prompts and their arguments."""
-    return await _listed(own, servers or (), ["prompts"], _prompt_json, _print_prompts)
+    return await list_prompts(own, servers or ())
 
 
 @bus_command
 async def resources(own: Invocation, servers: Servers = None) -> CommandResult:
     """List resources and resource templates."""
-    return await _listed(own, servers or (), ["resources", "templates"], _item_json, _print_items)
+    return await list_resources(own, servers or ())
 
 
 @bus_command
@@ -34,7 +34,22 @@ async def skills(own: Invocation, servers: Servers = None) -> CommandResult:
 
     Nothing of a skill is read for that.
     """
-    return await _listed(own, servers or (), ["skills"], skill_json, _print_skills)
+    return await list_skills(own, servers or ())
+
+
+async def list_prompts(own: Invocation, servers: Sequence[str] = ()) -> CommandResult:
+    """The prompts of these servers, by default of all."""
+    return await _listed(own, servers, ["prompts"], _prompt_json, _print_prompts)
+
+
+async def list_resources(own: Invocation, servers: Sequence[str] = ()) -> CommandResult:
+    """The same for resources and their templates."""
+    return await _listed(own, servers, ["resources", "templates"], _item_json, _print_items)
+
+
+async def list_skills(own: Invocation, servers: Sequence[str] = ()) -> CommandResult:
+    """The same for skills."""
+    return await _listed(own, servers, ["skills"], skill_json, _print_skills)
 
 
 async def _listed(

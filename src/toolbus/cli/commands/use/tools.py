@@ -11,6 +11,7 @@ from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import described
 from toolbus.cli.options import suggested
 from toolbus.cli.output.headline import print_headline
+from toolbus.cli.output.outcome import named_json
 from toolbus.cli.output.screen import Cell, Screen, about, one_line, picked, quoted, short_path, visible
 from toolbus.cli.parameters import Servers
 from toolbus.core.text.display import counted
@@ -337,11 +338,6 @@ def _print_tool(screen: Screen, spec: ToolSpec, mark: str | None) -> None:
     ]
     for fact in filter(None, facts):
         screen.line((f"    {fact}", "dim"))
-
-
-def named_json(spec: ToolSpec) -> dict[str, JSON]:
-    """The names of a tool, for `--json`."""
-    return {"name": spec.name, **picked(spec.origin, "server tool")}
 
 
 def _tool_json(spec: ToolSpec) -> dict[str, JSON]:
