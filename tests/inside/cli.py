@@ -1,6 +1,8 @@
 """Internal names of `toolbus.cli` that tests use."""
 
 from toolbus.cli.app import COMMANDS as COMMANDS
+from toolbus.cli.app import HIDDEN as HIDDEN
+from toolbus.cli.app import SECTIONS as SECTIONS
 from toolbus.cli.app import commands as commands
 from toolbus.cli.chat.background import background_loop as background_loop
 from toolbus.cli.chat.conversation import ChatTurns as ChatTurns

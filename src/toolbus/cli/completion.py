@@ -164,7 +164,9 @@ def _time_limit() -> Generator[None]:
 
 
 def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Tool names with this prefix."""
+    """Tool names with this prefix; none for a call that is resumed."""
+    if ctx.params.get("resume"):
+        return []
     return [
         name
         for tools in offers(_config_path(ctx), "tools").values()
@@ -245,11 +247,15 @@ def _matching_servers(ctx: typer.Context, incomplete: str, *, include_disabled: 
 
 
 def prompt_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Prompts as `server/name`, or else by name."""
+    """Servers, and prompts as `server/name`, or else by name."""
     found = [(alias, name) for alias, own in offers(_config_path(ctx), "prompts").items() for name in own]
     full = [f"{alias}/{name}" for alias, name in found]
-    return [name for name in full if name.startswith(incomplete)] or [
-        name for _, name in found if name.startswith(incomplete)
+    return [
+        *server_names(ctx, incomplete),
+        *(
+            [name for name in full if name.startswith(incomplete)]
+            or [name for _, name in found if name.startswith(incomplete)]
+        ),
     ]
 
 

@@ -84,7 +84,7 @@ def install(
 
     \b
     toolbus install cursor
-    toolbus install codex --url https://tools.example.com/mcp --key '${TOOLBUS_KEY}'
+    toolbus install codex --url https://tools.example.com/mcp --key '${KEY}'
     """
     given = {"--remove": remove, "--print": print_only, "--url": url, "--key": key, "--view": view}
     _check(editor, name, {**given, "--yes": yes})

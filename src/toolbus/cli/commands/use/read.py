@@ -74,7 +74,7 @@ async def read(
     """
     if out is not None and here(out).exists() and not here(out).is_dir():
         raise Usage(f"--out {str(out)!r} already exists; pass another file, or a folder")
-    if first is None or (first in own.config.servers and not pairs):
+    if first is None or (not pairs and _is_server(first, own.config)):
         if out is not None:
             raise Usage("--out needs the URI of the resource to save; 'toolbus read' lists them")
         return await list_resources(own, [] if first is None else [first])
@@ -102,11 +102,18 @@ async def read(
     )
 
 
+def _is_server(word: str, config: "BusConfig") -> bool:
+    """Whether it names a server, known or not, rather than a URI or template."""
+    return word in config.servers or (":" not in word and "{" not in word)
+
+
 def _parse_request(words: Sequence[str], config: "BusConfig") -> _ReadRequest:
     """Parse `[SERVER] URI [KEY=VALUE]...`; raises `Usage` if a template lacks a value."""
     first, *rest = words
-    names_server = ":" not in first and "{" not in first and rest and not _PAIR.match(rest[0])
-    server = first if first in config.servers or names_server else None
+    is_value = bool(rest) and _PAIR.match(rest[0]) is not None
+    server = (
+        first if first in config.servers or (rest and not is_value and _is_server(first, config)) else None
+    )
     uri, *pairs = words if server is None else rest
     given = texts(pairs)
     names = template_variables(uri)

@@ -7,6 +7,7 @@ import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.listings import list_skills, skill_json
+from toolbus.cli.completion import server_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
 from toolbus.cli.output.screen import Screen, visible
@@ -27,6 +28,7 @@ async def skill(
         typer.Argument(
             metavar="NAME",
             help="SERVER/SKILL, the skill's name, or its URI. The name of a server lists its skills.",
+            autocompletion=server_names,
         ),
     ] = None,
     path: Annotated[

@@ -44,7 +44,12 @@ async def tools(
     servers: Servers = None,
     search: Annotated[
         str | None,
-        typer.Option("--search", metavar="WORDS", help="Show only the tools that fit these words best."),
+        typer.Option(
+            "--search",
+            metavar="WORDS",
+            hidden=True,
+            help="Show only the tools that fit these words best; the old spelling of 'toolbus search'.",
+        ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show arguments, annotations and overrides.")] = False,
     cost: Annotated[
@@ -63,6 +68,8 @@ async def tools(
     """List servers and their tools."""
     if not 0 <= wait < math.inf:
         raise Usage(f"--wait {wait:g}: expected a number of seconds, 0 or more")
+    if search is not None and not own.settings.json:
+        own.screen.note("'toolbus tools --search' is now 'toolbus search'")
     selected, named = own.selected(servers), servers or ()
     if cost:
         return await _costs(own, selected, named, search, wait)
