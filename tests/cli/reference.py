@@ -38,8 +38,8 @@ terminal there is no color and no spinner, and lines are not wrapped.
 
 With `-v`, logs go to stderr, including what servers log (`notifications/message`).
 
-With `--json`, stdout gets one document and nothing else (`serve`, `chat`, `runs watch` and `up --foreground`: one
-per line and event). A command that fails prints `{"error": {"type": ..., "message": ...}}`.
+With `--json`, stdout gets one document and nothing else (`serve`, `chat`, `runs watch` and
+`up --foreground`: one per line and event). A command that fails prints `{"error": {"type": ..., "message": ...}}`.
 
 To install completion for bash, zsh, fish or PowerShell, run `toolbus --install-completion`. Tab completes
 commands, options, servers from the config, and, from the last listing, tools, prompts, URIs and argument
@@ -141,7 +141,8 @@ JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "
     "script": """\
 [Scripts that call tools](code.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
 "state"}], "elapsed_ms"}`; a suspended script has the keys of a pending call, too, so `call --resume`
-accepts it. With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script fails.
+accepts it. With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script
+fails.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory

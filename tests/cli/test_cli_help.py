@@ -7,7 +7,7 @@ import pytest
 from tests.cli.reference import PAGE
 from tests.inside.cli import COMMANDS, HIDDEN, commands
 
-TYPES = re.compile(r"<[^<>]*>|\{[A-Z]")
+TYPES = re.compile(r"<[^<>]*>|(?<!\$)\{[A-Z]")
 GLOBAL = ("--config FILE", "--json", "--verbose", "--no-color", "--debug", "--no-up")
 
 

@@ -17,7 +17,10 @@ from toolbus.errors import CallDenied, ConfigError, ToolbusError
 from toolbus.events import Event, ToolHeld
 
 pytestmark = pytest.mark.anyio
-WHAT = "since toolbus.lock was written; review it: toolbus lock diff files, accept it: toolbus lock approve files"
+WHAT = (
+    "since toolbus.lock was written; review it: toolbus lock diff files, "
+    "accept it: toolbus lock approve files"
+)
 
 
 def held(bus: Toolbus) -> dict[str, str]:

@@ -22,14 +22,16 @@ _AWAITED = re.compile(r"\bawait\s+(\w+)")
 @bus_command
 async def script(
     own: Invocation,
-    file: Annotated[str | None, typer.Argument(metavar="FILE", help="A Python file, or - for stdin.")] = None,
+    file: Annotated[
+        str | None, typer.Argument(metavar="SCRIPT", help="A Python file, or - for stdin.")
+    ] = None,
     arguments: Annotated[
         list[str] | None, typer.Argument(metavar="ARGS", help="What the script gets as args.")
     ] = None,
     timeout: Timeout = None,
     check: Annotated[bool, typer.Option("--check", help="Only look for mistakes; run nothing.")] = False,
     stubs: Annotated[
-        bool, typer.Option("--stubs", help="Print the functions that FILE uses; without FILE, all.")
+        bool, typer.Option("--stubs", help="Print the functions that SCRIPT uses; without it, all.")
     ] = False,
 ) -> CommandResult:
     """Run a Python script that calls tools, in a sandbox.
@@ -73,9 +75,9 @@ run = script  # its old name
 
 def _script(file: str) -> str:
     try:
-        return content(file, "FILE").decode()
+        return content(file, "SCRIPT").decode()
     except UnicodeDecodeError:
-        raise Usage(f"FILE: {file!r} is not text in UTF-8") from None
+        raise Usage(f"SCRIPT: {file!r} is not text in UTF-8") from None
 
 
 def _servers(config: "BusConfig", every: list[str], script: str | None) -> list[str]:
