@@ -88,7 +88,7 @@ class McpConnection:
 
     async def close(self) -> None:
         """Disconnect; from any task, any number of times."""
-        await self.bus.stop()
+        await self.bus.close()
 
     async def __aenter__(self) -> "McpConnection":
         return self

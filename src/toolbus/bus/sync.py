@@ -18,7 +18,7 @@ from toolbus.bus.tasks import TaskHandle
 from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import SessionView, View
 from toolbus.core.ask.interactions import Interactions
-from toolbus.core.operation.events import Event
+from toolbus.core.operation.events import E, Event
 from toolbus.core.values.errors import BusClosed
 from toolbus.core.values.records import (
     JSON,
@@ -131,6 +131,10 @@ class SyncView(Derived):
     def tools(self, *args: Any, **options: Any) -> list[SyncTool]:
         return [SyncTool(tool) for tool in self.bus.tools(*args, **options)]
 
+    @like(View.tool)
+    def tool(self, name: str) -> SyncTool:
+        return SyncTool(self.bus.tool(name))
+
     def register_into(
         self,
         registry: Registry,
@@ -187,9 +191,13 @@ class SyncView(Derived):
     connect = waiting(View.connect)
     on_event = same(View.on_event)
 
-    def events(self) -> Iterator[Event]:
-        """The events from now on, for `for`; waits for the next one, and ends when the bus stops."""
-        return self._portal.events(self.bus)
+    @overload
+    def events(self) -> Iterator[Event]: ...
+    @overload
+    def events(self, *kinds: type[E]) -> Iterator[E]: ...
+    def events(self, *kinds: type[Any]) -> Iterator[Any]:
+        """As `Toolbus.events`, for `for`; waits for the next one, and ends when the bus is closed."""
+        return self._portal.events(self.bus, kinds)
 
 
 class SyncSessionView(SyncView):
@@ -201,10 +209,10 @@ class SyncSessionView(SyncView):
     def view(self, **narrower: Any) -> "SyncSessionView":
         return SyncSessionView(self.bus.view(**narrower), self._portal)
 
-    def end_session(self) -> None:
-        """As `SessionView.end_session`."""
+    def close(self) -> None:
+        """As `SessionView.close`."""
         with suppress(BusClosed):  # so has every session ended
-            self.run(self.bus.end_session())
+            self.run(self.bus.close())
 
 
 class SyncToolbus(SyncView):
@@ -228,15 +236,18 @@ class SyncToolbus(SyncView):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.close()
 
     def start(self) -> None:
         """Connect to all servers; as `Toolbus.start`."""
         self._portal.open()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Disconnect and end the thread; any number of times."""
         self._portal.close()
+
+    stop = close
+    """The same under its earlier name."""
 
     @overload
     def as_user(self, user: str) -> SyncView: ...

@@ -84,7 +84,7 @@ class Toolbus(View):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        await self.close()
 
     @overload
     def as_user(self, user: str) -> View: ...
@@ -103,7 +103,7 @@ class Toolbus(View):
         What one user lists, calls, keeps and subscribes to is invisible to the others.
 
         With a `session`, it also has its own connections to servers with `per_session`, made when they are
-        first needed, and its own `interactions` for their requests; end it with `end_session()`. A session
+        first needed, and its own `interactions` for their requests; end it with `close()`. A session
         may be without a user (empty).
         """
         _check_name(user, "user", may_be_empty=session is not None)
@@ -178,9 +178,12 @@ class Toolbus(View):
         """
         await self._bus.engine.start()
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Disconnect from all servers; calls in flight fail. Any number of times, from anywhere."""
         await self._bus.engine.stop()
+
+    stop = close
+    """The same under its earlier name."""
 
     async def add_server(self, alias: str, config: Any) -> None:
         """Connect to one more server; its tools join the catalog. Fails as `start` does."""
