@@ -339,12 +339,16 @@ def problem_of(error: Exception) -> str:
 
 
 class ServerNotFound(ServerError, LookupError):
-    """The bus has no server with that alias."""
+    """The bus has no server with that alias, or it is `disabled`."""
 
     sent = False
 
-    def __init__(self, server: str, known: Sequence[str]) -> None:
+    def __init__(self, server: str, known: Sequence[str], *, disabled: bool = False) -> None:
         self.close_matches = get_close_matches(server, known, n=3)
+        self.disabled = disabled
+        if disabled:
+            super().__init__(server, "it is disabled; enable it first")
+            return
         hint = (
             f"did you mean {self.close_matches[0]!r}?"
             if self.close_matches
