@@ -7,7 +7,7 @@ raises for any mistake; a bus continues with the valid servers (`usable_config`)
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -166,27 +166,46 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     bus = _with_whole_paths(bus, location.file, folder)
     defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
     servers: dict[str, ServerConfig] = {}
-    for alias in wanted:
+    off: dict[str, _Entry] = {}
+    for alias in aliases:
         entry = found.entries.get(alias)
         here = Location(file=location.file, server=alias)
         try:
-            if alias in found.misnamed:
+            if alias in found.misnamed and alias in wanted:
                 raise found.misnamed[alias]
-            if not is_switched_off(entry, here):
-                entry = _with_allowlist(entry, lists[alias], here) if alias in lists else entry
-                servers[alias] = server_config(alias, entry, location=here, defaults=defaults)
+            read = _Entry(alias, entry, lists.get(alias), here, defaults)
+            if alias not in wanted or is_switched_off(entry, here):
+                off[alias] = read
+            else:
+                servers[alias] = read()
         except ConfigError as error:
             servers[alias] = invalid_config(alias, entry, error)
     with mistakes.collected():
         if bus.policy:
             check_aliases(servers, location)
-    # A disabled server has no resources to read.
-    context = tuple(source for source in bus.context if source.server in servers)
-    disabled = tuple(alias for alias in aliases if alias not in servers)
-    bus = bus.model_copy(update={"servers": servers, "disabled": disabled, "context": context})
+    switches = {"disabled": tuple(off), "off": off, "order": tuple(aliases) if off else ()}
+    bus = bus.model_copy(update={"servers": servers, **switches})
     if mistakes:
         raise joined([*mistakes, *_mistakes(bus)])
     return bus
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The entry of a server; a disabled one is only read when the program enables it."""
+
+    alias: str
+    entry: JSON
+    allowlist: JSON | None
+    location: Location
+    defaults: Defaults
+
+    def __call__(self) -> ServerConfig:
+        entry = self.entry
+        if self.allowlist is not None:
+            entry = _with_allowlist(entry, self.allowlist, self.location)
+        read = server_config(self.alias, entry, location=self.location, defaults=self.defaults)
+        return read if read.enabled else read.model_copy(update={"enabled": True})
 
 
 def _named(bus: BusConfig, aliases: Sequence[str]) -> Iterator[tuple[str, str]]:

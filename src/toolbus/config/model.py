@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import (
     AfterValidator,
@@ -39,7 +39,7 @@ from toolbus.config.settings.serve import Serve
 from toolbus.config.settings.store import StoreSetting, TokenSetting
 from toolbus.core.text.display import host_problem
 from toolbus.core.text.lookalikes import looks
-from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.errors import ConfigError, ServerNotFound
 from toolbus.core.values.records import DEFAULT_BUDGET, OWN, LogLevel
 
 # Codex puts up to 32 KiB of project documents into a prompt, which is about as many tokens
@@ -370,6 +370,12 @@ class BusConfig(ConfigModel):
     """How `toolbus serve` listens, whom it lets in, and what they get."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the disabled servers."""
+    off: dict[str, Any] = Field(default={}, exclude=True, repr=False)
+    """Each disabled server, or a function that reads its entry, which was not checked."""
+    order: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    """The aliases of all servers, enabled or not, in the order of the config."""
+    switched: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
+    """The servers that the program has enabled or disabled since the config was read."""
     file: str | None = None
     """The file it was read from."""
     folder: Path | None = None
@@ -399,6 +405,44 @@ class BusConfig(ConfigModel):
             yield "store.url", self.store.url
         if isinstance(encoder := self.search.encoder, Embeddings) and encoder.key is not None:
             yield "search.encoder.key", encoder.key
+
+    def _need(self, alias: str) -> None:
+        if alias not in self.servers and alias not in self.off:
+            raise ServerNotFound(alias, [*self.servers, *self.off])
+
+    def without(self, alias: str) -> "BusConfig":
+        """The config without a server; `ServerNotFound` if it has none."""
+        self._need(alias)
+        left = {name: server for name, server in self.servers.items() if name != alias}
+        off = {name: server for name, server in self.off.items() if name != alias}
+        more = {"disabled": tuple(off), "switched": self.switched - {alias}}
+        return self.model_copy(update={"servers": left, "off": off, **more})
+
+    def switch(self, alias: str, *, on: bool) -> "BusConfig":
+        """The config with that server enabled or disabled; `ServerNotFound` if it has no such entry."""
+        self._need(alias)
+        if on is (alias in self.servers):
+            return self
+        servers, off = {**self.servers}, {**self.off}
+        if on:
+            found = off.pop(alias)
+            servers[alias] = found if isinstance(found, ServerConfig) else found()
+        else:
+            off[alias] = servers.pop(alias)
+        order = tuple(dict.fromkeys([*self.order, *self.servers]))
+        servers = {name: servers[name] for name in order if name in servers}
+        if on and self.policy:
+            check_aliases(servers, Location())
+        more = {"disabled": tuple(name for name in order if name in off), "switched": self.switched ^ {alias}}
+        return self.model_copy(update={"servers": servers, "off": off, "order": order, **more})
+
+    def with_switches(self, old: "BusConfig") -> "BusConfig":
+        """The config with what the program has switched in an earlier one, where the entries still differ."""
+        new = self
+        for alias in old.switched:
+            if alias in self.servers or alias in self.off:
+                new = new.switch(alias, on=alias in old.servers)
+        return new
 
     def _check(self) -> None:
         for alias in self.servers:
