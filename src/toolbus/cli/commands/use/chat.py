@@ -27,8 +27,9 @@ def chat(
         Literal["ask", "writes", "never"],
         typer.Option(
             "--approve",
-            help="Ask before every call, before all but read-only tools of servers with trust: true, or "
-            "never. Without a terminal, and with --json, calls that need approval are not run.",
+            help="Ask before every call, before all but read-only tools of servers with "
+            "trust_annotations: true, or never. Without a terminal, and with --json, calls that need "
+            "approval are not run.",
         ),
     ] = "writes",
     out: Annotated[
