@@ -400,8 +400,8 @@ def test_the_review_of_a_config_shows_its_policy(tmp_path: Path) -> None:
 
     assert toolbus("trust", folder=tmp_path).stdout.splitlines() == [
         "own",
-        "  command  run",
-        "  trust    true: its read-only tools run without approval",
+        "  command            run",
+        "  trust_annotations  true: its read-only tools run without approval",
         "policy",
         "  deny   tools own/delete_*: use the\\x1b[2K page",
         "  allow  every tool marked read-only, at most 60 per minute and 1,000 per run",
