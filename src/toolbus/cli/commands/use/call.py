@@ -13,7 +13,7 @@ from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.tools import named_json
 from toolbus.cli.completion import tool_names
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.input.arguments import GivenArguments, check_out_folder, check_timeout, given, hint, read
+from toolbus.cli.input.arguments import GivenArguments, check_out_folder, given, hint, read
 from toolbus.cli.listing_cache import CachedListing
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, escaped_json, one_line, picked
@@ -51,7 +51,6 @@ def call(
 ) -> Coroutine[Any, Any, CommandResult]:
     """Call a tool and print the result; exit 1 if the tool fails."""
     words = given(pairs or [], args, args_file)
-    check_timeout(timeout)
     check_out_folder(out)
     return _called(own, name, words, timeout, out, on_input)
 

@@ -10,7 +10,7 @@ from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import call_outcome, call_progress
 from toolbus.cli.commands.use.run import script_outcome
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import check_out_folder, check_timeout, content, facts_by_name, hint, texts
+from toolbus.cli.input.arguments import check_out_folder, content, facts_by_name, hint, texts
 from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.parameters import (
@@ -55,7 +55,6 @@ def resume(
     toolbus resume call.json seats=2
     """
     action = chosen_action(accept=accept, decline=decline, cancel=cancel)
-    check_timeout(timeout)
     check_out_folder(out)
     pending = _load_pending(file)
     for question in pending.questions.values():

@@ -9,7 +9,7 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import call_progress, candidate_servers, suspendable
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.input.arguments import check_timeout, content
+from toolbus.cli.input.arguments import content
 from toolbus.cli.output import results
 from toolbus.cli.output.screen import Screen, picked
 from toolbus.cli.parameters import Timeout
@@ -44,7 +44,6 @@ async def run(
     the result. If a person has to be asked and there is no terminal, prints the suspended script, for
     'toolbus resume'. Requires pip install "toolbus[code]".
     """
-    check_timeout(timeout)
     code = None if script is None else _script(script)
     if code is None and not stubs:
         raise Usage("name a script, or - for stdin; --stubs shows what it can call")
