@@ -39,7 +39,8 @@ terminal there is no color and no spinner, and lines are not wrapped.
 With `-v`, logs go to stderr, including what servers log (`notifications/message`).
 
 With `--json`, stdout gets one document and nothing else (`serve`, `chat`, `runs watch` and
-`up --foreground`: one per line and event). A command that fails prints `{"error": {"type": ..., "message": ...}}`.
+`up --foreground`: one per line and event). A command that fails prints
+`{"error": {"type": ..., "message": ...}}`.
 
 To install completion for bash, zsh, fish or PowerShell, run `toolbus --install-completion`. Tab completes
 commands, options, servers from the config, and, from the last listing, tools, prompts, URIs and argument
@@ -93,7 +94,7 @@ JSON, with HTTP only: one document per line and event: troubles of servers, and 
 Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is
 that of the user, not of a project; its comments, order and layout are kept. An entry of that name for
 something else is replaced only if you agree on the terminal. Without a terminal, nothing is written unless
-`--yes` is given (exit code 1). If the file cannot be edited, it is left unchanged, and the entry to paste is
+`--yes` is given (exit code 2). If the file cannot be edited, it is left unchanged, and the entry to paste is
 printed (exit code 2).
 
 The editor names the config, so that it will not be asked about again: a config that toolbus finds must be
@@ -254,9 +255,9 @@ JSON: `{"file", "server", "enabled", "changed", "trusted"}`
 JSON: as in enable
 """,
     "lock": """\
-Shows what differs and asks; without a terminal it writes nothing unless `--yes` is given. Exit code 1 if
-nothing was written although something differs, or if a server could not be reached; its part of the file is
-kept then. More about it: [lock what your servers offer](lock.md).
+Shows what differs and asks; without a terminal it writes nothing unless `--yes` is given (exit code 2). Exit
+code 1 if you said no, or if a server could not be reached; its part of the file is kept then. More about it:
+[lock what your servers offer](lock.md).
 
 JSON: `{"file", "written", "differences": [{"server", "kind", "name", "status", "changes": [{"at", "effect",
 "before", "after"}]}], "warnings", "failed": {alias: reason}}`; `status` is `added`, `removed` or `changed`.

@@ -140,7 +140,7 @@ def test_a_mistake_is_one_line_with_the_next_step(tmp_path: Path) -> None:
     )
     toolbus(tmp_path, "runs", "start", "ann", "--key", "letters")
     assert toolbus(tmp_path, "store", "backup", "b.db")[0] == 0
-    step = "choose another name, or overwrite it with --force"
+    step = "choose another name, or overwrite it with --yes"
     assert fails("backup", "b.db") == (2, f"toolbus: 'b.db' exists; {step}\n")
     assert (
         json.loads(toolbus(tmp_path, "store", "backup", "b.db", "--force", "--json")[1])["runs"]["runs"] == 1

@@ -128,7 +128,7 @@ def test_the_lockfile_is_made_for_version_control(place: Place) -> None:
 def test_without_a_terminal_lock_writes_nothing_unless_told(tmp_path: Path) -> None:
     place = Place(tmp_path / "work")
     done = run(place, "lock")
-    assert (done.returncode, place.lock.exists()) == (1, False)
+    assert (done.returncode, place.lock.exists()) == (2, False)
     assert done.stderr == "nothing was written; to approve it without being asked, pass --yes\n"
     assert "files/read  new  Read a file." in done.stdout
     assert printed(place, "lock")["written"] is False
@@ -456,7 +456,7 @@ def test_tools_answers_from_the_lock_and_says_so(drifted: Place) -> None:
     ]
     assert (done.returncode, drifted.starts) == (0, 0)
     assert (
-        done.stderr == f"from toolbus.lock; to contact the servers first: toolbus tools --wait 10 {OPTION}\n"
+        done.stderr == f"from toolbus.lock; to contact the servers first: toolbus tools --wait 10s {OPTION}\n"
     )
     found = printed(drifted, "tools", "--search", "describe")
     assert ([tool["name"] for tool in found["tools"]], found["source"]) == (["files_stat"], "lock")

@@ -357,7 +357,7 @@ def test_toolbus_tools_does_not_import_the_sdk(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == ""
     assert done.stdout.startswith("files  locked  3 tools\n")
     assert (done.stderr, place.starts) == (
-        "from toolbus.lock; to contact the servers first: toolbus tools --wait 10 --config toolbus.json\n",
+        "from toolbus.lock; to contact the servers first: toolbus tools --wait 10s --config toolbus.json\n",
         0,
     )
 

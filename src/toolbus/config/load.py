@@ -148,7 +148,7 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     mistakes = Mistakes(found.mistakes)
     settings = {key: value for key, value in found.settings.items() if value is not None}
     aliases = [*found.entries, *found.misnamed]
-    wanted, lists, bus = aliases, dict[JSON, JSON](), BusConfig()
+    wanted, lists, bus, notes = aliases, dict[JSON, JSON](), BusConfig(), list[str]()
     with mistakes.collected():
         lists = {**location.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")}
         _known_servers(lists, aliases, "tool_allowlist", location)
@@ -157,6 +157,7 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
         _known_servers(enabled, aliases, "enabled_servers", location)
         wanted = [alias for alias in aliases if alias in enabled]
     try:
+        settings, notes = BusConfig.renamed(settings)
         bus = BusConfig(**settings)
     except ConfigError as error:
         mistakes += location.relocated(error, lambda key: key).mistakes
@@ -164,7 +165,7 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
         bus = BusConfig(**{key: value for key, value in settings.items() if key not in wrong})
     mistakes += [location.error(_no_server(name, aliases), key) for key, name in _named(bus, aliases)]
     bus = _with_whole_paths(bus, location.file, folder)
-    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
+    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=(*found.warnings, *notes))
     servers: dict[str, ServerConfig] = {}
     off: dict[str, _Entry] = {}
     for alias in aliases:

@@ -102,6 +102,8 @@ _PATTERNS_EXPECTED = "expected a list of patterns, or of annotations such as {re
 class Timeouts(ConfigModel, validate_default=True):
     """The time limit for each step, in seconds."""
 
+    _renamed = {"recover": "reconnect", "longest": "max"}
+
     connect: Seconds = 60
     """Until the server is ready."""
     list: Seconds = 30
@@ -129,6 +131,7 @@ class ServerConfig(ConfigModel):
         "log_level": f"expected one of {', '.join(get_args(LogLevel))}, or off",
     }
     _keeps_null = True
+    _renamed = {"trust": "trust_annotations"}
 
     alias: Text
     """The name of the server; in a mapping of servers, its key is the name."""
@@ -174,7 +177,7 @@ class ServerConfig(ConfigModel):
     """Which of the included tools to exclude, in the same format."""
     override: dict[str, ToolOverride] = {}
     """Changes to tools, by a glob on the server's own tool names."""
-    trust: bool = False
+    trust_annotations: bool = False
     """Whether to rely on the server's annotations: its read-only tools run without approval."""
     repeatable: Texts = ()
     """Globs on the server's own tool names: calls that a durable run may repeat after a crash."""

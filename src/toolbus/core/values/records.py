@@ -75,7 +75,7 @@ class ToolSpec:
     history: tuple[Change, ...] = ()
     """The changes made since the server listed it."""
     trusted: bool = False
-    """Whether its annotations may be relied on: the config marks the server with `trust: true`."""
+    """Whether its annotations may be relied on: its server has `trust_annotations: true`."""
     repeatable: bool = False
     """Whether the config declares that repeating a call is safe."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)

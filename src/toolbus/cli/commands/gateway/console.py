@@ -10,9 +10,14 @@ from toolbus.cli.command import CommandResult, Invocation, command
 @command
 def console(
     own: Invocation,
-    print_only: Annotated[
-        bool, typer.Option("--print", help="Only print the URL; it can be opened once, within 10 minutes.")
+    no_browser: Annotated[
+        bool,
+        typer.Option(
+            "--no-browser",
+            help="Do not open a browser; only print the URL. It can be opened once, within 10 minutes.",
+        ),
     ] = False,
+    print_only: Annotated[bool, typer.Option("--print", hidden=True)] = False,  # the old name
 ) -> CommandResult:
     """Open the web console of a gateway or background bus.
 
@@ -28,7 +33,7 @@ def console(
     url = f"{found.public_url}?token={console_token(found)}"
 
     def open_page() -> None:
-        if print_only or not has_browser():
+        if no_browser or print_only or not has_browser():
             print(url)
             return
         screen.note(f"opening {found.public_url} in your browser")

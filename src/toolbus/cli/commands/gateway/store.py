@@ -84,7 +84,8 @@ def backup(
     own: Invocation,
     file: _Backup,
     runs: _Runs = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Overwrite an existing file.")] = False,
+    force: Annotated[bool, typer.Option("--force", hidden=True)] = False,  # the old name
 ) -> CommandResult:
     """Save the config's store and the durable runs in one file.
 
@@ -98,8 +99,8 @@ def backup(
     screen, path = own.screen, working_folder() / file
     if not path.parent.is_dir():
         raise Usage(f"there is no folder {str(path.parent)!r}; create it first")
-    if path.exists() and not force:
-        raise Usage(f"{str(file)!r} exists; choose another name, or overwrite it with --force")
+    if path.exists() and not (yes or force):
+        raise Usage(f"{str(file)!r} exists; choose another name, or overwrite it with --yes")
     parts = [part for part in (_store_part(own), _runs_part(screen, runs, is_new=False)) if part]
     if not parts:
         raise Usage(

@@ -62,8 +62,11 @@ async def lock(
     if agreed:
         screen.note(_written(found.updated))
     elif is_needed:
+        from toolbus.cli.input.trust import code_if_unwritten
+
         screen.note("nothing was written; to approve it without being asked, pass --yes")
-    return FAILED if found.failed or (is_needed and not agreed) else 0
+        return code_if_unwritten(screen)
+    return FAILED if found.failed else 0
 
 
 @config_command
@@ -95,6 +98,7 @@ async def approve(
             metavar="SERVER[/TOOL]", help="What to approve, as it is now.", autocompletion=tool_origins
         ),
     ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", hidden=True)] = False,  # naming it is the consent
 ) -> CommandResult | int:
     """Approve a server, or one of its tools, as it is now.
 

@@ -109,10 +109,12 @@ class _StartupEvents:
                 pass
 
 
-async def checked(own: Invocation, selected: Sequence[str], dialect: str | None) -> CommandResult:
+async def checked(
+    own: Invocation, selected: Sequence[str], dialect: str | None, wait: float
+) -> CommandResult:
     """Check these servers and the rules about them."""
     screen, config, events = own.screen, own.config, _StartupEvents()
-    async with own.bus(selected, events.on_event) as bus:
+    async with own.bus(selected, events.on_event, wait=wait) as bus:
         await bus.calls.refresh(*KINDS)
         for event in BUS.get().startups(selected):
             events.on_event(event)

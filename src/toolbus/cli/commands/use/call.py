@@ -11,7 +11,7 @@ from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.resume import chosen_action, resumed
 from toolbus.cli.completion import tool_names
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import GivenArguments, check_out_folder, check_timeout, given, hint, read
+from toolbus.cli.input.arguments import GivenArguments, check_out_folder, given, hint, read
 from toolbus.cli.listing_cache import CachedListing
 from toolbus.cli.output.outcome import call_outcome, call_progress
 from toolbus.cli.output.screen import Screen
@@ -80,7 +80,6 @@ def call(
     if name is None:
         raise Usage("missing argument 'NAME'; see 'toolbus call --help'")
     words = given(pairs or [], args, args_file)
-    check_timeout(timeout)
     check_out_folder(out)
     return _called(own, name, words, timeout, out, on_input)
 

@@ -8,7 +8,7 @@ import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import check_out_folder, check_timeout, content, facts_by_name, hint, texts
+from toolbus.cli.input.arguments import check_out_folder, content, facts_by_name, hint, texts
 from toolbus.cli.input.fields import display_value, expected_value
 from toolbus.cli.output.outcome import call_outcome, call_progress, script_outcome
 from toolbus.cli.output.screen import Screen
@@ -64,7 +64,6 @@ def resumed(
     on_input: Literal["ask", "suspend"],
 ) -> Coroutine[Any, Any, CommandResult | int]:
     """Check the answers, and resume the call in this file with them."""
-    check_timeout(timeout)
     check_out_folder(out)
     pending = _load_pending(file)
     for question in pending.questions.values():

@@ -8,7 +8,7 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import candidate_servers
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.input.arguments import check_timeout, content
+from toolbus.cli.input.arguments import content
 from toolbus.cli.output.outcome import call_progress, script_outcome
 from toolbus.cli.parameters import Timeout
 from toolbus.core.ask.interactions import Stopwatch
@@ -41,7 +41,6 @@ async def script(
     there is no terminal, prints the suspended script, for 'toolbus call --resume'. Requires pip install
     "toolbus[code]".
     """
-    check_timeout(timeout)
     code = None if file is None else _script(file)
     if code is None and not stubs:
         raise Usage("name a script, or - for stdin; --stubs shows what it can call")
