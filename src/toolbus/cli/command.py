@@ -180,7 +180,7 @@ def _adapted(
         if runs_alone and context.invoked_subcommand is not None:
             _pass_on(own, values, context)
             return None
-        if needs_config:
+        if needs_config and not values.get("registry"):  # a search there needs none
             check_config(settings)
         return _shown(Invocation(settings), work, values)
 
