@@ -20,7 +20,7 @@ from urllib.parse import quote, urlencode
 
 from toolbus.config import ServerConfig
 from toolbus.config.location import is_list, is_mapping
-from toolbus.config.registry import MAX_BUNDLE, PublishedServer, server_json
+from toolbus.config.registry import MAX_BUNDLE, PublishedServer, server_json, split_origin, version_key
 from toolbus.connect.auth.failure import AuthFailure
 from toolbus.connect.auth.fetch import Fetch, FetchedReply
 from toolbus.connect.http.url import parse_url
@@ -42,7 +42,6 @@ FRESH_SECONDS = 3600.0
 _MAX_CURSOR = 2000
 _MAX_REDIRECTS = 5
 _CACHE = "registry"
-_NAMED = re.compile(r"(?P<name>[^@\s]+?)(?:@(?P<version>[^@\s]+))?")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,23 +219,11 @@ class RegistrySource:
         try:
             return await fetch.reply(url)
         except AuthFailure as failure:
-            raise RegistryError(self.place, f"{failure.reason}; {_NEXT}") from failure
+            reason = failure.reason.replace(f"{url.partition('?')[0]}: ", "")
+            raise RegistryError(self.place, f"{reason}; {_NEXT}") from failure
 
 
 _NEXT = "try again later, or name another registry, or a file, in 'registry:'"
-
-
-def split_origin(text: str) -> tuple[str, str]:
-    """The name and the version in `io.github.user/thing@1.2.3`, each as given; the version may be empty."""
-    found = _NAMED.fullmatch(text)
-    return (found["name"], found["version"] or "") if found else (text, "")
-
-
-def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
-    """A key by which versions sort: numbers by their value, and `1.0-beta` before `1.0`."""
-    parts = re.findall(r"\d+|[A-Za-z]+", version.partition("+")[0])
-    numbers = [(1, int(part), "") if part.isdigit() and len(part) < 19 else (-1, 0, part) for part in parts]
-    return (*numbers, (0, 0, ""))
 
 
 def _searched(server: PublishedServer) -> str:

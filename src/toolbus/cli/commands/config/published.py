@@ -175,7 +175,11 @@ def asking(screen: Screen, source: "RegistrySource") -> "Generator[RegistrySourc
 
     text = f"asking {shown(source.place)}"
     with screen.spinner(text) as spinner:
-        yield replace(source, on_page=lambda number: spinner.set_text(f"{text}, page {number}"))
+
+        def show(number: int) -> None:
+            spinner.set_text(f"{text}, page {number}")
+
+        yield replace(source, on_page=show)
 
 
 def shown(text: str) -> str:
@@ -228,8 +232,9 @@ def _picked(screen: Screen, server: PublishedServer, kind: str | None) -> Launch
     if kind is not None or len(usable) < 2:
         return default
     if screen.as_json or not can_ask():
-        others = " or ".join(f"--kind {other}" for other in dict.fromkeys(one.kind for one in usable[1:]))
-        screen.note(f"using {shown(default.label)}; to choose another, pass {others}")
+        others = dict.fromkeys(one.kind for one in usable if one.kind != default.kind)
+        step = f"; to choose another, pass {' or '.join(f'--kind {one}' for one in others)}" if others else ""
+        screen.note(f"using {shown(default.label)}{step}")
         return default
     print(f"{server.name} can be used in {len(usable)} ways:", file=sys.stderr)
     for number, one in enumerate(usable, start=1):
