@@ -64,6 +64,7 @@ SECTIONS = {
     },
     "Config": {
         "config": ("config.config", "Show the config as toolbus reads it, without secrets."),
+        "update": ("config.update", "Update servers from a registry, or list newer versions."),
         "remove": ("config.edit", "Remove a server from the config."),
         "enable": ("config.edit", "Enable a server in the config."),
         "disable": ("config.edit", "Disable a server in the config without removing it."),

@@ -200,7 +200,7 @@ def _adapted(
         if runs_alone and context.invoked_subcommand is not None:
             _pass_on(own, values, context)
             return None
-        if needs_config:
+        if needs_config and not values.get("registry"):  # a search there needs none
             check_config(settings)
         invocation = Invocation(settings)
         if (spelling := getattr(context.command, "new_spelling", "")) and not settings.json:

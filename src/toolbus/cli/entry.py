@@ -34,7 +34,7 @@ WITH_VALUE = frozenset(
     )
 )
 """The options of these commands that take the next word as their value."""
-NOT_THERE = frozenset(("--no-up", "-h", "--help", "--version"))
+NOT_THERE = frozenset(("--no-up", "--registry", "-h", "--help", "--version"))
 """Options with which a command runs by itself."""
 
 
