@@ -5,7 +5,7 @@ import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeAlias
+from typing import Any, NoReturn, TypeAlias, cast
 
 import anyio
 from mcp.server.context import CallNext, HandlerResult, ServerRequestContext
@@ -72,12 +72,13 @@ class FakeServer(MCPServer):
                 subscriptions=self._changes,
                 middleware=[self._serve],
             )
-        if isinstance(tools, Mapping):
-            for named, function in tools.items():
-                self.add_tool(function, named)
-        else:
-            for function in tools:
-                self.add_tool(function)
+        by_name: Mapping[str, Function] = (
+            cast("Mapping[str, Function]", tools)
+            if isinstance(tools, Mapping)
+            else {function.__name__: function for function in tools}
+        )
+        for named, function in by_name.items():
+            self.add_tool(function, named)
 
     def __repr__(self) -> str:
         return f"<FakeServer {self.name}: {', '.join(self._names) or 'no tools'}>"
