@@ -23,6 +23,7 @@ from toolbus.adapters.tool_list import (
     Bus,
     ToolSource,
     bus_of,
+    shown,
     with_face,
 )
 from toolbus.agent.run import FACE
@@ -144,11 +145,7 @@ class Toolbox:
         views: dict[View, View] = {}
 
         def own_view(view: View) -> View:
-            faced = with_face(view, FACE)
-            is_shown_as_is = expose is None and always is None
-            return views.setdefault(
-                view, faced if is_shown_as_is else faced.view(expose=expose, always=always)
-            )
+            return views.setdefault(view, bus_of(shown(with_face(view, FACE), expose, always)))
 
         self.buses = [own_view(bus_of(tool)) for tool in given if isinstance(tool, Bus)]
         if own is not None:
