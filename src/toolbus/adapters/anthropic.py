@@ -9,7 +9,7 @@ see, and the reply to `search_tools` refers to those to load: the ranking is our
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, cast
 
 from toolbus.adapters.media import (
     PROMPT_TYPES,
@@ -29,8 +29,10 @@ from toolbus.adapters.provider_tools import (
     RequestedCall,
     field_of,
 )
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
 
@@ -58,7 +60,8 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "ProviderTools[ToolParam, MessageParam]":
     """The tools for the Messages API.
 
@@ -74,7 +77,7 @@ def tools(
         replies=partial(_messages, media=media),
         loads=native,
     )
-    return ProviderTools(shown(source, exposed), servers, provider, face="anthropic", follow=follow)
+    return ProviderTools(shown(source, expose, always), servers, provider, face="anthropic", follow=follow)
 
 
 def _definition(tool: Tool) -> "ToolParam":

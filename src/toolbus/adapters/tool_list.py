@@ -4,10 +4,11 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, TypeVar, cast, overload
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.connection import Connecting, McpConnection
+from toolbus.bus.rules.scope import Names
 from toolbus.bus.sync import SyncMcpConnection, SyncTool, SyncView
 from toolbus.bus.view import View
 from toolbus.config.settings.expose import ExposeMode, check_mode
@@ -173,35 +174,15 @@ def _follow(tools: ToolList[T], bus: View) -> None:
     weakref.finalize(tools, bus.on_event(on_event)).atexit = False
 
 
-class ExposureOptions(TypedDict, total=False):
-    """How a model gets to its tools; by default as the view or the config says."""
-
-    expose: ExposeMode
-    """All tools, a search for them, or by their cost (`auto`)."""
-    always: Sequence[str] | str
-    """Patterns of tools that are shown in every mode, for public names and `server/tool`."""
-
-
 @overload
-def shown(source: Bus, exposed: ExposureOptions) -> Bus: ...
+def shown(source: Bus, expose: ExposeMode | None, always: Names) -> Bus: ...
 @overload
-def shown(source: ToolSource, exposed: ExposureOptions) -> ToolSource: ...
-def shown(source: ToolSource, exposed: ExposureOptions) -> ToolSource:
+def shown(source: ToolSource, expose: ExposeMode | None, always: Names) -> ToolSource: ...
+def shown(source: ToolSource, expose: ExposeMode | None, always: Names) -> ToolSource:
     """The source, shown in that way; ValueError if it is a list of tools, which are shown as they are."""
-    check_exposed(exposed)
-    if not exposed:
+    check_mode(expose)
+    if expose is None and always is None:
         return source
     if not isinstance(source, Bus):
         raise ValueError("expose and always are for the tools of a bus, not for a list of tools")
-    return shown_view(bus_of(source), exposed)
-
-
-def check_exposed(exposed: ExposureOptions) -> None:
-    """TypeError for other options, which Python lets through; ValueError for an unknown mode."""
-    if unknown := exposed.keys() - ExposureOptions.__annotations__.keys():
-        raise TypeError(f"unexpected options: {', '.join(sorted(unknown))}")
-    check_mode(exposed.get("expose"))
-
-
-def shown_view(view: View, exposed: ExposureOptions) -> View:
-    return view.view(expose=exposed.get("expose"), always=exposed.get("always")) if exposed else view
+    return bus_of(source).view(expose=expose, always=always)

@@ -21,11 +21,9 @@ from toolbus.adapters.pydantic_ai_options import request_models
 from toolbus.adapters.tool_calls import result_metadata
 from toolbus.adapters.tool_list import (
     Bus,
-    ExposureOptions,
     ToolSource,
     bus_of,
-    check_exposed,
-    shown_view,
+    shown,
     with_face,
 )
 from toolbus.agent.run import FACE
@@ -33,8 +31,10 @@ from toolbus.bus.catalog.exposure import CALL_TOOL, SEARCH
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.catalog.tool_search import MOST_TOOLS, found_names, inner_call
 from toolbus.bus.engine.lookup import reason_of
+from toolbus.bus.rules.scope import Names
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.view import View
+from toolbus.config.settings.expose import ExposeMode, check_mode
 from toolbus.core.ask.approval import Approval
 from toolbus.core.values.errors import ArgumentsError, BusClosed, CallDenied, ToolbusError, ToolNotFound
 from toolbus.core.values.records import JSON, ToolResult
@@ -132,16 +132,20 @@ class Toolbox:
     """All tools of an agent."""
 
     def __init__(
-        self, tools: Iterable[AgentTool], own: Bus | None = None, exposed: ExposureOptions | None = None
+        self,
+        tools: Iterable[AgentTool],
+        own: Bus | None = None,
+        *,
+        expose: ExposeMode | None = None,
+        always: Names = None,
     ) -> None:
         """Raise `NameClash` for two tools of the same name; a run checks those of a bus when it starts."""
-        exposed = exposed or {}
-        check_exposed(exposed)
+        check_mode(expose)
         given = [tool.tool if isinstance(tool, SyncTool) else tool for tool in tools]
         views: dict[View, View] = {}
 
         def own_view(view: View) -> View:
-            return views.setdefault(view, shown_view(with_face(view, FACE), exposed))
+            return views.setdefault(view, bus_of(shown(with_face(view, FACE), expose, always)))
 
         self.buses = [own_view(bus_of(tool)) for tool in given if isinstance(tool, Bus)]
         if own is not None:
