@@ -5,7 +5,7 @@ import pydoc
 import re
 from collections.abc import Set
 from importlib.metadata import version
-from typing import Any, assert_type
+from typing import Any, assert_type, cast
 
 import pytest
 
@@ -94,7 +94,7 @@ def test_every_method_is_there_without_a_loop_with_the_same_parameters(awaited: 
     for name, member in members(awaited, but=inner).items():
         ours = inspect.getattr_static(waits, name)
         if isinstance(member, classmethod):
-            member, ours = member.__func__, ours.__func__
+            member, ours = cast(Any, member).__func__, ours.__func__
         if not inspect.isfunction(member):
             assert isinstance(ours, property), name
             continue

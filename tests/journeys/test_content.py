@@ -180,7 +180,7 @@ async def test_a_subscription_outlives_its_connection(era: str, asking_ports: di
                 pass
 
 
-async def _idle(events: EventStream, server: str) -> None:
+async def _idle(events: EventStream[Event], server: str) -> None:
     async with asyncio.timeout(PATIENCE):
         async for event in events:
             if isinstance(event, StateChanged) and (event.server, event.state) == (server, "idle"):
