@@ -24,7 +24,7 @@ from toolbus import Toolbus
 
 VERSION = "2026-07-28"
 TASKS = "io.modelcontextprotocol/tasks"
-FORWARDS = Interactions(forwards=True)
+FORWARDS = Interactions(_routing=QuestionRouting(forwards=True))
 Era = Literal["modern", "legacy"]
 JSON = dict[str, Any]
 Answers = dict[str, Callable[[JSON], JSON]]

@@ -52,7 +52,7 @@ def place(request: pytest.FixtureRequest, asking_ports: dict[str, int]) -> Place
 
 
 def bus_of(place: Place, **more: Any) -> Toolbus:
-    return Toolbus({"servers": {"a": place.config()}}, interactions=Interactions(forwards=True), **more)
+    return Toolbus({"servers": {"a": place.config()}}, interactions=Interactions(_routing=QuestionRouting(forwards=True)), **more)
 
 
 async def called(bus: Toolbus, client: Person, name: str, arguments: dict[str, Any]) -> ToolResult:
@@ -164,7 +164,7 @@ async def test_a_hook_still_changes_what_the_client_gets(place: Place) -> None:
 async def test_a_policy_declines_questions_before_the_client_sees_them(place: Place) -> None:
     config = {"servers": {"a": place.config()}, "policy": [{"requests": "a/elicitation", "do": "deny"}]}
     client = Person()
-    async with Toolbus(config, interactions=Interactions(forwards=True)) as bus:
+    async with Toolbus(config, interactions=Interactions(_routing=QuestionRouting(forwards=True))) as bus:
         assert (await called(bus, client, "a_book", {"guest": "Ann"})).text == "not booked: decline"
     assert not client.asked
 

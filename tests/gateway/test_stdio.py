@@ -199,7 +199,7 @@ from toolbus.gateway.stdio import serve_stdio
 
 async def main() -> None:
     bus = Toolbus({"servers": {"day": {"command": sys.argv[1], "args": [sys.argv[2], "stdio"]}}},
-        interactions=Interactions(forwards=True))
+        interactions=Interactions(_routing=QuestionRouting(forwards=True)))
     try:
         async with Gateway(bus) as gateway:
             serving = asyncio.create_task(serve_stdio(gateway))

@@ -32,7 +32,7 @@ def waiting() -> MCPServer:
 async def main(port: int, drain: float) -> None:
     """Serve until a signal; a second one does not wait for calls."""
     config = {"servers": {"waiting": {"server": waiting(), "prefix": ""}}}
-    bus = Toolbus(config, interactions=Interactions(forwards=True))
+    bus = Toolbus(config, interactions=Interactions(_routing=QuestionRouting(forwards=True)))
     arrived = asyncio.Semaphore(0)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, arrived.release)
     async with bus, Gateway(bus) as gateway:

@@ -228,7 +228,7 @@ async def test_a_user_whose_sessions_want_all_connections() -> None:
         bus.max_sessions = 4
 
         async def call(owner: Principal, session: str) -> str:
-            view = bus.as_user("", session=session, interactions=Interactions(owner=owner.owner))
+            view = bus.as_user("", session=session, interactions=Interactions(_routing=QuestionRouting(owner=owner.owner)))
             return (await view.call("day_echo", {"text": "hi"})).text
 
         assert [await call(BAD, name) for name in ("one", "two")] == ["hi", "hi"]

@@ -151,10 +151,10 @@ class Person:
 
 
 async def test_a_question_that_belongs_to_no_call_reaches_the_client_of_its_session() -> None:
-    async with bus_of(counting(), interactions=Interactions(forwards=True)) as bus:
+    async with bus_of(counting(), interactions=Interactions(_routing=QuestionRouting(forwards=True))) as bus:
         people = Person("Ann"), Person("Bob")
         views = [
-            bus.as_user("", session=one.name, interactions=Interactions(forwards=True, client=one))
+            bus.as_user("", session=one.name, interactions=Interactions(_routing=QuestionRouting(forwards=True, client=one)))
             for one in people
         ]
         for view, person in zip(views, people, strict=True):

@@ -17,6 +17,7 @@ from toolbus.adapters.options import require_extra
 from toolbus.adapters.tool_calls import ToolDefinition, definition_of, parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Bus, ExposureOptions, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.inner import calls_of, view_of
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, Image, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered, rendered_text
@@ -197,7 +198,7 @@ class LiveTools(BusTools):
 
     def _run(self, tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
         try:
-            result = tool.runner.wait(self._unless_interrupted(tool, arguments))
+            result = calls_of(view_of(tool)).wait(self._unless_interrupted(tool, arguments))
         except ToolbusError as error:
             return ToolResult.failure(str(error))
         self._results.append(result)

@@ -23,9 +23,7 @@ from toolbus.core.operation.events import Emit
 from toolbus.core.operation.operation import Caller, Guard, Observer
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
-from toolbus.core.values.records import Inventory
 from toolbus.lock.file import Lockfile
-from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
@@ -129,30 +127,6 @@ class Toolbus(View):
         """The lockfile next to the config, which the tools are compared with; None without one."""
         return self._bus.approvals.file
 
-    async def reload_lock(self) -> None:
-        """Read the lockfile again, after something was approved; the config stays."""
-        engine = self._bus.engine
-        await engine.run(engine.apply(lambda servers: servers))
-
-    @property
-    def unreviewed(self) -> dict[str, Inventory]:
-        """What each server offers, held or not; before it is listed, what was approved."""
-        return self._live.snapshot.unreviewed
-
-    def is_locked(self, alias: str) -> bool:
-        """Whether the tools of a server are known from the lockfile, or held because it is not in there."""
-        return self._bus.approvals.covers(self._check(alias))
-
-    def assume(self, inventories: Mapping[str, Inventory]) -> None:
-        """Offer what servers offered in an earlier process, until each is connected or fails; before a start.
-
-        For servers that are not lazy, not locked, and that this config and the administrator let start.
-        """
-        servers = self._bus.engine.usable_config.servers
-        usable = {alias for alias, server in servers.items() if server.mistake is None and not server.lazy}
-        self._servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()})
-        self._bus.outdate()
-
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Let an observer follow every operation from now on, of all users and sessions.
 
@@ -164,10 +138,6 @@ class Toolbus(View):
     def policy(self) -> Policy:
         """The policy of the bus; without rules if its config has none."""
         return self._bus.engine.enforcement.now.layer.policy
-
-    def dead_rules(self) -> list[DeadRule]:
-        """The rules of the policy that match nothing of the servers, as far as these are listed."""
-        return list(self._bus.dead_rules(self._bus.engine.enforcement.now.layer))
 
     async def start(self) -> None:
         """Connect to all servers; one that fails does not affect the others, unless it is `required`.

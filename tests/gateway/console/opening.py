@@ -117,7 +117,7 @@ async def console_over(
 ) -> AsyncGenerator[Opened]:
     """The console of a bus that is started, on a free port of this machine."""
     board = board or QuestionRouter()
-    interactions = board.interactions(Interactions(forwards=True))
+    interactions = board.interactions(Interactions(_routing=QuestionRouting(forwards=True)))
     async with Toolbus(config, interactions=interactions, **bus_options) as bus:
         console = Console(bus, board)
         app = ConsoleApp(console, serve or Serve(), ConsoleEntry(clock))

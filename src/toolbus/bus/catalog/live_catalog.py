@@ -62,7 +62,7 @@ class LiveCatalog:
         self._taken = taken
         self._parent = parent
         self._warned: set[tuple[str, str | None, str]] = set()
-        self.registrations = Registrations(READ_RESULT.origin)
+        self.registrations = Registrations(READ_RESULT.origin, self.warn)
         snapshot = snapshots.of(inputs())
         shaped = ShapedCatalog(catalog=Catalog(own=snapshot.shaping.own))
         self._published = _Published(snapshot=snapshot, shaped=shaped)
