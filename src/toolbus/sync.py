@@ -1,4 +1,5 @@
-"""The public path of `toolbus.bus.sync`, and of what its methods take and return."""
+"""The bus without `await`; `toolbus` has `SyncToolbus`, too."""
 
-from toolbus.bus.sync import *  # noqa: F403 - all of it, under the path that users import
-from toolbus.public import *  # noqa: F403
+from toolbus.bus.sync import SyncScripts, SyncSessionView, SyncTask, SyncTool, SyncToolbus, SyncView
+
+__all__ = ["SyncScripts", "SyncSessionView", "SyncTask", "SyncTool", "SyncToolbus", "SyncView"]

@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any, Literal, Protocol
 
 from tests.inside.config import Serve
-from tests.inside.core import Interactions
+from tests.inside.core import Interactions, QuestionRouting
 from tests.inside.gateway import (
     LOCAL,
     ClientExchange,

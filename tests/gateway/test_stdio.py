@@ -193,7 +193,7 @@ async def test_calls_in_flight_get_a_moment_when_stdin_ends() -> None:
 PROGRAM = """
 import asyncio, sys
 from toolbus import Toolbus
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, QuestionRouting
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.stdio import serve_stdio
 

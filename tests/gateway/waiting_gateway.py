@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a script
 from toolbus import Toolbus
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, QuestionRouting
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.run import HttpServer, listening_socket

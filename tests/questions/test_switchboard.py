@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.driving import client_of, text_of
-from tests.inside.core import ApprovalRequest, QuestionRouter
+from tests.inside.core import ApprovalRequest, QuestionRouter, QuestionRouting
 from tests.inside.gateway import Gateway
 from tests.patience import PATIENCE
 from tests.servers.asking import asking

@@ -20,7 +20,7 @@ from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import ArgumentsError, CallDenied, LoginRequired, ToolNotFound
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import JSON, Origin, Progress, ToolResult, ToolSpec
-from toolbus.shape import prompt_name
+from toolbus.shape.as_tools import prompt_name
 
 T = TypeVar("T")
 _LONGEST_NAME = 200

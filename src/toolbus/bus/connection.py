@@ -6,14 +6,15 @@ from typing import Any
 
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.toolbus import Toolbus
-from toolbus.call import OnInput, Progress
 from toolbus.config import BusConfig, ServerConfig, load_server
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation.events import OnLog
+from toolbus.core.operation.operation import OnInput
 from toolbus.core.values.errors import BusClosed
 from toolbus.core.values.records import (
     JSON,
     Embedded,
+    Progress,
     Prompt,
     PromptResult,
     Resource,
@@ -21,7 +22,7 @@ from toolbus.core.values.records import (
     ToolResult,
 )
 from toolbus.core.values.uri_templates import Values
-from toolbus.shape import prefixed
+from toolbus.shape.naming import prefixed
 
 
 class McpConnection:

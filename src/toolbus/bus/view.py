@@ -18,12 +18,12 @@ from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
 from toolbus.bus.tasks import TaskCalls, TaskHandle, given_approval
-from toolbus.call import OnInput, Operation, Progress
+from toolbus.call import Operation
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode, check_mode
 from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.operation.events import Emit, EventStream, Filter, OnLog
-from toolbus.core.operation.operation import Caller, Resumed
+from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.values import freshness
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
@@ -36,6 +36,7 @@ from toolbus.core.values.records import (
     Embedded,
     Health,
     Inventory,
+    Progress,
     Prompt,
     PromptMessage,
     PromptResult,

@@ -13,8 +13,8 @@ from toolbus.core.operation.operation import Operation
 from toolbus.core.text.text import cleaned_json
 from toolbus.core.values.records import Budget, Embedded, Text, ToolResult, with_notes
 from toolbus.schema.values import is_larger
-from toolbus.shape import cleaned_block
 from toolbus.shape.budget import character_limit, fitted_blocks
+from toolbus.shape.clean import cleaned_block
 from toolbus.shape.render import described_text, rendered
 
 MAX_FILES = 20

@@ -16,7 +16,7 @@ import httpx2
 from tests.gateway.front import Events
 from tests.inside.config import Serve
 from tests.inside.console import Console, ConsoleApp, ConsoleEntry
-from tests.inside.core import Interactions, QuestionRouter
+from tests.inside.core import Interactions, QuestionRouter, QuestionRouting
 from tests.inside.gateway import HttpLimits, HttpServer, StandaloneConsole, listening_socket
 from tests.patience import PATIENCE
 from toolbus import Toolbus

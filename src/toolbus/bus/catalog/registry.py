@@ -9,7 +9,9 @@ from toolbus.bus.catalog.tool import Tool, ToolView
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.records import Origin, ToolSpec
-from toolbus.shape import LeaveOut, Shaper, each, named, shaped
+from toolbus.shape import Shaper, each
+from toolbus.shape.naming import named
+from toolbus.shape.pipeline import LeaveOut, shaped
 
 logger = logging.getLogger("toolbus")
 

@@ -10,7 +10,7 @@ from toolbus.core.text.display import signature
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, Origin, Progress, ToolResult, ToolSpec
-from toolbus.shape import declared
+from toolbus.schema.node import declared
 from toolbus.shape.budget import fitted
 
 if TYPE_CHECKING:  # only some programs ask for definitions

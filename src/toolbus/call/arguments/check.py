@@ -225,6 +225,6 @@ def accepted(operation: Operation) -> Operation:
 
 def _with_restored(operation: Operation) -> Operation:
     """The operation without the names and nulls that a dialect added."""
-    from toolbus.shape import restored
+    from toolbus.shape.dialects import restored
 
     return replace(operation, arguments=restored(operation.spec, operation.arguments))

@@ -28,7 +28,7 @@ from toolbus.core.values.records import (
 )
 from toolbus.core.values.skills import Skill, entry_of
 from toolbus.gateway.protocol.words import is_object, with_ui_uri
-from toolbus.shape import named
+from toolbus.shape.naming import named
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _KNOWN_SCHEMES = ("ui://", "skill://")

@@ -29,7 +29,9 @@ from toolbus.cli.parameters import (
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Stopwatch
 from toolbus.core.values.errors import CallDenied, ToolNotFound
 from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
-from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
+from toolbus.schema.node import declared
+from toolbus.shape.as_tools import LIST_RESOURCES, READ_RESOURCE
+from toolbus.shape.naming import may_name
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus

@@ -19,8 +19,8 @@ from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import problem_of
 from toolbus.core.values.records import JSON, OWN, Inventory, ServerStatus, ToolSpec
 from toolbus.schema.node import Schema
-from toolbus.shape import unmatched
 from toolbus.shape.cost import PROVIDERS, definition_tokens, sent_tokens
+from toolbus.shape.select import unmatched
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
