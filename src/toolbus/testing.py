@@ -25,6 +25,8 @@ try:
 except ImportError as error:
     raise ExtraMissing("toolbus.testing", "agent", str(error)) from error
 
+__all__ = ["Reply", "ScriptedModel", "ToolCall", "Turn"]
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:

@@ -47,6 +47,8 @@ if TYPE_CHECKING:
     )
     from anthropic.types.tool_result_block_param import Content
 
+__all__ = ["messages", "tools"]
+
 # Stop reasons after which the last call may be incomplete.
 _INCOMPLETE = {"max_tokens", "model_context_window_exceeded", "refusal"}
 

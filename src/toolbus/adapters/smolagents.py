@@ -29,6 +29,8 @@ with require_extra("smolagents"):
     from smolagents.memory import SystemPromptStep  # pyright: ignore[reportMissingTypeStubs]
     from smolagents.models import ChatMessage, MessageRole  # pyright: ignore[reportMissingTypeStubs]
 
+__all__ = ["live", "messages", "tools"]
+
 Agent = TypeVar("Agent", bound=MultiStepAgent)
 RunTool: TypeAlias = Callable[[Tool, dict[str, JSON]], ToolResult]
 FACE = "smolagents"
