@@ -33,9 +33,9 @@ def public_names() -> dict[str, dict[str, str]]:
         module, _, text = section.partition("\n")
         for first, last in re.findall(r"^\| (`.+?) \| (.+) \|$", text, flags=re.M):
             if first.startswith("`toolbus.adapters."):
-                found[first.strip("`")] = dict.fromkeys(
-                    names_in(last), f"[it](frameworks/{first.strip('`').split('.')[-1]}.md)"
-                )
+                framework = first.strip("`").rpartition(".")[2]
+                own_page = f"[it](frameworks/{framework}.md)"
+                found[first.strip("`")] = dict.fromkeys(names_in(last), own_page)
             else:
                 found.setdefault(module, {}).update(dict.fromkeys(names_in(first), last))
     found["toolbus"] |= found["toolbus.errors"]
@@ -76,7 +76,7 @@ def test_a_star_import_of_a_public_module_brings_its_public_names_alone(module: 
 def test_every_public_name_is_explained_there_or_on_the_page_it_links_to(module: str) -> None:
     for name, text in PUBLIC[module].items():
         assert text.strip(), name
-        if (link := re.search(r"\]\(([\w/.]+)", text)) is not None:
+        if (link := re.search(r"\]\(([\w/.-]+)", text)) is not None:
             assert re.search(rf"\b{name}\b", page(link[1])), f"{link[1]} does not mention {name}"
 
 
