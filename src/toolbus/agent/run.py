@@ -131,7 +131,14 @@ class RunResult(Generic[T]):
 
 
 class Run(Generic[T]):
-    """A run, started when created. Iterate over its events, or just await `final`."""
+    """A run, started when created. Iterate over its events, or just await `final`.
+
+    ```python
+    run = agent.send("Remember to buy tea.")
+    async for event in run:
+        print(type(event).__name__)  # ToolCalled, ToolReturned, TextDelta
+    ```
+    """
 
     def __init__(self, approve: ApprovalRule[Approver], limits: Limits) -> None:
         self._approve: ApprovalRule[Approver] = approve

@@ -140,6 +140,12 @@ def connect_mcp(
 
     `interactions` answers the requests of the server.
     Raises `ConnectFailed` with the phase that failed.
+
+    ```python
+    async with connect_mcp(command="python", args=["notes.py"]) as notes:
+        print([tool.name for tool in await notes.list_tools()])  # ['add', 'search']
+        print((await notes.call_tool("add", {"text": "buy tea"})).text)  # kept as note 1
+    ```
     """
     if source is not None and config:
         if not isinstance(source, str):

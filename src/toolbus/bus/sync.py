@@ -189,7 +189,13 @@ class SyncSessionView(SyncView):
 
 
 class SyncToolbus(SyncView):
-    """`Toolbus` with methods that wait."""
+    """`Toolbus` with methods that wait.
+
+    ```python
+    with SyncToolbus({"servers": {"notes": {"command": "python", "args": ["notes.py"]}}}) as bus:
+        print(bus.call("notes_add", {"text": "buy tea"}).text)  # kept as note 1
+    ```
+    """
 
     bus: Toolbus
 

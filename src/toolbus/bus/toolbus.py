@@ -32,7 +32,14 @@ ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | Bu
 
 
 class Toolbus(View):
-    """Connects to every server of a config and combines their tools in one catalog."""
+    """Connects to every server of a config and combines their tools in one catalog.
+
+    ```python
+    config = {"servers": {"notes": {"command": "python", "args": ["notes.py"]}}}
+    async with Toolbus(config) as bus:
+        print(*bus.catalog.names)  # notes_add notes_search
+    ```
+    """
 
     def __init__(
         self,
@@ -103,6 +110,11 @@ class Toolbus(View):
         With a `session`, it also has its own connections to servers with `per_session`, made when they are
         first needed, and its own `interactions` for their requests; end it with `end_session()`. A session
         may be without a user (empty).
+
+        ```python
+        ann = bus.as_user("ann")
+        print((await ann.call("notes_add", {"text": "buy tea"})).text)  # kept as note 1
+        ```
         """
         _check_name(user, "user", may_be_empty=session is not None)
         if session is None:

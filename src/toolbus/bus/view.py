@@ -93,6 +93,11 @@ class View:
         With `policy`, these rules decide as well, and the stricter decision counts. `expose` and `always`
         say which tools a model is shown, as in the config.
         Anything outside the view can neither be called nor read through it. A view ends with its bus.
+
+        ```python
+        reading = bus.view(include="notes_search")
+        print(*reading.catalog.names)  # notes_search
+        ```
         """
         known = None if servers is None else self._known(servers)
         if caller is not None and (user := self._tenant.user):
@@ -129,7 +134,13 @@ class View:
         return self._now
 
     def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[SearchHit]:
-        """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
+        """The tools that fit, best first, and one that a query names before all others (see `Finder`).
+
+        ```python
+        [hit] = bus.search("find notes", limit=1)
+        print(hit.name)  # notes_search
+        ```
+        """
         return self._tenant.finder.search(self.catalog.for_models, queries, limit)
 
     @property
@@ -151,6 +162,11 @@ class View:
         """The tools to show a model, by `expose`: of all servers, or of the given ones.
 
         `loadable` is for providers that load tools: hidden ones are in the list, with `defer_loading`.
+
+        ```python
+        for tool in bus.tools("notes"):
+            print(tool.name)  # notes_add, notes_search
+        ```
         """
         shown = self if servers is None else self.view(servers=servers)
         exposed = shown._calls.loadable(shown.catalog) if loadable else shown._calls.exposed
@@ -202,6 +218,11 @@ class View:
         Waits for a lost server, up to `reconnect_timeout` seconds from its loss (`timeouts.reconnect`).
         With `on_input="suspend"`, a question of the server suspends the call; pass the `pending` of the
         result to `resume`.
+
+        ```python
+        result = await bus.call("notes_add", {"text": "buy tea"})
+        print(result.text)  # kept as note 1
+        ```
         """
         loop = self._access.loop
         if (

@@ -93,7 +93,14 @@ class Tool:
 
     # Positional-only, so that a tool may have an argument called "self".
     async def execute(self, /, **arguments: JSON) -> ToolResult:
-        """Run the tool. Never raises: a failure is a result with `is_error`, for the model to read."""
+        """Run the tool. Never raises: a failure is a result with `is_error`, for the model to read.
+
+        ```python
+        tool = bus.tools()[0]
+        print((await tool.execute(text="buy tea")).text)  # kept as note 1
+        print((await tool.execute(txt="buy tea")).is_error)  # True
+        ```
+        """
         return await self.run(arguments)
 
     async def run(

@@ -157,6 +157,16 @@ class Interactions:
     """The handlers: `elicit` and `approve` ask a person, `sample` calls a model, `login` lets one sign in.
 
     Timeouts of that server's calls pause while a handler runs.
+
+    ```python
+    def elicit(question: Elicitation) -> Answer:
+        return question.accept({"day": "2026-12-24", "place": "terrace"})
+
+    config = {"servers": {"desk": {"command": "python", "args": ["desk.py"]}}}
+    async with Toolbus(config, interactions=Interactions(elicit=elicit)) as bus:
+        result = await bus.call("desk_book", {"guest": "Ann"})
+        print(result.text)  # Ann has a table for 2, terrace, on 2026-12-24.
+    ```
     """
 
     elicit: Elicit | None = None

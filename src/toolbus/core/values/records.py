@@ -262,7 +262,14 @@ Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ToolResult:
-    """The complete result of a tool; `is_error` marks a failure."""
+    """The complete result of a tool; `is_error` marks a failure.
+
+    ```python
+    result = await bus.call("notes_search", {"word": "tea"})
+    print(result.is_error, result.text)  # False nothing found
+    print(result.raise_for_error().content)  # (Text(text='nothing found', annotations=None, meta=None),)
+    ```
+    """
 
     content: tuple[Block, ...] = ()
     structured: JSON = None
