@@ -16,19 +16,16 @@ from toolbus import (
     CallTimeout,
     ConnectionLost,
     Elicitation,
-    Embedded,
-    Image,
     InputNeeded,
     Interactions,
     Pending,
     ResourceTooLarge,
     ServerNotFound,
     ServerRejected,
-    Text,
     Toolbus,
 )
 from toolbus.events import Event, EventStream, ResourceUpdated, StateChanged
-from toolbus.records import Completion
+from toolbus.records import Completion, Embedded, Image, Text
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio

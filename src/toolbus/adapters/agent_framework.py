@@ -40,6 +40,8 @@ with require_extra("agent-framework"):
         SupportsAgentRun,
     )
 
+__all__ = ["messages", "tools", "toolset"]
+
 FACE = "agent-framework"
 _IN_RUN: ContextVar[bool] = ContextVar("toolbus_agent_framework_run", default=False)
 

@@ -31,6 +31,8 @@ with require_extra("agno"):
     from agno.tools.function import FunctionCall
     from agno.tools.function import ToolResult as AgnoResult
 
+__all__ = ["messages", "toolset"]
+
 FACE = "agno"
 # Agno converts these strings before a tool sees them, even if the schema asks for a string.
 _CONVERTED: dict[str, bool | None] = {"none": None, "null": None, "true": True, "false": False}

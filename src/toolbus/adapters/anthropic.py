@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     )
     from anthropic.types.tool_result_block_param import Content
 
+__all__ = ["messages", "tools"]
+
 # Stop reasons after which the last call may be incomplete.
 _INCOMPLETE = {"max_tokens", "model_context_window_exceeded", "refusal"}
 
@@ -68,6 +70,13 @@ def tools(
     Without `media`, images and PDFs are described in text. Without `follow`, the list changes only with
     `refresh()`. Without `native`, `expose: search` shows `search_tools` and `call_tool`, for models before
     Claude 4.5 and other providers that have this API.
+
+    ```python
+    from toolbus.adapters import anthropic
+
+    tools = anthropic.tools(bus)
+    print([tool["name"] for tool in tools])  # ['notes_add', 'notes_search']
+    ```
     """
 
     provider: ProviderFormat[ToolParam, MessageParam] = ProviderFormat(

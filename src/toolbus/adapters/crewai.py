@@ -36,7 +36,7 @@ with require_extra("crewai"):
     from crewai.utilities.agent_utils import get_tool_names, render_text_description_and_args
     from crewai.utilities.types import LLMMessage
 
-__all__ = ["BoundTool", "BusTool", "LiveTools", "in_thread", "live", "messages", "tools"]
+__all__ = ["in_thread", "live", "messages", "tools"]
 
 
 def tools(

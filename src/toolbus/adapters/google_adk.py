@@ -38,6 +38,8 @@ with require_extra("google-adk"):
 
     from toolbus.adapters import google_genai
 
+__all__ = ["messages", "toolset"]
+
 FACE = "google-adk"
 _ASKED = AskedCalls()
 # Gemini also accepts plain text in a function response.

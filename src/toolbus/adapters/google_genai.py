@@ -35,6 +35,8 @@ with require_extra("google-genai"):
         Part,
     )
 
+__all__ = ["messages", "tools"]
+
 GOOGLE_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
 GOOGLE_MEDIA_TYPES = GOOGLE_IMAGE_TYPES | AUDIO_TYPES
 # Files that a function response may hold, and the models that accept them there.

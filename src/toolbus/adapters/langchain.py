@@ -32,6 +32,8 @@ with require_extra("langchain"):
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command, interrupt
 
+__all__ = ["live", "messages", "tools"]
+
 Content: TypeAlias = str | list[str | dict[Any, JSON]]
 ToolOutput: TypeAlias = ToolMessage | Command[Any]
 # Dialects that LangChain's models pass on unchanged.

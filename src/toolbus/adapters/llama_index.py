@@ -34,6 +34,8 @@ with require_extra("llama-index"):
     from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata, ToolOutput
     from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
 
+__all__ = ["live", "messages", "tools"]
+
 FACE = "llama-index"
 # The argument in which LlamaIndex passes its context; a model never writes an argument of that name.
 _CONTEXT = "context of the workflow"

@@ -45,6 +45,8 @@ if TYPE_CHECKING:
     from openai.types.responses import ResponseInputItemParam as InputItem
     from openai.types.responses import ToolSearchToolParam
 
+__all__ = ["messages", "tools"]
+
 Chat: TypeAlias = Literal["openai", "openai-strict"]
 Responses: TypeAlias = Literal["openai-responses"]
 

@@ -26,6 +26,8 @@ with require_extra("openai-agents"):
     from agents.tool import FunctionToolCustomDataContext
     from agents.tool_context import ToolContext
 
+__all__ = ["messages", "tools"]
+
 FACE = "openai-agents"
 MAX_UNREAD_RESULTS = 100
 """Results of one tool to keep until the SDK reads their custom data."""

@@ -52,6 +52,8 @@ with require_extra("pydantic-ai"):
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
 
+__all__ = ["messages", "toolset"]
+
 FACE = "pydantic-ai"
 _ASKED = AskedCalls()
 Content: TypeAlias = str | list[str | BinaryContent]

@@ -17,6 +17,7 @@ from toolbus.adapters.options import require_extra
 from toolbus.adapters.tool_calls import ToolDefinition, definition_of, parse_arguments, tool_metadata
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.inner import calls_of, view_of
 from toolbus.bus.rules.scope import Names
 from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.errors import ToolbusError
@@ -29,6 +30,8 @@ with require_extra("smolagents"):
     from smolagents import Tool as AgentTool  # pyright: ignore[reportMissingTypeStubs]
     from smolagents.memory import SystemPromptStep  # pyright: ignore[reportMissingTypeStubs]
     from smolagents.models import ChatMessage, MessageRole  # pyright: ignore[reportMissingTypeStubs]
+
+__all__ = ["live", "messages", "tools"]
 
 Agent = TypeVar("Agent", bound=MultiStepAgent)
 RunTool: TypeAlias = Callable[[Tool, dict[str, JSON]], ToolResult]
@@ -201,7 +204,7 @@ class LiveTools(BusTools):
 
     def _run(self, tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
         try:
-            result = tool.runner.wait(self._unless_interrupted(tool, arguments))
+            result = calls_of(view_of(tool)).wait(self._unless_interrupted(tool, arguments))
         except ToolbusError as error:
             return ToolResult.failure(str(error), sent=error.sent)
         self._results.append(result)

@@ -6,8 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, cast, overload
 
+from toolbus.bus.catalog.exposure import OWN_ROUTES
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.connection import Connecting, McpConnection
+from toolbus.bus.inner import calls_of, view_of
 from toolbus.bus.rules.scope import Names
 from toolbus.bus.sync import SyncMcpConnection, SyncTool, SyncView
 from toolbus.bus.view import View
@@ -41,13 +43,18 @@ def current_tools(
     """
     if isinstance(source, Bus):
         tools = bus_of(source).tools(servers, loadable=loadable)
-        return tools if live else [Tool(tool.spec, tool.runner, can_read_more=False) for tool in tools]
+        return tools if live else [Tool(tool.spec, view_of(tool), can_read_more=False) for tool in tools]
     selected = {servers} if isinstance(servers, str) else set(servers or ())
     return [
-        Tool(tool.spec, tool.runner, can_read_more=False)
+        Tool(tool.spec, view_of(tool), can_read_more=False)
         for tool in checked_tools(source)
-        if tool.offered and (servers is None or tool.server in selected)
+        if _is_offered(tool) and (servers is None or tool.server in selected)
     ]
+
+
+def _is_offered(tool: Tool) -> bool:
+    # Of those of the bus itself, only some are in the catalog; they do not leave.
+    return tool.spec.route in OWN_ROUTES or str(tool.origin) in view_of(tool).catalog
 
 
 def checked_tools(source: Any) -> list[Tool]:
@@ -65,7 +72,7 @@ def checked_tools(source: Any) -> list[Tool]:
     named: dict[str, Tool] = {}
     for tool in tools:
         other = named.setdefault(tool.name, tool)
-        if other.origin != tool.origin or other.runner is not tool.runner:
+        if other.origin != tool.origin or view_of(other) is not view_of(tool):
             both = f"{other.origin} and {tool.origin}"
             raise ValueError(f"two tools are named {tool.name!r}: {both}; list one of them with a prefix")
     return tools
@@ -133,9 +140,9 @@ class ToolList(list[T]):
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallDenied:
         """The error for a name that is not among the known ones: held, or unknown."""
         if isinstance(self._source, Bus):
-            return bus_of(self._source).missing(name, known)
-        views = {tool.runner for tool in checked_tools(self._source) if isinstance(tool.runner, View)}
-        errors = [view.missing(name, known) for view in views]
+            return calls_of(bus_of(self._source)).missing(name, known)
+        views = set(map(view_of, checked_tools(self._source)))
+        errors = [calls_of(view).missing(name, known) for view in views]
         held = (error for error in errors if isinstance(error, CallDenied))
         return next(held, ToolNotFound(name, known))
 
@@ -154,13 +161,13 @@ def with_face(view: View, face: str) -> View:
 
 def _tools_with_face(source: ToolSource, face: str) -> list[Tool]:
     tools = checked_tools(source)
-    views = {tool.runner: with_face(tool.runner, face) for tool in tools if isinstance(tool.runner, View)}
-    return [Tool(tool.spec, views[tool.runner]) if isinstance(tool.runner, View) else tool for tool in tools]
+    views = {view: with_face(view, face) for view in map(view_of, tools)}
+    return [Tool(tool.spec, views[view_of(tool)]) for tool in tools]
 
 
 def _warn(tool: Tool, error: Exception) -> None:
     reason = cleaned(f"{type(error).__name__}: {error}")
-    tool.runner.warn(tool.server, tool.origin.tool, f"not offered to the framework: {reason}")
+    calls_of(view_of(tool)).warn(tool.server, tool.origin.tool, f"not offered to the framework: {reason}")
 
 
 def _follow(tools: ToolList[T], bus: View) -> None:

@@ -43,6 +43,11 @@ class Agent:
 
     `tools` are functions, `Tool`s, or a whole bus. `mcp_servers` is a config whose servers the agent owns: it
     connects them when its first run starts, and closes them with itself.
+
+    ```python
+    async with Agent(model, tools=[bus]) as agent:  # such as model = "anthropic:claude-sonnet-5"
+        print(await agent.send("Remember to buy tea.").final)  # Noted.
+    ```
     """
 
     def __init__(
@@ -108,6 +113,12 @@ class Agent:
         """Start a run; runs of one agent are sequential. With `output`, the result is an object of that type.
 
         Without a prompt, the agent continues from what you added: a file, a resource, or a server's prompt.
+
+        ```python
+        run = agent.send("Remember to buy tea.")
+        print(await run.final)  # Noted.
+        print(run.result.usage.requests)  # 2
+        ```
         """
         if self._closed:
             raise BusClosed("the agent")
