@@ -39,7 +39,8 @@ terminal there is no color and no spinner, and lines are not wrapped.
 With `-v`, logs go to stderr, including what servers log (`notifications/message`).
 
 With `--json`, stdout gets one document and nothing else (`serve`, `chat`, `runs watch` and
-`up --foreground`: one per line and event). A command that fails prints `{"error": {"type": ..., "message": ...}}`.
+`up --foreground`: one per line and event). A command that fails prints `{"error": {"type": ..., "message":
+...}}`.
 
 To install completion for bash, zsh, fish or PowerShell, run `toolbus --install-completion`. Tab completes
 commands, options, servers from the config, and, from the last listing, tools, prompts, URIs and argument
