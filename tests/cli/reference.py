@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests import warm
@@ -336,7 +336,6 @@ JSON: `{"file", "naming", ..., "servers": {alias: entry}}`, with every other set
 }
 
 EXAMPLES = {
-    "trust": ["toolbus trust", "toolbus trust --yes"],
     "tools": ["toolbus tools", "toolbus tools notes --full"],
     "search": ["toolbus search write down a note --limit 2"],
     "call": [
@@ -350,6 +349,8 @@ EXAMPLES = {
         "toolbus --config policy.yaml policy notes_add text=tea",
     ],
 }
+TRUSTED = ["toolbus trust", "toolbus trust --yes"]
+"""What the examples need first."""
 OF_INN = {
     "call": [
         "toolbus call inn/book guest=Ann --on-input suspend > call.json",
@@ -370,6 +371,10 @@ def page() -> str:
         inn = {"command": "python", "args": [str(INN)]}
         (folder / "inn.json").write_text(json.dumps({"servers": {"inn": inn}}))
         parts = [INTRODUCTION, f"```text\n{_printed('toolbus --help', folder)}```\n"]
+        parts.append(
+            "The examples below run in [examples](../examples). First, its config has to be trusted:\n"
+        )
+        parts.append(_shown(TRUSTED, folder, "toolbus.yaml", "console"))
         for section, rows in SECTIONS.items():
             parts.append(f"## {section}\n")
             for words in rows:
@@ -385,8 +390,14 @@ def _described(words: str, folder: Path) -> Iterator[str]:
         yield NOTES[words]
     # What is a console block is run once more, in examples/, where there is no inn.
     for examples, config, kind in ((EXAMPLES, "toolbus.yaml", "console"), (OF_INN, "inn.json", "text")):
-        if shown := [f"$ {line}\n{_printed(line, folder, config)}" for line in examples.get(words, ())]:
-            yield f"```{kind}\n{''.join(shown)}```\n"
+        if words in examples:
+            yield _shown(examples[words], folder, config, kind)
+
+
+def _shown(lines: Sequence[str], folder: Path, config: str, kind: str) -> str:
+    """A block with command lines and what they print."""
+    printed = "".join(f"$ {line}\n{_printed(line, folder, config)}" for line in lines)
+    return f"```{kind}\n{printed}```\n"
 
 
 def _printed(line: str, folder: Path, config: str = "toolbus.yaml") -> str:

@@ -64,7 +64,8 @@ def call(
 ) -> Coroutine[Any, Any, CommandResult | int]:
     """Call a tool and print the result; exit 1 if the tool fails.
 
-    With --resume, answer a suspended call: KEY=VALUE fills in its form, or pass --accept, --decline or --cancel.
+    With --resume, answer a suspended call: KEY=VALUE fills in its form, or pass --accept, --decline or
+    --cancel.
 
     \b
     toolbus call inn/book guest=Ann --on-input suspend > call.json
