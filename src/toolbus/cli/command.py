@@ -283,10 +283,10 @@ class LazyGroup(TyperGroup):
             self._loaded[name].new_spelling = spelling
         return self._loaded[name]
 
-    # A group that runs alone may have arguments; they are not those of its commands.
+    # A group that runs alone may have arguments of its own, which its commands do not take.
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words as those of a command, or else as arguments of the group itself."""
+        """Read the words for a command, or else as arguments of the group itself."""
         has_own = any(one.param_type_name == "argument" for one in self.params)
         ctx.allow_interspersed_args = has_own and _first_word(self.params, args) not in self.commands
         return super().parse_args(ctx, args)

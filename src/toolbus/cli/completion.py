@@ -305,10 +305,11 @@ def _remaining(known: Sequence[Sequence[str]], pairs: Sequence[str], incomplete:
 
 def _config_path(ctx: typer.Context) -> str | None:
     """The config that the command line refers to."""
-    own: Path | None = ctx.params.get("config")
-    outer: Path | None = ctx.parent.params.get("config") if ctx.parent else None
-    if named := own or outer:
-        return str(named)
+    place: Any = ctx
+    while place is not None:
+        if named := place.params.get("config"):
+            return str(named)
+        place = place.parent
     from toolbus.config import find_config
     from toolbus.core.values.errors import ConfigError
 
