@@ -13,7 +13,6 @@ import toolbus
 from tests.inside import bus
 from toolbus import records, sync
 
-
 PUBLIC = {name: getattr(toolbus, name) for name in toolbus.__all__}
 
 
