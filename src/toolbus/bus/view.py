@@ -227,8 +227,7 @@ class View:
         result to `resume`.
 
         ```python
-        result = await bus.call("notes_add", {"text": "buy tea"})
-        print(result.text)  # kept as note 1
+        print((await bus.call("notes_add", {"text": "buy tea"})).text)  # kept as note 1
         ```
         """
         loop = self._access.loop
