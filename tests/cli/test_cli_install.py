@@ -160,7 +160,7 @@ def test_a_key_from_stdin_is_written_for_the_owner_only_and_never_shown(project:
     shown = toolbus(*words, folder=project, input="tb_s3cret\n")
     done = toolbus(*words, "--yes", "--json", folder=project, input="tb_s3cret\n")
 
-    assert shown.returncode == 1
+    assert shown.returncode == 2
     assert "Bearer ***" in shown.stdout
     assert json.loads(done.stdout)["entry"]["headers"] == {"Authorization": "Bearer ***"}
     assert "s3cret" not in shown.stdout + shown.stderr + done.stdout + done.stderr

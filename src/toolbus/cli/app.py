@@ -55,6 +55,7 @@ COMMANDS = {
     "login": ("servers.login", "Sign in to a server that has auth: oauth."),
     "logins": ("servers.login", "Show who is signed in to which server."),
     "logout": ("servers.login", "Sign out of a server: forget its tokens."),
+    "logs": ("servers.logs", "Show a server's stderr."),
     "lock": ("safety.lock", "Write what the servers offer to toolbus.lock, after you agree."),
     "diff": ("safety.lock", "Show how the servers differ from toolbus.lock."),
     "approve": ("safety.lock", "Approve a server, or one of its tools, as it is now."),
