@@ -146,7 +146,9 @@ def test_an_editor_connects_to_a_running_gateway_with_a_key_from_a_variable(
         assert (done.returncode, done.stderr) == (2, f"toolbus: {why}\n")
     else:
         assert done.stdout.startswith(f"added gateway to ~/{FILES[editor][0]}; ")
-        assert done.stderr == f"set GATEWAY_KEY to the key where {EDITORS[editor].title} starts\n"
+        backup, key = done.stderr.splitlines()
+        assert "to undo this, run: toolbus install" in backup
+        assert key == f"set GATEWAY_KEY to the key where {EDITORS[editor].title} starts"
         entry = json.loads(imported.stdout)["servers"]["gateway"]
         assert entry["url"] == url
         assert "GATEWAY_KEY" in json.dumps(entry)

@@ -17,7 +17,7 @@ from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 from toolbus.state.files import state_folder
 
-MOST = 5
+MOST_BACKUPS = 5
 """Changes of one file that can be undone."""
 _INDEX = "changes.json"
 
@@ -39,9 +39,11 @@ class EditorBackups:
     def __init__(self, file: Path) -> None:
         self._file = file
         self._state = state_folder()
-        self._folder = f"installs/{sha256(os.fsencode(os.path.realpath(file))).hexdigest()[:32]}"
-        found: Any = json.loads(self._state.read(self._path(_INDEX)) or b"[]")
-        self._changes = [FileChange(**one) for one in found]
+        self._folder = f"installs/{sha256(os.fsencode(os.path.realpath(file))).hexdigest()[:16]}"
+        self._changes: list[FileChange] = []
+        with suppress(ValueError, TypeError):  # a damaged index counts as missing
+            found: Any = json.loads(self._state.read(self._path(_INDEX)) or b"[]")
+            self._changes = [FileChange(**one) for one in found]
 
     def change(self, content: bytes, mode: int | None = None) -> Path | None:
         """Write the file, and return the backup; None if there was no file."""
@@ -61,9 +63,9 @@ class EditorBackups:
             self._forget(made)
             raise
         self._changes.append(made)
-        for old in self._changes[:-MOST]:
+        for old in self._changes[:-MOST_BACKUPS]:
             self._forget(old)
-        self._changes = self._changes[-MOST:]
+        self._changes = self._changes[-MOST_BACKUPS:]
         self._save_index()
         return backup
 

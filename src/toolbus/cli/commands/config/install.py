@@ -264,7 +264,7 @@ def _undo(screen: Screen, editor: str, *, yes: bool) -> CommandResult:
     backups, title, shown = EditorBackups(file), EDITORS[editor].title, shown_path(file)
     if (change := backups.latest) is None:
         raise Usage(f"there is nothing to undo: toolbus install has not changed {shown}")
-    document = {"editor": editor, "file": str(file), "done": "nothing"}
+    document: dict[str, JSON] = {"editor": editor, "file": str(file), "done": "nothing"}
     when = datetime.fromtimestamp(change.at).astimezone().strftime("%Y-%m-%d %H:%M")
     lost = backups.since(change)
     if lost is not None and not yes:
