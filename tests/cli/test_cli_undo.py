@@ -40,7 +40,7 @@ def test_undo_gives_the_file_its_content_and_mode(editor: str, project: Path) ->
 def test_undo_removes_a_file_that_install_made(project: Path) -> None:
     file = project.parent / FILES["cursor"][0]
     added = toolbus("install", "cursor", "--yes", folder=project)
-    assert added.stderr == "it was new; to undo this, run: toolbus install cursor --undo\n"
+    assert added.stderr == "the file is new; to undo this, run: toolbus install cursor --undo\n"
     assert file.exists()
     assert toolbus("install", "cursor", "--undo", folder=project).returncode == 0
     assert not file.exists()

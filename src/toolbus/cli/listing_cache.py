@@ -103,7 +103,7 @@ def last_inventories(config: "BusConfig") -> dict[str, "Inventory"]:
 
 
 def known_tools(config: str, alias: str) -> list[str]:
-    """What a server called its tools when it was last listed, also those that the config leaves out."""
+    """The server's own names of its tools when it was last listed, including excluded ones."""
     from toolbus.core.values.errors import ToolbusError
     from toolbus.lock.file import read_lock
 

@@ -7,6 +7,7 @@ ConfigError; the caller checks the result.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolbus.config.hosts.read import without_comments
@@ -376,7 +377,13 @@ def _unit(text: str) -> str:
 def _inline(value: JSON, is_json: bool) -> str:
     if is_json or isinstance(value, bool):
         return json.dumps(value, ensure_ascii=False)
-    return to_yaml(value, flow=True)
+    import yaml
+
+    shown = to_yaml(value, flow=True)
+    with suppress(yaml.YAMLError):  # it cannot read all that it writes: `a?` in brackets
+        if yaml.safe_load(f"[{shown}]") == [value]:
+            return shown
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _pair(name: str, value: JSON, is_json: bool, line: str = "", unit: str = "") -> str:

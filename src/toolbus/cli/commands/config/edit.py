@@ -197,7 +197,7 @@ def remove(own: Invocation, name: _Name) -> CommandResult:
 def enable(own: Invocation, name: _Switched) -> CommandResult:
     """Enable a server in the config.
 
-    With SERVER/PATTERN, tools that were disabled that way, or that include does not list.
+    With SERVER/PATTERN, enable only these tools: the pattern leaves exclude, and joins include if there is one.
     """
     return _switched(own, name, enabled=True)
 
@@ -206,7 +206,7 @@ def enable(own: Invocation, name: _Switched) -> CommandResult:
 def disable(own: Invocation, name: _Switched) -> CommandResult:
     """Disable a server in the config without removing it.
 
-    With SERVER/PATTERN, only tools of it: the pattern is added to exclude.
+    With SERVER/PATTERN, disable only these tools: the pattern is added to exclude.
 
     \b
     toolbus disable github/delete_*

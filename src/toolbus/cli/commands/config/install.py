@@ -254,7 +254,7 @@ def _remove(screen: Screen, place: "EditorFile", *, yes: bool) -> CommandResult 
 
 def _note_backup(screen: Screen, place: "EditorFile", backup: Path | None) -> None:
     if not screen.as_json:
-        what = "it was new" if backup is None else f"backup: {shown_path(backup)}"
+        what = "the file is new" if backup is None else f"backup: {shown_path(backup)}"
         screen.note(f"{what}; to undo this, run: toolbus install {place.editor} --undo")
 
 
