@@ -100,9 +100,11 @@ printed (exit code 2).
 The editor names the config, so that it will not be asked about again: a config that toolbus finds must be
 [trusted](configuration.md#trust) first. A key that is written into a file is readable by you only.
 
-JSON: `{"editor", "file", "name", "done", "entry"}`, where `done` is `added`, `replaced`, `removed`,
-`present`, `absent`, `printed` or `nothing`; without EDITOR `{"name", "editors": [{"editor", "file", "state",
-"detail"}]}`, where `state` is `installed`, `other`, `absent` or `unreadable`.
+JSON: `{"editor", "file", "name", "done", "entry", "backup"}`, where `done` is `added`, `replaced`, `removed`,
+`present`, `absent`, `printed` or `nothing`, and `backup` the file as it was, if it was changed; with `--undo`
+`{"editor", "file", "done", "lost"}`, where `done` is `restored`, `removed` or `nothing`; without EDITOR
+`{"name", "editors": [{"editor", "file", "state", "detail"}]}`, where `state` is `installed`,
+`other`, `absent` or `unreadable`.
 """,
     "trust": """\
 A config that toolbus finds by itself, rather than one you name, is used only after you trust it. Other
@@ -248,8 +250,13 @@ JSON: `{"file", "server", "entry", "secrets": [{"key", "name"}], "trusted"}`
     "remove": """\
 JSON: `{"file", "server", "trusted"}`
 """,
+    "logs": """\
+JSON: `{"server", "lines": [{"at", "text"}]}`; without SERVER `{"servers": [{"server", "file", "updated",
+"bytes"}]}`
+""",
     "enable": """\
-JSON: `{"file", "server", "enabled", "changed", "trusted"}`
+JSON: `{"file", "server", "enabled", "changed", "trusted"}`; for tools also `pattern`, and the known `tools`
+that match it
 """,
     "disable": """\
 JSON: as in enable

@@ -102,6 +102,19 @@ def last_inventories(config: "BusConfig") -> dict[str, "Inventory"]:
     return found
 
 
+def known_tools(config: str, alias: str) -> list[str]:
+    """The server's own names of its tools when it was last listed, including excluded ones."""
+    from toolbus.core.values.errors import ToolbusError
+    from toolbus.lock.file import read_lock
+
+    # A damaged file counts as missing.
+    with suppress(OSError, ToolbusError, LookupError, TypeError):
+        lock = read_lock(_lockfile(config))
+        listed = _load_definitions(config)[alias]["definitions"] if lock is None else None
+        return [*(lock.servers[alias].definitions if lock else cast(Any, listed))["tools"]]
+    return []
+
+
 def template_variables(template: str) -> tuple[str, ...]:
     """The variable names in a URI template; empty if it is not a template."""
     from toolbus.core.values import uri_templates as templates

@@ -19,6 +19,7 @@ from toolbus.core.operation.events import Event, Logged, StateChanged
 from toolbus.core.operation.operation import Caller
 from toolbus.core.values.errors import ConfigError, ServerNotFound
 from toolbus.core.values.records import State
+from toolbus.state.stderr_log import kept_stderr
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -118,31 +119,32 @@ class OwnBus:
         tokens: "TokenSource | None",
     ) -> "AsyncGenerator[Toolbus]":
         """A new bus; listings are cached at the end."""
-        with screen.spinner("starting " + ", ".join(servers)) as spinner:
-            # Imported here, under the spinner: the SDK takes longer to import than many servers to start.
-            from toolbus.bus.toolbus import Toolbus
+        with kept_stderr(config.file):
+            with screen.spinner("starting " + ", ".join(servers)) as spinner:
+                # Imported here, under the spinner: the SDK takes longer to import than many servers to start.
+                from toolbus.bus.toolbus import Toolbus
 
-            starting = _StartupMonitor(config, spinner, on_event)
-            own = starting_only(config, servers, tokens)
-            bus = Toolbus(own, on_event=starting.handle, interactions=interactions)
+                starting = _StartupMonitor(config, spinner, on_event)
+                own = starting_only(config, servers, tokens)
+                bus = Toolbus(own, on_event=starting.handle, interactions=interactions)
+                try:
+                    await bus.start()
+                    if bus.lock is not None:  # then it has not started them yet
+                        await bus.wait_ready(list(servers), timeout=0)
+                    await starting.wait_until_settled(bus, servers)
+                    if wait > 0:
+                        spinner.set_text(one_line(f"waiting for {', '.join(servers)}"))
+                        await bus.wait_ready(list(servers), timeout=wait)
+                except BaseException:
+                    await bus.close()
+                    raise
             try:
-                await bus.start()
-                if bus.lock is not None:  # then it has not started them yet
-                    await bus.wait_ready(list(servers), timeout=0)
-                await starting.wait_until_settled(bus, servers)
-                if wait > 0:
-                    spinner.set_text(one_line(f"waiting for {', '.join(servers)}"))
-                    await bus.wait_ready(list(servers), timeout=wait)
-            except BaseException:
-                await bus.close()
-                raise
-        try:
-            yield bus
-        finally:
-            try:
-                save_listings(config, bus)
+                yield bus
             finally:
-                await bus.close()
+                try:
+                    save_listings(config, bus)
+                finally:
+                    await bus.close()
 
     async def start_others(self, bus: "Toolbus", config: BusConfig, servers: Collection[str]) -> None:
         await bus.reload(starting_only(config, config.servers))
