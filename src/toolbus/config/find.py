@@ -55,7 +55,7 @@ def with_config_cwd(config: BusConfig) -> BusConfig:
     here = str(folder).replace("${", "$${")
     servers = {
         alias: server.model_copy(update={"cwd": here})
-        if server.command is not None and server.cwd is None
+        if server.command is not None and server.cwd is None and server.folder is None
         else server
         for alias, server in config.servers.items()
     }
@@ -100,12 +100,13 @@ def env_file_path(server: ServerConfig, folder: Path) -> str | None:
 
 def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
     yield DOTENV
-    for user in (*config.servers.values(), config):
+    servers = [server for server in config.servers.values() if server.folder is None]
+    for user in (*servers, config):
         for _, text in user.texts():
             for part in parsed(text):
                 if isinstance(part, Reference) and part.kind == "file":
                     yield part.body
-    for server in config.servers.values():
+    for server in servers:
         if (path := env_file_path(server, folder)) is not None:
             yield path
         yield from (

@@ -28,7 +28,18 @@ from toolbus.config.hosts.entry import (
     server_config,
     unwrapped,
 )
-from toolbus.config.hosts.read import read_document
+from toolbus.config.layers import (
+    Layer,
+    Layers,
+    inherited,
+    local_beside,
+    lookalike,
+    loosened,
+    narrowed,
+    of_user,
+    profiles_with,
+    user_config_file,
+)
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.settings.policy import check_aliases
@@ -75,11 +86,13 @@ def _read(source: ConfigSource) -> BusConfig:
         raise ConfigError("expected a config, not a URL; name the server: {'NAME': 'https://...'}")
     if isinstance(source, str | Path):
         path = Path(os.path.expanduser(source))
-        return config_in(read_document(path), path)
+        local = local_beside(path)
+        return config_of(Layer.read(path), *([] if local is None else [Layer.read(local)]))
     if is_mapping(source):
         return config_in(with_container(source))
     if is_list(source):
-        return _bus_config(entry_list(source, Location()), Location(), None)
+        alone = Layers(layers=[Layer(document={})])
+        return _bus_config(entry_list(source, Location()), alone, None)
     raise ConfigError(f"expected a path, a mapping or a list of servers, not {type(source).__name__}")
 
 
@@ -89,10 +102,14 @@ def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusCon
     A server with an invalid entry is included, with its `mistake`. Mistakes outside the entries raise
     ConfigError.
     """
-    location = Location(file=None if path is None else str(path))
-    return _bus_config(
-        container(document, location), location, None if path is None else path.absolute().parent
-    )
+    return config_of(Layer(document=document, path=path))
+
+
+def config_of(*files: Layer) -> BusConfig:
+    """The config in a file and the local file beside it, and in the user's own config if it extends that."""
+    layers = Layers(layers=files)
+    own = user_config_file() if layers.extends else None
+    return _bus_config(layers.container, layers, None if own is None else _read(own))
 
 
 def load_server(source: object, *, alias: str | None = None, bus: BusConfig | None = None) -> ServerConfig:
@@ -144,10 +161,17 @@ def setting(key: str, value: JSON) -> Any:
     return getattr(BusConfig(**{key: value}), key)
 
 
-def _bus_config(found: Container, location: Location, folder: Path | None) -> BusConfig:
+def _bus_config(found: Container, layers: Layers, user: BusConfig | None) -> BusConfig:
+    location, path = layers.location(), layers.layers[0].path
+    folder = None if path is None else path.absolute().parent
     mistakes = Mistakes(found.mistakes)
     settings = {key: value for key, value in found.settings.items() if value is not None}
-    aliases = [*found.entries, *found.misnamed]
+    if user is not None:
+        settings |= inherited(user, settings)
+        with mistakes.collected():
+            settings["profiles"] = profiles_with(user, settings.get("profiles"), location)
+    entries = {**dict.fromkeys(() if user is None else user.servers), **found.entries}
+    aliases = [*entries, *found.misnamed]
     wanted, lists, bus = aliases, dict[JSON, JSON](), BusConfig()
     with mistakes.collected():
         lists = {**location.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")}
@@ -162,37 +186,65 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
         mistakes += location.relocated(error, lambda key: key).mistakes
         wrong = {(mistake.key or "").partition(".")[0].partition("[")[0] for mistake in error.mistakes}
         bus = BusConfig(**{key: value for key, value in settings.items() if key not in wrong})
-    mistakes += [location.error(_no_server(name, aliases), key) for key, name in _named(bus, aliases)]
-    bus = _with_whole_paths(bus, location.file, folder)
-    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
-    servers: dict[str, ServerConfig] = {}
-    for alias in wanted:
-        entry = found.entries.get(alias)
-        here = Location(file=location.file, server=alias)
-        try:
-            if alias in found.misnamed:
-                raise found.misnamed[alias]
-            if not is_switched_off(entry, here):
-                entry = _with_allowlist(entry, lists[alias], here) if alias in lists else entry
-                servers[alias] = server_config(alias, entry, location=here, defaults=defaults)
-        except ConfigError as error:
-            servers[alias] = invalid_config(alias, entry, error)
+    own = found.settings.get("profiles")
+    named = _named(bus, aliases, own if is_mapping(own) else {})
+    mistakes += [location.error(_no_server(name, aliases), key) for key, name in named]
+    bus = _with_whole_paths(bus, location.file, folder).model_copy(update={"user": user})
+    mistakes += [] if user is None else loosened(user, found.settings, bus, location)
+    removed = [alias for alias, entry in found.entries.items() if entry is None and layers.is_layered]
+    entries = {alias: entries.get(alias) for alias in wanted if alias not in removed}
+    servers = _servers(entries, lists, found, layers, bus)
     with mistakes.collected():
         if bus.policy:
             check_aliases(servers, location)
     # A disabled server has no resources to read.
     context = tuple(source for source in bus.context if source.server in servers)
-    disabled = tuple(alias for alias in aliases if alias not in servers)
+    disabled = tuple(alias for alias in aliases if alias not in servers and alias not in removed)
     bus = bus.model_copy(update={"servers": servers, "disabled": disabled, "context": context})
     if mistakes:
         raise joined([*mistakes, *_mistakes(bus)])
     return bus
 
 
-def _named(bus: BusConfig, aliases: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The servers that settings name and that do not exist, each with the key."""
+def _servers(
+    entries: Mapping[str, JSON],
+    lists: Mapping[JSON, JSON],
+    found: Container,
+    layers: Layers,
+    bus: BusConfig,
+) -> dict[str, ServerConfig]:
+    """The servers that are not disabled; each that is invalid has its `mistake`."""
+    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
+    servers: dict[str, ServerConfig] = {}
+    for alias, entry in entries.items():
+        here, user = layers.location(alias), bus.user
+        try:
+            if alias in found.misnamed:
+                raise found.misnamed[alias]
+            if alias in lists and not is_switched_off(entry, here):
+                entry = _with_allowlist(entry, lists[alias], here)
+            if user is not None and of_user(alias, entry, user):
+                servers |= narrowed(alias, entry, user, here)
+            elif not is_switched_off(entry, here):
+                if user is not None and (like := lookalike(alias, user, here)) is not None:
+                    raise like
+                if alias in found.local:
+                    server = server_config(alias, entry, location=here, defaults=_defaults(bus))
+                    file = str(layers.layers[-1].path)
+                    servers[alias] = server.model_copy(update={"file": file})
+                else:
+                    servers[alias] = server_config(alias, entry, location=here, defaults=defaults)
+        except ConfigError as error:
+            servers[alias] = invalid_config(alias, entries[alias], error)
+    return servers
+
+
+def _named(bus: BusConfig, aliases: Sequence[str], own: Mapping[JSON, JSON]) -> Iterator[tuple[str, str]]:
+    """The servers that settings name and that do not exist, each with the key; `own` are the own profiles."""
+    profiles = [name for name in bus.profiles if name in own]
     named = [(f"context[{index}].server", [source.server]) for index, source in enumerate(bus.context)]
     views = {} if bus.serve is None else bus.serve.views
+    named += [(f"profiles.{name}.servers", [*(bus.profiles[name].servers or ())]) for name in profiles]
     named += [(f"serve.views.{name}.servers", [*(view.servers or ())]) for name, view in views.items()]
     for key, names in named:
         yield from ((key, name) for name in names if name not in aliases)
@@ -216,7 +268,7 @@ def _known_servers(names: Iterable[object], aliases: Sequence[str], key: str, lo
 
 
 def _with_allowlist(entry: JSON, names: JSON, location: Location) -> JSON:
-    full = long_form(entry, location)
+    full = long_form({} if entry is None else entry, location)
     if "tool_allowlist" in full:
         raise location.error("is set for the server and for all servers; keep one", "tool_allowlist")
     return {**full, "tool_allowlist": names}

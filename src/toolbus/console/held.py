@@ -83,11 +83,11 @@ class HeldParts:
         self._approve(alias, server, server.shown)
 
     def _approve(self, alias: str, server: HeldServer, shown: Mapping[Part, str]) -> None:
-        lock = self._bus.lock
-        assert lock is not None, "something is held"
+        file = self._bus.config.file_of(alias)
+        assert file is not None, "something is held"
         if any(part not in server.shown for part in shown):
             raise NotAsShown(alias)
-        approve_shown(lock.path, alias, server.now, shown)
+        approve_shown(lock_path(file), alias, server.now, shown)
 
     def _server(self, alias: str) -> HeldServer:
         known = list(self._bus.config.servers)
