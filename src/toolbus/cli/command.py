@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from toolbus.cli.completion import profile_names
 from toolbus.cli.options import SharedOptions, check_config, repeat_config
 from toolbus.cli.terminal import run_until_signal
 from toolbus.schema.values import JSON
@@ -127,6 +128,15 @@ def _shared_options(
             metavar="FILE",
             help="Config file. Default: toolbus.yaml or mcp.json in this folder or a parent, or "
             "toolbus.yaml in your config folder.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            help="Use only the servers and tools of a profile in the config.",
+            autocompletion=profile_names,
         ),
     ] = None,
     json: Annotated[

@@ -277,6 +277,22 @@ def read_arguments(ctx: typer.Context, incomplete: str) -> list[str]:
     return ([] if is_named else server_names(ctx, incomplete)) + uris
 
 
+def profile_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The profiles of the config."""
+    from toolbus.config import usable_config
+    from toolbus.core.values.errors import ConfigError
+
+    try:
+        path = _config_path(ctx)
+        return (
+            []
+            if path is None
+            else [name for name in usable_config(path).profiles if name.startswith(incomplete)]
+        )
+    except ConfigError:
+        return []
+
+
 def editor_names(incomplete: str) -> list[str]:
     """Editors whose config can be imported."""
     from toolbus.config.hosts.editors import EDITORS

@@ -78,12 +78,13 @@ def project_path(path: str, folder: Path) -> str | None:
     return located if inside or not os.path.isabs(expanded) else None
 
 
-def project_files(config: BusConfig) -> dict[str, bytes | None]:
-    """The contents of the project files that using the config would read."""
+def project_files(config: BusConfig, known: Contents | None = None) -> dict[str, bytes | None]:
+    """The contents of the project files that using the config would read; `known` ones are not read again."""
     if config.folder is None:
         return {}
     paths = (project_path(path, config.folder) for path in _paths(config, config.folder))
-    return {path: _content(path) for path in paths if path is not None}
+    known = known or {}
+    return {path: known[path] if path in known else _content(path) for path in paths if path is not None}
 
 
 def env_file_path(server: ServerConfig, folder: Path) -> str | None:

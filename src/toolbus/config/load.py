@@ -91,7 +91,7 @@ def _read(source: ConfigSource) -> BusConfig:
     if is_mapping(source):
         return config_in(with_container(source))
     if is_list(source):
-        alone = Layers(layers=[Layer(document={})])
+        alone = Layers(layers=[Layer(document={"servers": {}})])
         return _bus_config(entry_list(source, Location()), alone, None)
     raise ConfigError(f"expected a path, a mapping or a list of servers, not {type(source).__name__}")
 
@@ -156,6 +156,30 @@ def _defaults(bus: BusConfig) -> Defaults:
     )
 
 
+def with_profile(config: BusConfig, name: str | None) -> BusConfig:
+    """The config with the servers of a profile only; ConfigError if there is no such profile.
+
+    Its tools are selected by the bus, which knows their names.
+    """
+    if name is None or name == config.profile:
+        return config
+    if config.profile is not None:
+        raise ConfigError(f"uses the profile {config.profile!r} already", file=config.file, key="profiles")
+    profile = config.profiles.get(name)
+    if profile is None:
+        known = near_miss(name, config.profiles) or f"; profiles: {', '.join(config.profiles) or 'none'}"
+        raise ConfigError(f"no profile is named {name!r}{known}", file=config.file, key="profiles")
+    servers = {
+        alias: server
+        for alias, server in config.servers.items()
+        if profile.servers is None or alias in profile.servers
+    }
+    others = tuple(alias for alias in config.servers if alias not in servers)
+    context = tuple(source for source in config.context if source.server in servers)
+    update = {"servers": servers, "disabled": (*config.disabled, *others), "context": context}
+    return config.model_copy(update={**update, "profile": name, "outside": others})
+
+
 def setting(key: str, value: JSON) -> Any:
     """The value of one of the keys beside `servers`, as a file has it; ConfigError if it is invalid."""
     return getattr(BusConfig(**{key: value}), key)
@@ -189,7 +213,7 @@ def _bus_config(found: Container, layers: Layers, user: BusConfig | None) -> Bus
     own = found.settings.get("profiles")
     named = _named(bus, aliases, own if is_mapping(own) else {})
     mistakes += [location.error(_no_server(name, aliases), key) for key, name in named]
-    bus = _with_whole_paths(bus, location.file, folder).model_copy(update={"user": user})
+    bus = _with_whole_paths(bus, location.file, folder).model_copy(update={"base": user})
     mistakes += [] if user is None else loosened(user, found.settings, bus, location)
     removed = [alias for alias, entry in found.entries.items() if entry is None and layers.is_layered]
     entries = {alias: entries.get(alias) for alias in wanted if alias not in removed}

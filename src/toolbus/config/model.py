@@ -68,6 +68,7 @@ LockMode: TypeAlias = Literal["off", "warn", "block"]
 _Off = BeforeValidator(lambda value: "off" if value is False else value)
 # Of a machine, not of a config: no schema of it.
 _Rules = Annotated[InstanceOf[Administrator], WithJsonSchema({})]
+_Base = Annotated[InstanceOf[ConfigModel], WithJsonSchema({})]
 _NEEDED: dict[Transport, str] = {
     "stdio": "command",
     "streamable-http": "url",
@@ -382,10 +383,12 @@ class BusConfig(ConfigModel):
     """`user` adds the servers and rules of the config in your own config folder."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the servers that are disabled, or not in the profile."""
-    user: "BusConfig | None" = Field(default=None, exclude=True, repr=False)
-    """The user's own config, if it extends that: its policy and its patterns apply as well."""
+    base: _Base | None = Field(default=None, exclude=True, repr=False)
+    """The user's own config, if it extends that."""
     profile: str | None = Field(default=None, exclude=True, repr=False)
     """The profile in use."""
+    outside: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    """The aliases of the servers that are not in the profile."""
     file: str | None = None
     """The file it was read from."""
     folder: Path | None = None
@@ -406,6 +409,11 @@ class BusConfig(ConfigModel):
     def root_folders(self) -> list[Path]:
         """The roots, relative to the config's folder."""
         return [(self.folder or Path()) / root for root in self.roots]
+
+    @property
+    def user(self) -> "BusConfig | None":
+        """The user's own config, if it extends that: its policy and its patterns apply as well."""
+        return self.base if isinstance(self.base, BusConfig) else None
 
     @property
     def rules(self) -> "tuple[BusConfig, ...]":

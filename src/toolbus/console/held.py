@@ -11,7 +11,7 @@ from toolbus.lock.approval import NotAsShown, Part, approve_shown, part_digest, 
 from toolbus.lock.changes import LockDifference, server_differences
 from toolbus.lock.deception import suspicions
 from toolbus.lock.drift import HeldTool
-from toolbus.lock.file import LockedServer, Lockfile
+from toolbus.lock.file import LockedServer, Lockfile, lock_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
