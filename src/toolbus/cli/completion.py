@@ -284,13 +284,10 @@ def profile_names(ctx: typer.Context, incomplete: str) -> list[str]:
 
     try:
         path = _config_path(ctx)
-        return (
-            []
-            if path is None
-            else [name for name in usable_config(path).profiles if name.startswith(incomplete)]
-        )
+        known = () if path is None else usable_config(path).profiles
     except ConfigError:
         return []
+    return [name for name in known if name.startswith(incomplete)]
 
 
 def editor_names(incomplete: str) -> list[str]:

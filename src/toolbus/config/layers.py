@@ -181,6 +181,13 @@ class Layers:
         plain = replace(self.layers[0].location, server=server)
         return replace(plain, origin=self.origin) if self.is_layered else plain
 
+    def sets(self, server: str | None, key: str | None) -> bool:
+        """Whether one of the files has a server, a key of it, or a setting."""
+        if server is not None:
+            holder = self.container.entries.get(server)
+            return holder is not None and (key is None or _has(_long(holder), (key,)))
+        return key in self.container.settings
+
     def origin(self, server: str | None, key: str | None) -> Origin:
         """Where the value of a key of a server comes from, or that of a setting."""
         steps: Steps = tuple((key or "").replace("[", ".[").split(".")) if key else ()
@@ -192,9 +199,32 @@ class Layers:
             pairs = pairs[whole[-1] :] if whole else pairs
         for layer, found in reversed(pairs):
             holder = found.settings if server is None else found.entries.get(server)
-            if wanted and _has(holder, wanted):
+            if wanted and _has(_long(holder), wanted):
                 return _place(layer, server, steps)
         return _place(pairs[0][0], server, steps)
+
+
+def origins(config: BusConfig) -> Callable[[str | None, str | None], Origin | None]:
+    """A function that finds the place of a key of a server, or of a setting; None if no file has it."""
+    own = [
+        Path(file) for file in (config.file, config.file and str(Path(config.file).with_name(LOCAL))) if file
+    ]
+    layers = Layers(layers=[Layer.read(path) for path in own if path == own[0] or path.is_file()])
+    of_user = None if config.user is None else origins(config.user)
+
+    def find(server: str | None, key: str | None) -> Origin | None:
+        if layers.sets(server, key):
+            return layers.origin(server, key)
+        return None if of_user is None else of_user(server, key)
+
+    return find
+
+
+def _long(entry: JSON) -> JSON:
+    try:
+        return long_form(entry, Location())
+    except ConfigError:
+        return entry
 
 
 def _has(holder: JSON, steps: Steps) -> bool:

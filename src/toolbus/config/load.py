@@ -176,8 +176,8 @@ def with_profile(config: BusConfig, name: str | None) -> BusConfig:
     }
     others = tuple(alias for alias in config.servers if alias not in servers)
     context = tuple(source for source in config.context if source.server in servers)
-    update = {"servers": servers, "disabled": (*config.disabled, *others), "context": context}
-    return config.model_copy(update={**update, "profile": name, "outside": others})
+    update = {"servers": servers, "context": context, "profile": name, "outside": others}
+    return config.model_copy(update=update)
 
 
 def setting(key: str, value: JSON) -> Any:

@@ -382,7 +382,7 @@ class BusConfig(ConfigModel):
     extends: Literal["user"] | None = None
     """`user` adds the servers and rules of the config in your own config folder."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
-    """The aliases of the servers that are disabled, or not in the profile."""
+    """The aliases of the disabled servers."""
     base: _Base | None = Field(default=None, exclude=True, repr=False)
     """The user's own config, if it extends that."""
     profile: str | None = Field(default=None, exclude=True, repr=False)
