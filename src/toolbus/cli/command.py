@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 import typer
 from typer.core import TyperGroup
 
+from toolbus.cli.completion import profile_names
 from toolbus.cli.help import GLOBAL, PlainCommand, write_commands, write_options, write_usage
 from toolbus.cli.options import SharedOptions, check_config, repeat_config
 from toolbus.cli.terminal import run_until_signal
@@ -137,6 +138,16 @@ def _shared_options(
             rich_help_panel=GLOBAL,
             help="Config file. Default: toolbus.yaml or mcp.json in this folder or a parent, or "
             "toolbus.yaml in your config folder.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            rich_help_panel=GLOBAL,
+            help="Use only the servers and tools of a profile in the config.",
+            autocompletion=profile_names,
         ),
     ] = None,
     json: Annotated[

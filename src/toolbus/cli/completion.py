@@ -289,6 +289,19 @@ def read_arguments(ctx: typer.Context, incomplete: str) -> list[str]:
     return ([] if is_named else server_names(ctx, incomplete)) + uris
 
 
+def profile_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The profiles of the config."""
+    from toolbus.config import usable_config
+    from toolbus.core.values.errors import ConfigError
+
+    try:
+        path = _config_path(ctx)
+        known = () if path is None else usable_config(path).profiles
+    except ConfigError:
+        return []
+    return [name for name in known if name.startswith(incomplete)]
+
+
 def editor_names(incomplete: str) -> list[str]:
     """Editors whose config can be imported."""
     from toolbus.config.hosts.editors import EDITORS

@@ -14,6 +14,7 @@ class SharedOptions:
     """The values of the shared options."""
 
     config: Path | None = None
+    profile: str | None = None
     json: bool = False
     verbose: int = 0
     no_color: bool = False
@@ -25,6 +26,7 @@ class SharedOptions:
             return self
         return SharedOptions(
             config=self.config or outer.config,
+            profile=self.profile or outer.profile,
             json=self.json or outer.json,
             verbose=max(self.verbose, outer.verbose),
             no_color=self.no_color or outer.no_color,

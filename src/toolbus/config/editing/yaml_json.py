@@ -184,6 +184,15 @@ def drop(text: str, steps: Steps, *, is_json: bool) -> str:
     raise by_hand("its layout cannot be kept")
 
 
+def line_of(text: str, steps: Steps, *, is_json: bool) -> int | None:
+    """The line of a value's key; None if it is not there."""
+    try:
+        key, _ = _found(_root(text, is_json), steps)
+    except NotEditable:
+        return None
+    return key.start_mark.line + 1
+
+
 def json_text(value: JSON) -> str:
     """A new JSON document."""
     return _lines(value, "\n", " " * _INDENT) + "\n"

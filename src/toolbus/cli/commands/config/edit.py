@@ -495,10 +495,20 @@ def _file_with_server(own: Invocation, name: str) -> EditedFile:
     servers = edited.servers()
     if name not in servers and _tool_switch(edited, name) is None:
         name = name.partition("/")[0]
+        if (other := _file_of(own, name)) is not None:
+            raise Usage(f"{name!r} is not in {edited.path} but in {short_path(other)}; pass --config {other}")
         close = near_miss(name, servers)
         listed = f"; known servers: {', '.join(servers) or 'none'}"
         raise Usage(f"no server {name!r} in {edited.path}{close or listed}")
     return edited
+
+
+def _file_of(own: Invocation, name: str) -> str | None:
+    """The other file of the config that has the server."""
+    try:
+        return own.untrusted_config.file_of(name) if name in own.untrusted_config.servers else None
+    except ConfigError:
+        return None
 
 
 def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -> str:

@@ -154,7 +154,8 @@ def _own_entry(own: Invocation, place: "EditorFile", view: str | None, *, is_use
     config = own.config if is_used else own.untrusted_config
     if config.file is None:
         raise ConfigError("the config is not a file; pass one with --config")
-    shown = () if view is None else ("--view", view)
+    chosen = {"--profile": own.settings.profile, "--view": view}
+    shown = [word for option, name in chosen.items() if name is not None for word in (option, name)]
     words = (*_program(), "serve", "--stdio", "--config", os.path.abspath(config.file), *shown)
     entry = entry_for(place.editor, HostProgram(name=place.name, words=words))
     assert entry is not None, "every editor starts programs"

@@ -140,9 +140,8 @@ def _settings(
 ) -> "Serve":
     """The `serve` of the config, changed by the options; raises `Usage` if it cannot be."""
     from toolbus.config.location import near_miss
-    from toolbus.config.settings.serve import Serve
 
-    serve = config.serve or Serve()
+    serve = config.gateway
     if http is not None:
         # As in `:0` or `7400`: a port alone is one of this machine.
         address = f"127.0.0.1:{http.lstrip(':')}" if re.fullmatch(r":?\d+", http) else http
