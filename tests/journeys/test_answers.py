@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from toolbus import CallDenied, Guard, SyncToolbus, Toolbus, ToolFailed, ToolNotFound, ToolResult
+from toolbus import CallDenied, SyncToolbus, Toolbus, ToolFailed, ToolNotFound, ToolResult
 from toolbus.agent import Agent, generate, stream
 from toolbus.records import Image, Text
 from toolbus.testing import FakeServer, ScriptedModel, ToolCall
@@ -47,16 +47,11 @@ async def deny(operation: Any) -> None:
         raise CallDenied("the call", "13 brings bad luck")
 
 
-guard: Guard = deny
-
-
 async def test_sent_is_false_exactly_if_the_server_got_nothing() -> None:
     fake = FakeServer({"add": add})
     fake.fail("add", "disk full")
-    async with Toolbus.from_servers({"guards": [guard]}, x=fake) as bus:
+    async with Toolbus.from_servers({"guards": [deny]}, x=fake) as bus:
         tool = bus.tool("x_add")
-        gone = Toolbus.from_servers(x=fake).tools
-        assert gone() == []
         outcomes: list[tuple[bool, int]] = []
         for arguments in ({"a": 1, "b": 2}, {"a": 1}, {"a": 1, "b": 13}, {"a": 1, "b": 2}):
             before = len(fake.calls)
@@ -71,10 +66,10 @@ async def test_sent_is_false_exactly_if_the_server_got_nothing() -> None:
 
 def test_raise_for_error_says_that_nothing_was_sent() -> None:
     fake = FakeServer({"add": add})
-    with SyncToolbus.from_servers({"guards": [guard]}, x=fake) as bus:
+    with SyncToolbus.from_servers({"guards": [deny]}, x=fake) as bus:
         tool = bus.tool("x/add")
         for arguments in ({"a": 1}, {"a": 1, "b": 13}):
-            with pytest.raises(ToolFailed, match="tool 'x_add' was not called: .*nothing was sent") as error:
+            with pytest.raises(ToolFailed, match=r"tool 'x_add' was not called: .*nothing was sent") as error:
                 tool.execute(**arguments).raise_for_error()
             assert error.value.sent is False
         fake.fail("add", "disk full")
