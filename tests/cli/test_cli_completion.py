@@ -44,6 +44,7 @@ COMMANDS = [
     "login",
     "logins",
     "logout",
+    "logs",
     "lock",
     "diff",
     "approve",
