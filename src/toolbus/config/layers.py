@@ -206,10 +206,9 @@ class Layers:
 
 def origins(config: BusConfig) -> Callable[[str | None, str | None], Origin | None]:
     """A function that finds the place of a key of a server, or of a setting; None if no file has it."""
-    own = [
-        Path(file) for file in (config.file, config.file and str(Path(config.file).with_name(LOCAL))) if file
-    ]
-    layers = Layers(layers=[Layer.read(path) for path in own if path == own[0] or path.is_file()])
+    base = Path(config.file or "")
+    files = [base, *([] if (local := local_beside(base)) is None else [local])]
+    layers = Layers(layers=[Layer.read(path) for path in files])
     of_user = None if config.user is None else origins(config.user)
 
     def find(server: str | None, key: str | None) -> Origin | None:
