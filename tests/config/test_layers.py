@@ -267,7 +267,12 @@ def test_a_profile_can_only_narrow(tmp_path: Path) -> None:
     async def work() -> None:
         async with Toolbus({**profiled(tmp_path), "exclude": ["*/forget"]}, profile="careful") as bus:
             assert names(bus) == ["notes_open_archive", "notes_search"]
-            await bus.reload({**profiled(tmp_path), "profiles": {"careful": {"include": ["*/search"]}}})
+            await bus.reload(
+                {
+                    **profiled(tmp_path),
+                    "profiles": {"careful": {"servers": ["notes"], "include": ["*/search"]}},
+                }
+            )
             assert names(bus) == ["notes_search"]
             with pytest.raises(ConfigError, match="no profile is named 'careful'"):
                 await bus.reload({"servers": {"notes": notes(tmp_path, "n")}})
