@@ -105,6 +105,10 @@ def from_home(path: str | None) -> str:
     return f"~{shown.removeprefix(home)}" if shown.startswith(home + os.sep) else shown
 
 
+def _of(user: BusConfig) -> str:
+    return from_home(user.file)
+
+
 def tracked_local(config: BusConfig) -> str | None:
     """A warning if git tracks the local file; its index is read, because git itself may run programs."""
     local = None if config.file is None else local_beside(Path(config.file).absolute())
@@ -376,9 +380,7 @@ def loosened(user: BusConfig, own: Mapping[str, JSON], config: BusConfig, locati
     bound = {*_set(user), "tokens"} & USERS_WINS & own.keys()
     changed = sorted(name for name in bound if getattr(config, name) != getattr(user, name))
     mistakes = Mistakes(
-        location.error(
-            f"is set by your own config, {from_home(user.file)}, and only there; remove it here", name
-        )
+        location.error(f"is set by your own config, {_of(user)}, and only there; remove it here", name)
         for name in changed
     )
     if config.store is not None:
@@ -405,9 +407,7 @@ def profiles_with(user: BusConfig, own: JSON, location: Location) -> JSON:
             elif key == "exclude" and is_list(value):
                 fields[key] = [*mine.exclude, *value]
             elif key in fields and value != fields[key]:
-                problem = (
-                    f"is set by this profile in your own config, {from_home(user.file)}; name another profile"
-                )
+                problem = f"is set by this profile in your own config, {_of(user)}; name another profile"
                 mistakes.append(location.error(problem, f"profiles.{name}.{key}"))
             else:
                 fields[key] = value
@@ -426,7 +426,7 @@ def lookalike(alias: str, user: BusConfig, location: Location) -> ConfigError | 
     like = next((one for one in known if looks(one)[1] == looks(alias)[1]), None)
     if like is None or alias in user.servers:
         return None
-    problem = f"looks like {like!r} of your own config, {from_home(user.file)}; choose another alias"
+    problem = f"looks like {like!r} of your own config, {_of(user)}; choose another alias"
     return location.error(problem, "alias")
 
 
@@ -441,9 +441,7 @@ def narrowed(
         return {}
     if alias in user.disabled:
         if entry is not None and (entry.get("enabled") or entry.get("disabled") is False):
-            raise location.error(
-                f"is disabled in your own config, {from_home(user.file)}; enable it there", "enabled"
-            )
+            raise location.error(f"is disabled in your own config, {_of(user)}; enable it there", "enabled")
         return {}
     server = user.servers[alias]
     server = server.model_copy(update={"file": server.file or user.file, "folder": user.folder})
@@ -495,6 +493,4 @@ _STRICTER: Mapping[str, Callable[[ServerConfig, ServerConfig, BusConfig], bool]]
 
 
 def _only_yours(name: str, user: BusConfig, location: Location) -> ConfigError:
-    return location.error(
-        f"would loosen this server of your own config; only {from_home(user.file)} can", name
-    )
+    return location.error(f"would loosen this server of your own config; only {_of(user)} can", name)
