@@ -9,7 +9,7 @@ import re
 import shlex
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
@@ -51,7 +51,6 @@ from toolbus.config.registry import (
 from toolbus.config.secrets.literals import Secret, SecretNames, env_name, env_values, referenced_names
 from toolbus.core.files import read_plain
 from toolbus.core.text.lookalikes import look
-from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
@@ -159,9 +158,8 @@ def registry_of(own: Invocation, edited: EditedFile) -> "RegistrySource":
     from toolbus.connect.registry import RegistrySource
 
     place = OFFICIAL_REGISTRY
-    if not edited.is_blank:
-        with suppress(ConfigError):  # which other commands explain
-            place = config_in(document_in(edited.text.encode(), edited.path), edited.path).registry
+    if not edited.is_blank and "registry" in (document := document_in(edited.text.encode(), edited.path)):
+        place = config_in(document, edited.path).registry
     if place != OFFICIAL_REGISTRY and not (edited.is_named or edited.is_own):
         own.screen.note(f"{edited.path} names another registry, and is not trusted; run 'toolbus trust'")
         place = OFFICIAL_REGISTRY
