@@ -35,7 +35,8 @@ GENERIC = frozenset(
     {"mcp", "server", "mcp-server", "mcp_server", "servers", "mcp-servers", "mcpserver", "api", "app"}
 )
 """Last parts of names that say nothing; the alias is the namespace's."""
-_VARIABLE = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
+# Some publishers write `${NAME}`, which asks as well; `${HOME}` is the user's folder.
+_VARIABLE = re.compile(r"(?:\$(?=\{(?!HOME\}))|(?<!\$))\{([A-Za-z_][\w.-]*)\}")
 _SYSTEMS = {
     "darwin": r"darwin|macos|osx|apple",
     "linux": r"linux",
@@ -198,9 +199,7 @@ def _problem(choice: LaunchChoice) -> str | None:
         )
         return f"install it: {line}; then run: toolbus add NAME -- PROGRAM"
     if kind not in KINDS:
-        return (
-            f"{shortened(kind)!r} is not a package type that toolbus knows; install it, and add its command"
-        )
+        return f"toolbus does not know packages of type {shortened(kind)!r}; install it, and add its command"
     return package.problem
 
 
