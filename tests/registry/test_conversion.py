@@ -49,7 +49,8 @@ def test_every_server_of_the_real_registry_yields_an_entry_that_loads_or_a_reaso
     entries: dict[str, Any] = {}
     reasons = Counter[str]()
     for published_server in json.loads(REGISTRY.read_bytes())["servers"]:
-        for one in published_server["server"].get("packages") or []:
+        packages: list[Any] = published_server["server"].get("packages") or []
+        for one in packages:
             if one["registryType"] == "mcpb":  # instead of downloading it
                 one["fileSha256"] = digest(archive)
         server = server_json(published_server)

@@ -25,6 +25,7 @@ from toolbus.config.registry import (
     LaunchChoice,
     PublishedServer,
     split_origin,
+    unpinned,
     updated_package,
     updated_texts,
     version_key,
@@ -153,6 +154,9 @@ async def _updated(
         raise Usage(f"server {alias!r} did not come from a registry; edit its version in {own.config.file}")
     with asking(screen, source):
         latest = (await source.named(name))[0]
+    current = f"{alias} is up to date: {shown(server.registry or '')}"
+    if latest.origin == server.registry and unpinned(server) is None:
+        return CommandResult(_document(own, latest, version, written=False), current)
     package = updated_package(server, latest)
     bundle = await _unpacked(source, latest, package)
     texts = updated_texts(server, latest, package, bundle)
@@ -163,8 +167,7 @@ async def _updated(
             screen.note(f"{latest.version} requires {shown(one.name)}, which is not in env")
     new = _with_texts(server, texts)
     if new == server or version_key(latest.version) < version_key(version):
-        line = f"{alias} is up to date: {shown(server.registry or '')}"
-        return CommandResult(_document(own, latest, version, written=False), line)
+        return CommandResult(_document(own, latest, version, written=False), current)
     screen.line((visible(alias), "bold"), f"  {shown(version)} -> {shown(latest.version)}")
     runs = shlex.join([new.command, *new.args]) if new.command else new.url or ""
     screen.line(("  runs  ", "dim"), shown(runs))
