@@ -190,11 +190,11 @@ def test_a_terminal_asks_which_way_for_values_and_hides_secrets(
     assert dotenv_values(folder / ".env") == {"API_KEY": "s3cret-8"}
 
 
-def bundle(version: str, text: str = "") -> tuple[bytes, dict[str, Any]]:
+def bundle(version: str) -> tuple[bytes, dict[str, Any]]:
     """A bundle that starts, and its package."""
     config = {"command": sys.executable, "args": ["${__dirname}/server.py"]}
     server = {"type": "python", "entry_point": "server.py", "mcp_config": config}
-    source = SERVER.read_text().replace("# ", f"# {version} ", 1) + text
+    source = SERVER.read_text().replace("Say it again.", f"Say it again, by {version}.")
     content = bundled({"server": server, "version": version}, {"server.py": source})
     return content, {"fileSha256": digest(content)}
 
@@ -224,7 +224,7 @@ def test_a_bundle_is_downloaded_compared_and_unpacked_and_a_file_can_be_added(
 def test_an_update_shows_how_tools_differ_and_writes_config_and_lock_together(
     folder: Path, registry: ReplayedRegistry
 ) -> None:
-    versions = [bundle("1.0.0"), bundle("1.1.0", "\n")]
+    versions = [bundle("1.0.0"), bundle("1.1.0")]
     registry.files = {f"/{number}.mcpb": content for number, (content, _) in enumerate(versions)}
     packages = [
         package("mcpb", f"{registry.url}/{number}.mcpb", "", **facts)
@@ -247,7 +247,9 @@ def test_an_update_shows_how_tools_differ_and_writes_config_and_lock_together(
 
     pinned = {"name": "a/b", "version": "1.0.0", "latest": "1.1.0", "newer": True}
     assert json.loads(listed.stdout)["servers"] == {"b": {**pinned, "status": "active", "problem": None}}
-    assert (asked.returncode, "b  changed" in asked.stdout, unchanged) == (1, True, (config, lock))
+    assert (asked.returncode, unchanged) == (1, (config, lock))
+    assert asked.stdout.startswith("b  1.0.0 -> 1.1.0\n  runs  ")
+    assert "b/echo  changed\n  description: Say it again, by 1.[-0-]{+1+}.0." in asked.stdout
     assert done.stdout.endswith("updated b to 1.1.0 in toolbus.yaml and toolbus.lock\n")
     assert entries(folder)["b"]["registry"] == "a/b@1.1.0"
     assert (checked.returncode, again.stdout) == (0, "b is up to date: a/b@1.1.0\n")

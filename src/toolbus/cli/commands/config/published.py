@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from toolbus.cli.command import CommandResult, Invocation
-from toolbus.cli.commands.config.edit import (
+from toolbus.cli.commands.config.edited import (
     EditedFile,
     NewServer,
     edited_file,
@@ -35,8 +35,8 @@ from toolbus.config.registry import (
     MAX_BUNDLE,
     MAX_DOCUMENT,
     ConvertedEntry,
-    InputField,
     LaunchChoice,
+    PublishedInput,
     PublishedServer,
     alias_for,
     bundle_choice,
@@ -82,6 +82,17 @@ class PublishedRequest:
                 for name, value in given_pairs([text], option, separator).items():
                     found[name] = (*found.get(name, ()), value)
         return found
+
+
+def published_place(name: str, target: Sequence[str]) -> str | None:
+    """The registry's name, the `server.json` or the `.mcpb` file to add; None for a URL or a command."""
+    if not target:
+        is_url = "://" in name
+        return None if is_url or not re.search(r"\w", name) else name
+    is_place = len(target) == 1 and re.search(
+        r"^registry:|(?:^|[/\\])server\.json$|\.(?:mcpb|dxt)$", target[0]
+    )
+    return target[0] if is_place else None
 
 
 async def add_published(own: Invocation, request: PublishedRequest) -> CommandResult:
@@ -266,7 +277,7 @@ def _completed(
     return values
 
 
-def _hints(one: InputField) -> str:
+def _hints(one: PublishedInput) -> str:
     """What a value is for, in one line."""
     hints = ["secret"] if one.is_secret else []
     hints += [f"one of {', '.join(one.choices)}"] if one.choices else []
@@ -276,7 +287,7 @@ def _hints(one: InputField) -> str:
     return f"{kinds}: {visible(about(one.description))}" if one.description else kinds
 
 
-def _asked(one: InputField) -> str:
+def _asked(one: PublishedInput) -> str:
     while True:
         with _unechoed() if one.is_secret else nullcontext():
             typed = ask(f"{shown(one.label)}: ")
