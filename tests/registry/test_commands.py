@@ -100,7 +100,7 @@ def test_a_server_is_shown_and_only_added_after_the_user_agrees(
     done = toolbus("add", "one", "--as", "tea", "--yes", "--json", folder=folder)
 
     assert shown.returncode == asked.returncode == 1
-    assert "  runs        npx -y one@1.0.0\n" in shown.stdout
+    assert "  runs         npx -y one@1.0.0\n" in shown.stdout
     assert shown.stderr == "nothing was written; to add it without being asked, pass --yes\n"
     entry = {"command": "npx", "args": ["-y", "one@1.0.0"], "registry": "io.github.eve/one@1.0.0"}
     assert (json.loads(asked.stdout)["entry"], json.loads(asked.stdout)["written"]) == (entry, False)

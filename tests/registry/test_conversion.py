@@ -76,7 +76,7 @@ def _sample(one: Any) -> str:
 
 LINES = {
     "npm": (package("npm", "@ann/notes"), ["npx", "-y", "@ann/notes@1.0.0"]),
-    "bun": (package("npm", "notes", runtimeHint="bun"), ["bunx", "notes@1.0.0"]),
+    "bunx": (package("npm", "notes", runtimeHint="bunx"), ["bunx", "notes@1.0.0"]),
     "pypi": (package("pypi", "notes-mcp"), ["uvx", "notes-mcp@1.0.0"]),
     "pypi with another program": (
         package("pypi", "notes", runtimeArguments=[{"type": "named", "name": "--from", "value": "notes"},

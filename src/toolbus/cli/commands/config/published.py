@@ -26,6 +26,7 @@ from toolbus.cli.commands.config.edited import (
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import ask, can_ask, termios
 from toolbus.cli.input.trust import confirm
+from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, about, exact, one_line, short_path, visible
 from toolbus.config.hosts.read import document_in
 from toolbus.config.load import config_in
@@ -269,7 +270,7 @@ def _completed(
         details = [f"  {shown(one.label)}{_hints(one)}" for one in lacking]
         secret = [one for one in lacking if one.is_secret]
         note = ["put secrets into .env or the environment, not on the command line"] if secret else []
-        step = ["then run:" if note else "run:", f"  {shlex.join(words)}"]
+        step = ["then run:" if note else "run:", f"  {suggested(shlex.join(words))}"]
         raise Usage(f"{choice.server.name} needs values:", (*details, *note, *step))
     for one in lacking:
         print(f"{shown(one.label)}{_hints(one)}", file=sys.stderr)
@@ -350,9 +351,9 @@ def _print_review(
         rows += [("unpacks to", str(choice.bundle.folder)), ("SHA-256", choice.bundle.digest)]
     rows += [("secret", f"{one.name} in .env") for one in secrets]
     for label, text in rows:
-        screen.line((f"  {label:10}  ", "dim"), shown(text))
+        screen.line((f"  {label:11}  ", "dim"), shown(text))
     for warning in warnings:
-        screen.line((f"  {'warning':10}  {shown(warning)}", "yellow"))
+        screen.line((f"  {'warning':11}  {shown(warning)}", "yellow"))
 
 
 def review_rows(config: Mapping[str, JSON]) -> list[tuple[str, str]]:
