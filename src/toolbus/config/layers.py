@@ -34,7 +34,7 @@ from toolbus.core.values.records import JSON
 LAUNCH = frozenset(
     (
         *("transport", "command", "args", "env", "env_file", "inherit_env", "cwd", "sandbox"),
-        *("url", "headers", "auth", "verify", "client_cert", "client_key", "server"),
+        *("url", "headers", "auth", "verify", "client_cert", "client_key", "server", "registry"),
     )
 )
 """Fields that decide what runs and where credentials go; an entry with one of them replaces the one below."""
