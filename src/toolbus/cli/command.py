@@ -7,6 +7,7 @@ gets an `Invocation`, and returns a `CommandResult` or an exit code.
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from functools import cached_property, partial, wraps
 from importlib import import_module
 from pathlib import Path
@@ -15,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from toolbus.cli.options import SharedOptions, check_config, repeat_config
+from toolbus.cli.entry import TAKING_TARGETS, is_target, without_command
+from toolbus.cli.options import SharedOptions, TargetOptions, check_config, repeat_config
 from toolbus.cli.terminal import run_until_signal
 from toolbus.schema.values import JSON
 
@@ -56,10 +58,14 @@ class Invocation:
 
     @cached_property
     def config(self) -> "BusConfig":
-        """The config, after the user has trusted it."""
+        """The config, after the user has trusted it; or one of the targets."""
         from toolbus.cli.session import load_trusted_config
 
-        _ = self.screen  # it shows the log of what follows
+        screen = self.screen  # it shows the log of what follows
+        if self.settings.target is not None:
+            from toolbus.cli.targets import target_config
+
+            return target_config(self, screen, self.settings.target)
         return load_trusted_config(self.settings)
 
     @cached_property
@@ -107,10 +113,16 @@ def config_command(work: Callable[..., Any]) -> Callable[..., int | None]:
     return _adapted(work, needs_config=True)
 
 
+def target_command(work: Callable[..., Any]) -> Callable[..., int | None]:
+    """The same for a command that also works with servers that no config has."""
+    return _adapted(work, _parameters(_target_options), cls=TargetCommand, needs_config=True)
+
+
 def bus_command(work: Callable[..., Any]) -> Callable[..., int | None]:
-    """The same for a command that uses the background bus of `toolbus up`, and may be told not to."""
+    """The same for one that uses the background bus of `toolbus up`, and may be told not to."""
     # `cli/entry.py` has looked at the option: a command does not know where it runs.
-    return _adapted(work, _parameters(_bus_options), needs_config=True)
+    unused = [*_parameters(_target_options), *_parameters(_bus_options)]
+    return _adapted(work, unused, cls=TargetCommand, needs_config=True)
 
 
 def group(work: Callable[..., Any], *, runs_alone: bool = False) -> Callable[..., int | None]:
@@ -158,6 +170,78 @@ def _bus_options(
     """Never called; `bus_command` adds its parameters to a command."""
 
 
+def _target_options(
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--server",
+            metavar="TARGET",
+            help="Use this server, and no config: a URL, server.json, .mcpb or Python file, or registry:NAME; "
+            "repeatable. A command comes last, after --.",
+        ),
+    ] = None,
+    save: Annotated[
+        str | None, typer.Option("--save", metavar="NAME", help="Keep that server in the config.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="KEY=VALUE", help="HTTP header for that server; repeatable."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="KEY=VALUE", help="Environment variable for that server; repeatable."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Start what a file or registry names without asking.")
+    ] = False,
+) -> None:
+    """Never called; its parameters are added to a command that takes targets."""
+
+
+_TARGET_NAMES = tuple(inspect.signature(_target_options).parameters)
+_COMMAND = "toolbus.command"
+"""Where a context has the command of a server, which came after `--`."""
+
+
+class TargetCommand(TyperCommand):
+    """A command whose line may end with the command of a server, after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words before the command, unless an argument is missing there."""
+        before, command = without_command(args)
+        if command and not ctx.resilient_parsing and self._has_arguments(ctx, list(before)):
+            ctx.meta[_COMMAND] = tuple(command)
+            args = list(before)
+        return super().parse_args(ctx, args)
+
+    def _has_arguments(self, ctx: Any, words: list[str]) -> bool:
+        """Whether the words have every argument that is required."""
+        required = [one for one in self.params if one.required and one.param_type_name == "argument"]
+        if not required:
+            return True
+        found, _, _ = self.make_parser(ctx).parse_args(words)
+        return all(found.get(one.name) for one in required)
+
+
+def _target(values: dict[str, Any], context: Any) -> TargetOptions | None:
+    """The servers to use instead of the config, taken out of the values; None if there is none."""
+    given = {name: values.pop(name) for name in _TARGET_NAMES}
+    named = values.get("servers") or []
+    if context.command.name in TAKING_TARGETS:
+        values["servers"] = [word for word in named if not is_target(word)] or None
+        named = [word for word in named if is_target(word)]
+    else:
+        named = []
+    return TargetOptions.given(
+        servers=(*(given["server"] or ()), *named),
+        command=context.meta.get(_COMMAND, ()),
+        save=given["save"],
+        headers=tuple(given["header"] or ()),
+        env=tuple(given["env"] or ()),
+        yes=given["yes"],
+    )
+
+
 def _adapted(
     work: Callable[..., Any],
     unused: Iterable[inspect.Parameter] = (),
@@ -170,11 +254,12 @@ def _adapted(
 
     @wraps(work)
     def run(**values: Any) -> int | None:
-        for parameter in unused:
-            values.pop(parameter.name)
         context = values.pop("ctx")
+        target = _target(values, context) if cls is TargetCommand else None
+        for parameter in unused:
+            values.pop(parameter.name, None)
         given = {parameter.name: values.pop(parameter.name) for parameter in shared[1:]}
-        settings = SharedOptions(**given).merged_with(context.obj)
+        settings = replace(SharedOptions(**given).merged_with(context.obj), target=target)
         context.obj = settings
         repeat_config(settings.config)
         if runs_alone and context.invoked_subcommand is not None:

@@ -30,9 +30,17 @@ WITH_VALUE = frozenset(
         "--model",
         "--approve",
         "--dialect",
+        "--server",
+        "--save",
+        "--header",
+        "--env",
     )
 )
 """The options of these commands that take the next word as their value."""
+TAKING_TARGETS = frozenset(("tools", "check"))
+"""The commands whose arguments may be targets."""
+WITH_WORDS = frozenset(("search", "call", "resume", "read", "prompt", "skill"))
+"""The commands that need an argument, which may come after `--`."""
 NOT_THERE = frozenset(("--no-up", "-h", "--help", "--version"))
 """Options with which a command runs by itself."""
 
@@ -45,15 +53,33 @@ class BackgroundCommand:
     """The value of `--config`."""
 
 
+def is_target(word: str) -> bool:
+    """Whether an argument is a server to use without a config, and not the name of one."""
+    is_file = word.endswith((".json", ".mcpb", ".py")) or ".py:" in word
+    return "://" in word or word.startswith("registry:") or is_file
+
+
+def without_command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The words before `--`, and the command of a server after it; all words if no command follows."""
+    if "--" not in words:
+        return words, ()
+    at = words.index("--")
+    command = words[at + 1 :]
+    if not command or command[0].startswith("-") or "=" in command[0]:
+        return words, ()  # arguments of a tool or script
+    return words[:at], command
+
+
 def background_command(words: Sequence[str]) -> BackgroundCommand | None:
     """The command in these words; None if it runs by itself."""
-    config, name = None, None
-    remaining = iter(words)
+    config, name, has_words = None, None, False
+    before, command = without_command(words)
+    remaining = iter(before)
     for word in remaining:
         if word == "--":
             break
         option, equals, value = word.partition("=")
-        if word in NOT_THERE:
+        if word in NOT_THERE or option == "--server":
             return None
         if option in WITH_VALUE and name is None and option != "--config":
             return None  # a mistake, which the parser explains
@@ -64,7 +90,13 @@ def background_command(words: Sequence[str]) -> BackgroundCommand | None:
             if word not in IN_BACKGROUND:
                 return None
             name = word
-    return None if name is None else BackgroundCommand(config)
+        elif not word.startswith("-"):
+            has_words = True
+            if name in TAKING_TARGETS and is_target(word):
+                return None
+    if name is None or (command and (has_words or name not in WITH_WORDS)):
+        return None
+    return BackgroundCommand(config)
 
 
 def main() -> None:

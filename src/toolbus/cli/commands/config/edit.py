@@ -39,6 +39,8 @@ from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 OAUTH = "oauth"
+HEADER = r"\s*[:=]\s*"
+"""Between the name of a header and its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,8 +134,13 @@ def add(
 
 
 def _added(own: Invocation, name: str, server: _NewServer) -> CommandResult:
-    """Add the server, and move its secrets to `.env`."""
-    screen, plain = own.screen, _entry(name, server)
+    return add_entry(own, name, _entry(name, server))
+
+
+def add_entry(own: Invocation, name: str, plain: Mapping[str, JSON]) -> CommandResult:
+    """Add a server with this entry, and move its secrets to `.env`."""
+    screen = own.screen
+    check_name(name)
     edited = _edited_file(own)
     known = edited.servers()
     if name in known:
@@ -206,8 +213,7 @@ def _facts(edited: _EditedFile, name: str) -> dict[str, JSON]:
 
 def _entry(name: str, server: _NewServer) -> dict[str, JSON]:
     """The server's config entry; raises `Usage` or `ConfigError` if it is invalid."""
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
+    check_name(name)
     if not server.target:
         raise Usage(
             f"missing a URL or a command for {name!r}; run toolbus add {name} https://..., "
@@ -217,6 +223,12 @@ def _entry(name: str, server: _NewServer) -> dict[str, JSON]:
     entry = _remote(name, first, rest, server) if "://" in first else _local(first, rest, server)
     load_server(entry, alias=name)
     return entry
+
+
+def check_name(name: str) -> None:
+    """Raise `Usage` unless a server may have this name."""
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
 
 
 def _referring(
@@ -251,7 +263,7 @@ def _remote(name: str, url: str, rest: Sequence[str], server: _NewServer) -> dic
         entry["auth"] = OAUTH if server.auth.lower() == OAUTH else server.auth
     if server.headers:
         # Also `:`, as in curl.
-        entry["headers"] = _pairs(server.headers, "--header", r"\s*[:=]\s*")
+        entry["headers"] = pairs(server.headers, "--header", HEADER)
     return entry
 
 
@@ -266,18 +278,19 @@ def _local(command: str, args: Sequence[str], server: _NewServer) -> dict[str, J
     if args:
         entry["args"] = list(args)
     if server.env:
-        entry["env"] = _pairs(server.env, "--env", "=")
+        entry["env"] = pairs(server.env, "--env", "=")
     return {**entry, "cwd": server.cwd} if server.cwd else entry
 
 
-def _pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
-    pairs: dict[str, JSON] = {}
+def pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
+    """The pairs in the values of an option; raises `Usage` for one that is none."""
+    found: dict[str, JSON] = {}
     for text in given:
         key, *value = re.split(separator, text, maxsplit=1)
         if not key or not value:
             raise Usage(f"{option} takes KEY=VALUE, not {text.partition('=')[0]!r}")
-        pairs[key] = value[0]
-    return pairs
+        found[key] = value[0]
+    return found
 
 
 def _edited_file(own: Invocation) -> _EditedFile:
