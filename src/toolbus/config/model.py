@@ -46,6 +46,7 @@ from toolbus.core.values.records import DEFAULT_BUDGET, OWN, LogLevel
 # (developers.openai.com/codex/guides/agents-md). Every request to the model includes it, so it is smaller
 # than the limit for a single result.
 CONTEXT_BUDGET = 8_000
+OFFICIAL_REGISTRY = "https://registry.modelcontextprotocol.io"
 SMALLEST = 200
 """In tokens: enough for the line about skipped resources, and some content."""
 
@@ -206,6 +207,8 @@ class ServerConfig(ConfigModel):
     """Which protocol era to use."""
     lock: Annotated[LockMode | None, _Off] = None
     """What happens to tools that differ from the lockfile; overrides the mode for all servers."""
+    registry: Text | None = None
+    """The server's name and version in the registry it came from: `io.github.user/thing@1.2.3`."""
     server: object | None = None
     """An in-process MCP server object."""
     warnings: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
@@ -366,6 +369,8 @@ class BusConfig(ConfigModel):
     """The database that the replicas of a gateway share; in a file, also its URL alone."""
     search: Search = DEFAULT_SEARCH
     """How tools are found: the encoder that finds them by meaning."""
+    registry: Text = OFFICIAL_REGISTRY
+    """Where `toolbus add` and `search --registry` find servers: the URL of a registry, or a file."""
     serve: Serve | None = None
     """How `toolbus serve` listens, whom it lets in, and what they get."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
