@@ -61,11 +61,11 @@ class Invocation:
         """The config, after the user has trusted it; or one of the targets."""
         from toolbus.cli.session import load_trusted_config
 
-        screen = self.screen  # it shows the log of what follows
+        _ = self.screen  # it shows the log of what follows
         if self.settings.target is not None:
             from toolbus.cli.targets import target_config
 
-            return target_config(self, screen, self.settings.target)
+            return target_config(self, self.settings.target)
         return load_trusted_config(self.settings)
 
     @cached_property
@@ -176,8 +176,8 @@ def _target_options(
         typer.Option(
             "--server",
             metavar="TARGET",
-            help="Use this server, and no config: a URL, server.json, .mcpb or Python file, or registry:NAME; "
-            "repeatable. A command comes last, after --.",
+            help="Use this server, and no config: a URL, server.json, .mcpb or Python file, or "
+            "registry:NAME; repeatable. A command comes last, after --.",
         ),
     ] = None,
     save: Annotated[
@@ -226,12 +226,11 @@ class TargetCommand(TyperCommand):
 def _target(values: dict[str, Any], context: Any) -> TargetOptions | None:
     """The servers to use instead of the config, taken out of the values; None if there is none."""
     given = {name: values.pop(name) for name in _TARGET_NAMES}
-    named = values.get("servers") or []
+    named: list[str] = []
     if context.command.name in TAKING_TARGETS:
-        values["servers"] = [word for word in named if not is_target(word)] or None
-        named = [word for word in named if is_target(word)]
-    else:
-        named = []
+        words: list[str] = values["servers"] or []
+        named = list(filter(is_target, words))
+        values["servers"] = [word for word in words if word not in named] or None
     return TargetOptions.given(
         servers=(*(given["server"] or ()), *named),
         command=context.meta.get(_COMMAND, ()),
@@ -250,7 +249,7 @@ def _adapted(
     needs_config: bool = False,
     runs_alone: bool = False,
 ) -> Callable[..., int | None]:
-    own, shared = _parameters(work)[1:], _parameters(_shared_options)
+    parameters, shared = _parameters(work)[1:], _parameters(_shared_options)
 
     @wraps(work)
     def run(**values: Any) -> int | None:
@@ -263,18 +262,19 @@ def _adapted(
         context.obj = settings
         repeat_config(settings.config)
         if runs_alone and context.invoked_subcommand is not None:
-            _pass_on(own, values, context)
+            _pass_on(parameters, values, context)
             return None
         if needs_config:
             check_config(settings)
-        return _shown(Invocation(settings), work, values)
+        own = Invocation(settings)
+        if target is not None:
+            _ = own.config  # outside of the event loop: a registry may have to be asked
+        return _shown(own, work, values)
 
     del run.__wrapped__  # or typer would use the signature without the options
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *unused, *shared)
-    ]
-    vars(run).update(__signature__=inspect.Signature(parameters), command_class=cls, runs_alone=runs_alone)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*parameters, *unused, *shared)]
+    vars(run).update(__signature__=inspect.Signature(every), command_class=cls, runs_alone=runs_alone)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
     return run
 
 

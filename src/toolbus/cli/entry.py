@@ -79,7 +79,7 @@ def background_command(words: Sequence[str]) -> BackgroundCommand | None:
         if word == "--":
             break
         option, equals, value = word.partition("=")
-        if word in NOT_THERE or option == "--server":
+        if word in NOT_THERE or option == "--server" or (name in TAKING_TARGETS and is_target(word)):
             return None
         if option in WITH_VALUE and name is None and option != "--config":
             return None  # a mistake, which the parser explains
@@ -90,13 +90,10 @@ def background_command(words: Sequence[str]) -> BackgroundCommand | None:
             if word not in IN_BACKGROUND:
                 return None
             name = word
-        elif not word.startswith("-"):
-            has_words = True
-            if name in TAKING_TARGETS and is_target(word):
-                return None
-    if name is None or (command and (has_words or name not in WITH_WORDS)):
-        return None
-    return BackgroundCommand(config)
+        else:
+            has_words = has_words or not word.startswith("-")
+    is_apart = bool(command) and (has_words or name not in WITH_WORDS)
+    return None if name is None or is_apart else BackgroundCommand(config)
 
 
 def main() -> None:

@@ -22,8 +22,8 @@ from toolbus.core.values.records import JSON, OWN
 TargetKind: TypeAlias = Literal["url", "command", "server_json", "mcpb", "python", "registry"]
 REGISTRY = "registry:"
 FORMS = (
-    "a URL starts with http:// or https://, a file ends in .json, .mcpb or .py, a name in the registry starts "
-    "with registry:, and a command comes last, after --"
+    "a URL starts with http:// or https://, a file ends in .json, .mcpb or .py, a name in a registry "
+    "starts with registry:, and a command comes last, after --"
 )
 _FILES: dict[str, TargetKind] = {".json": "server_json", ".mcpb": "mcpb", ".py": "python"}
 _RUNNER = "toolbus.connect.python_file"
@@ -96,7 +96,7 @@ def command_target(words: Sequence[str]) -> Target:
     return Target(kind="command", text=words[0], args=tuple(words[1:]))
 
 
-def entry(target: Target) -> dict[str, JSON]:
+def typed_entry(target: Target) -> dict[str, JSON]:
     """The config entry of a target that was typed."""
     match target.kind:
         case "url":

@@ -39,12 +39,10 @@ from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 OAUTH = "oauth"
-HEADER = r"\s*[:=]\s*"
-"""Between the name of a header and its value."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _NewServer:
+class NewServer:
     """The arguments of `toolbus add`."""
 
     target: Sequence[str]
@@ -58,7 +56,7 @@ class _NewServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _EditedFile:
+class EditedFile:
     """The file to edit, before the change."""
 
     path: Path
@@ -127,28 +125,30 @@ def add(
     toolbus add linear https://mcp.linear.app/mcp --auth oauth
     toolbus add files -- npx -y @modelcontextprotocol/server-filesystem .
     """
-    server = _NewServer(
+    server = NewServer(
         target=target or (), env=env or (), headers=header or (), auth=auth, transport=transport, cwd=cwd
     )
     return _added(own, name, server)
 
 
-def _added(own: Invocation, name: str, server: _NewServer) -> CommandResult:
-    return add_entry(own, name, _entry(name, server))
-
-
-def add_entry(own: Invocation, name: str, plain: Mapping[str, JSON]) -> CommandResult:
-    """Add a server with this entry, and move its secrets to `.env`."""
-    screen = own.screen
-    check_name(name)
-    edited = _edited_file(own)
+def _added(own: Invocation, name: str, server: NewServer) -> CommandResult:
+    """Add the server, and move its secrets to `.env`."""
+    plain, edited = _entry(name, server), edited_file(own)
     known = edited.servers()
     if name in known:
         raise Usage(
             f"{edited.path} already has a server {name!r}; to replace it, first run: toolbus remove {name}"
         )
-    entry, secrets = _referring(name, plain, known, env_values(edited.path.parent))
-    trusted = _save(screen, edited, _text_with_server(edited, name, entry), secrets)
+    entry, secrets = referring(name, plain, known, env_values(edited.path.parent))
+    return written(own, edited, name, entry, secrets)
+
+
+def written(
+    own: Invocation, edited: EditedFile, name: str, entry: Mapping[str, JSON], secrets: Sequence[Secret]
+) -> CommandResult:
+    """Write a new server and its secrets."""
+    screen = own.screen
+    trusted = save_edited(screen, edited, text_with_server(edited, name, entry), secrets)
     use = "login" if entry.get("auth") == OAUTH else "tools"
     step = f"toolbus {use} {name}" if trusted or edited.is_named else "toolbus trust"
 
@@ -160,7 +160,7 @@ def add_entry(own: Invocation, name: str, plain: Mapping[str, JSON]) -> CommandR
             screen.note(f"add {DOTENV} to .gitignore to keep it out of version control")
 
     document = {
-        **_facts(edited, name),
+        **edit_facts(edited, name),
         "entry": entry,
         "secrets": [picked(secret, "key name") for secret in secrets],
         "trusted": trusted,
@@ -176,8 +176,10 @@ def remove(own: Invocation, name: _Name) -> CommandResult:
         after = without_server(edited.text, edited.path, name)
     except NotEditable as error:
         raise Usage(f"{edited.path} {error.problem}: remove the entry {name!r}") from None
-    trusted = _save(own.screen, edited, after)
-    return CommandResult({**_facts(edited, name), "trusted": trusted}, f"removed {name} from {edited.path}")
+    trusted = save_edited(own.screen, edited, after)
+    return CommandResult(
+        {**edit_facts(edited, name), "trusted": trusted}, f"removed {name} from {edited.path}"
+    )
 
 
 @command
@@ -200,20 +202,21 @@ def _switched(own: Invocation, name: str, *, enabled: bool) -> CommandResult:
         flag = json.dumps({"disabled": not enabled})[1:-1]
         raise Usage(f"{edited.path} {error.problem}: set {flag} in the entry {name!r}") from None
     changed = after != edited.text
-    trusted = _save(own.screen, edited, after) if changed else edited.is_own
+    trusted = save_edited(own.screen, edited, after) if changed else edited.is_own
     word = "enabled" if enabled else "disabled"
     line = f"{word} {name} in {edited.path}" if changed else f"{name} is already {word} in {edited.path}"
-    document = {**_facts(edited, name), "enabled": enabled, "changed": changed, "trusted": trusted}
+    document = {**edit_facts(edited, name), "enabled": enabled, "changed": changed, "trusted": trusted}
     return CommandResult(document, line)
 
 
-def _facts(edited: _EditedFile, name: str) -> dict[str, JSON]:
+def edit_facts(edited: EditedFile, name: str) -> dict[str, JSON]:
     return {"file": str(edited.path), "server": name}
 
 
-def _entry(name: str, server: _NewServer) -> dict[str, JSON]:
+def _entry(name: str, server: NewServer) -> dict[str, JSON]:
     """The server's config entry; raises `Usage` or `ConfigError` if it is invalid."""
-    check_name(name)
+    if not re.fullmatch(r"\w[\w.-]*", name):
+        raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
     if not server.target:
         raise Usage(
             f"missing a URL or a command for {name!r}; run toolbus add {name} https://..., "
@@ -225,13 +228,7 @@ def _entry(name: str, server: _NewServer) -> dict[str, JSON]:
     return entry
 
 
-def check_name(name: str) -> None:
-    """Raise `Usage` unless a server may have this name."""
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
-
-
-def _referring(
+def referring(
     name: str, plain: Mapping[str, JSON], known: Mapping[str, JSON], env: dict[str, str]
 ) -> tuple[dict[str, JSON], Sequence[Secret]]:
     """The entry with references for its secrets, under names that the other entries do not use."""
@@ -250,7 +247,7 @@ def _referring(
     return entry, secrets
 
 
-def _remote(name: str, url: str, rest: Sequence[str], server: _NewServer) -> dict[str, JSON]:
+def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict[str, JSON]:
     if rest:
         raise Usage(
             f"unexpected {rest[0]!r} after the URL; to add a command, run toolbus add {name} -- COMMAND"
@@ -263,11 +260,11 @@ def _remote(name: str, url: str, rest: Sequence[str], server: _NewServer) -> dic
         entry["auth"] = OAUTH if server.auth.lower() == OAUTH else server.auth
     if server.headers:
         # Also `:`, as in curl.
-        entry["headers"] = pairs(server.headers, "--header", HEADER)
+        entry["headers"] = given_pairs(server.headers, "--header", r"\s*[:=]\s*")
     return entry
 
 
-def _local(command: str, args: Sequence[str], server: _NewServer) -> dict[str, JSON]:
+def _local(command: str, args: Sequence[str], server: NewServer) -> dict[str, JSON]:
     if server.headers or server.auth is not None or server.transport not in (None, "stdio"):
         option = "--header" if server.headers else "--transport" if server.auth is None else "--auth"
         raise Usage(f"{option} is for a URL, and {command!r} is not one; a URL starts with https://")
@@ -278,22 +275,21 @@ def _local(command: str, args: Sequence[str], server: _NewServer) -> dict[str, J
     if args:
         entry["args"] = list(args)
     if server.env:
-        entry["env"] = pairs(server.env, "--env", "=")
+        entry["env"] = given_pairs(server.env, "--env", "=")
     return {**entry, "cwd": server.cwd} if server.cwd else entry
 
 
-def pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
-    """The pairs in the values of an option; raises `Usage` for one that is none."""
-    found: dict[str, JSON] = {}
+def given_pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
+    pairs: dict[str, JSON] = {}
     for text in given:
         key, *value = re.split(separator, text, maxsplit=1)
         if not key or not value:
             raise Usage(f"{option} takes KEY=VALUE, not {text.partition('=')[0]!r}")
-        found[key] = value[0]
-    return found
+        pairs[key] = value[0]
+    return pairs
 
 
-def _edited_file(own: Invocation) -> _EditedFile:
+def edited_file(own: Invocation) -> EditedFile:
     """The config in use, or a new file."""
     named = own.settings.config or named_config()
     path = named
@@ -305,22 +301,22 @@ def _edited_file(own: Invocation) -> _EditedFile:
     if path.exists():
         content = read_content(path)
         text = content.decode("utf-8", errors="replace")
-        edited = _EditedFile(
+        edited = EditedFile(
             path=Path(short_path(path)), text=text, is_named=named is not None, is_own=is_trusted(path)
         )
         if not edited.is_blank:
             document_in(content, path)
         return edited
     is_own = not (path.parent / DOTENV).exists()
-    return _EditedFile(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
+    return EditedFile(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
 
 
-def _file_with_server(own: Invocation, name: str) -> _EditedFile:
+def _file_with_server(own: Invocation, name: str) -> EditedFile:
     """The config in use; raises `Usage` if it has no such server."""
     path = own.settings.config or find_config()
     if not path.is_file():
         raise Usage(f"{str(path)!r}: no such file; check the path")
-    edited = _edited_file(own)
+    edited = edited_file(own)
     servers = edited.servers()
     if name not in servers:
         close = near_miss(name, servers)
@@ -329,7 +325,7 @@ def _file_with_server(own: Invocation, name: str) -> _EditedFile:
     return edited
 
 
-def _text_with_server(edited: _EditedFile, name: str, entry: Mapping[str, JSON]) -> str:
+def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -> str:
     """The file's text with the server; if it cannot be edited, `Usage` shows what to paste."""
     if edited.is_blank:
         gap = "" if not edited.text or edited.text.endswith("\n") else "\n"
@@ -341,7 +337,7 @@ def _text_with_server(edited: _EditedFile, name: str, entry: Mapping[str, JSON])
         raise Usage(f"{edited.path} {error.problem}:", tuple(shown)) from None
 
 
-def _save(screen: Screen, edited: _EditedFile, after: str, secrets: Sequence[Secret] = ()) -> bool:
+def save_edited(screen: Screen, edited: EditedFile, after: str, secrets: Sequence[Secret] = ()) -> bool:
     """Write the file and the secrets; return whether the file is trusted afterwards."""
     if (
         _config_error(edited.text, edited.path) is None
