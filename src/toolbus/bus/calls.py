@@ -21,6 +21,8 @@ from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import JSON, Origin, Progress, ToolResult, ToolSpec
 
 _LONGEST_NAME = 200
+_PROMISES = (("readOnlyHint", True), ("destructiveHint", False))
+"""The annotations for which a client may call a tool without asking a person."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +66,8 @@ class ViewCalls:
             missing = self._lookup.missing(name)
             self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
             raise missing
+        if spec.route not in OWN_ROUTES:
+            spec = await self.current(spec, is_decided=True)
         operation = self.operation(
             spec,
             arguments=arguments,
@@ -124,8 +128,8 @@ class ViewCalls:
         prepared = self._path.prepared(self.operation(spec, arguments=arguments))
         return prepared is not None and self._tenant.guard.is_allowed(prepared)
 
-    async def find(self, name: str) -> ToolSpec:
-        """The tool of that public name or `server/tool`."""
+    async def find(self, name: str, *, is_decided: bool = False) -> ToolSpec:
+        """The tool of that public name or `server/tool`; `is_decided` as for `current`."""
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
             kind = type(name).__name__
             raise TypeError(
@@ -139,12 +143,34 @@ class ViewCalls:
             spec = self._catalog().get(name) or self._lookup.known(name)
         if spec is None:
             raise self._lookup.missing(name)
-        return spec
+        return await self.current(spec, is_decided=is_decided)
 
-    async def find_to_call(self, name: str) -> ToolSpec:
+    async def current(self, spec: ToolSpec, *, is_decided: bool = False) -> ToolSpec:
+        """The tool as its server describes it now: a lazy one is connected, if it was not since the start.
+
+        With `is_decided`, somebody has decided by its hints whether it is called. If they promised more than
+        the server does now, `CallDenied` is raised.
+        """
+        server, servers = spec.origin.server, self._tenant.servers
+        if server not in self._tenant.engine.root.servers.remembered or not servers.awaits_listing(server):
+            return spec
+        await self._access.run(servers.connect(server))
+        name = str(spec.origin)
+        now = self._catalog().get(name) or self._lookup.known(name)
+        if now is None:
+            raise self._lookup.missing(spec.name)
+        before, after = spec.annotations, now.annotations
+        if is_decided and any(
+            before.get(hint) is good and after.get(hint) is not good for hint, good in _PROMISES
+        ):
+            reason = "its server describes it differently than when it was last listed; look at it again"
+            raise CallDenied(f"tool {spec.name!r}", reason)
+        return now
+
+    async def find_to_call(self, name: str, *, is_decided: bool = False) -> ToolSpec:
         """As `find`, for a call: observers see an unknown name."""
         try:
-            return await self.find(name)
+            return await self.find(name, is_decided=is_decided)
         except (ToolNotFound, CallDenied, LoginRequired) as error:
             self.report_unsent(name, reason_of(error), str(error))
             raise
@@ -194,7 +220,7 @@ class ViewCalls:
 
     async def find_visible(self, name: str) -> ToolSpec:
         """As `find_to_call`, but a tool that the rules of the view deny is unknown; that is recorded."""
-        spec = await self.find_to_call(name)
+        spec = await self.find_to_call(name, is_decided=True)
         if self.is_hidden(spec, {}):
             error = self._lookup.unknown(name)
             self.report_unsent(name, "refused", str(error))

@@ -146,11 +146,11 @@ class Toolbus(View):
     def assume(self, inventories: Mapping[str, Inventory]) -> None:
         """Offer what servers offered in an earlier process, until each is connected or fails; before a start.
 
-        For servers that are not lazy, not locked, and that this config and the administrator let start.
+        For servers that are not locked, and that this config and the administrator let start.
         """
-        servers = self._bus.engine.usable_config.servers
-        usable = {alias for alias, server in servers.items() if server.mistake is None and not server.lazy}
-        self._servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()})
+        config = self._bus.engine.usable_config
+        usable = {alias for alias, server in config.servers.items() if server.mistake is None}
+        self._servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()}, config)
         self._bus.outdate()
 
     def observe(self, observer: Observer) -> Callable[[], None]:

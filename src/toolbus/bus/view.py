@@ -68,6 +68,7 @@ class View:
         self._access, self._live = tenant.access, tenant.live
         self._hub, self._servers = tenant.hub, tenant.servers
         self._path = tenant.engine.path
+        self._remembered = tenant.engine.root.servers.remembered
         self._is_whole = scope.is_whole
         self._lookup = Lookup(tenant, scope)
         self._check_at = 0.0
@@ -186,7 +187,8 @@ class View:
     def starting(self) -> dict[str, bool]:
         """The servers that are being connected for the first time, and whether their tools are known."""
         visible = self._scope.visible(self._access.config.servers)
-        eager = [alias for alias, server in visible.items() if not server.lazy]
+        unlisted = self._servers.unlisted
+        eager = [alias for alias, server in visible.items() if not server.lazy or alias in unlisted]
         return {alias: self._servers.is_known(alias) for alias in eager if self._servers.is_starting(alias)}
 
     def is_assumed(self, alias: str) -> bool:
@@ -243,6 +245,8 @@ class View:
             catalog = self._now
             if spec.route == RUN_CODE:
                 return await self.scripts.run_for_model(arguments, on_input, on_progress)
+        if spec.origin.server in self._remembered:
+            spec, catalog = await self.calls.current(spec), self._now
         operation = Operation(
             spec=spec,
             arguments={} if arguments is None else arguments,

@@ -118,11 +118,14 @@ def target_command(work: Callable[..., Any]) -> Callable[..., int | None]:
     return _adapted(work, _parameters(_target_options), cls=TargetCommand, needs_config=True)
 
 
-def bus_command(work: Callable[..., Any]) -> Callable[..., int | None]:
-    """The same for one that uses the background bus of `toolbus up`, and may be told not to."""
+def bus_command(work: Callable[..., Any], *, imports: bool = False) -> Callable[..., int | None]:
+    """The same for one that uses the background bus of `toolbus up`, and may be told not to.
+
+    With `imports`, it offers the servers of editors if there is no config.
+    """
     # `cli/entry.py` has looked at the option: a command does not know where it runs.
     unused = [*_parameters(_target_options), *_parameters(_bus_options)]
-    return _adapted(work, unused, cls=TargetCommand, needs_config=True)
+    return _adapted(work, unused, cls=TargetCommand, needs_config=True, imports=imports)
 
 
 def group(work: Callable[..., Any], *, runs_alone: bool = False) -> Callable[..., int | None]:
@@ -247,6 +250,7 @@ def _adapted(
     *,
     cls: type[TyperCommand] = TyperCommand,
     needs_config: bool = False,
+    imports: bool = False,
     runs_alone: bool = False,
 ) -> Callable[..., int | None]:
     parameters, shared = _parameters(work)[1:], _parameters(_shared_options)
@@ -264,9 +268,9 @@ def _adapted(
         if runs_alone and context.invoked_subcommand is not None:
             _pass_on(parameters, values, context)
             return None
-        if needs_config:
-            check_config(settings)
         own = Invocation(settings)
+        if needs_config:
+            _require_config(own, imports=imports)
         if target is not None:
             _ = own.config  # outside of the event loop: a registry may have to be asked
         return _shown(own, work, values)
@@ -276,6 +280,18 @@ def _adapted(
     vars(run).update(__signature__=inspect.Signature(every), command_class=cls, runs_alone=runs_alone)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
     return run
+
+
+def _require_config(own: Invocation, *, imports: bool) -> None:
+    """Raise `ConfigError` if there is no config, unless the user takes over the servers of editors."""
+    try:
+        check_config(own.settings)
+    except Exception:
+        if not imports:
+            raise
+        from toolbus.cli.commands.config.import_ import offer_import
+
+        offer_import(own)
 
 
 def _shown(own: Invocation, work: Callable[..., Any], values: Mapping[str, Any]) -> int | None:

@@ -73,13 +73,19 @@ def check_config(settings: SharedOptions) -> None:
         raise no_config(working_folder())
 
 
-def no_config(folder: Path) -> Exception:
-    """The error for a folder without a config, which says how to get one."""
+def no_config(folder: Path, found: str = "") -> Exception:
+    """The error for a folder without a config, which says how to get one; `found` are servers of editors."""
     from toolbus.core.values.errors import ConfigError
 
+    missing = f"no config found in {str(folder)!r} or its parents"
+    if found:
+        return ConfigError(
+            f"{missing}, but {found}: use them with 'toolbus import --write', add another with 'toolbus "
+            "add', or use one without a config with 'toolbus tools URL'"
+        )
     return ConfigError(
-        f"no config found in {str(folder)!r} or its parents; create one with 'toolbus init', import an "
-        "editor's with 'toolbus import', pass one with --config, or try 'toolbus demo'"
+        f"{missing}; create one with 'toolbus init', import an editor's with 'toolbus import', pass one with "
+        "--config, use a server without one with 'toolbus tools URL', or try 'toolbus demo'"
     )
 
 

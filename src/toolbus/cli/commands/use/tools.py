@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,7 +38,7 @@ APP_ONLY = "app only"
 _SHORT_MODES: "tuple[ExposeMode, ...]" = ("search", "code")
 
 
-@bus_command
+@partial(bus_command, imports=True)
 async def tools(
     own: Invocation,
     servers: Servers = None,
