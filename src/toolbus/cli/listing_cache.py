@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
-from toolbus.bus.engine.listings import launch_digest, listing_file, save_inventories
 from toolbus.state import files as state
 
 if TYPE_CHECKING:
@@ -51,6 +50,8 @@ def save_listings(config: "BusConfig", bus: "Toolbus") -> None:
     if config.file is None or not fresh or _lockfile(config.file).is_file():
         return
     known = {alias: _json(listing) for alias, listing in _load(config.file).items()}
+    from toolbus.bus.engine.listings import save_inventories
+
     inventories = bus.inventories
     with suppress(OSError):
         state.write(_file(config.file), json.dumps(known | fresh).encode())
@@ -117,6 +118,8 @@ def _digest(config: "BusConfig", alias: str) -> str:
     """Digest of the server's entry, the files it runs, and the settings and aliases that affect names."""
     from hashlib import sha256
 
+    from toolbus.config.launch.digest import launch_digest
+
     parts = {
         "rules": 2,  # of naming
         "launch": launch_digest(config, alias),
@@ -177,4 +180,4 @@ def _names(own: Any) -> list[str]:
 
 
 def _file(config: str | None) -> str:
-    return listing_file(config, "listings")
+    return state.name_for(config, "listings")

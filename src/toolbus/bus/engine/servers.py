@@ -116,6 +116,8 @@ class Servers:
         """The servers whose links are built when they are first needed."""
         self.build_one: Callable[[str], object] = self.check
         """Builds and installs an unbuilt one."""
+        self.lender: Servers | None = None
+        """Whose the borrowed servers are."""
         self.base: Servers | None = None
         """Whose inventories count as long as an own link has listed nothing else."""
         self._memo = Memo()
@@ -177,8 +179,8 @@ class Servers:
     def _inventory(self, alias: str) -> Inventory:
         server = self.by_alias.get(alias)
         listed = _NOTHING if server is None else server.discovery.inventory
-        if alias in self.assumed and listed == _NOTHING:
-            listed = self.assumed[alias]
+        if listed == _NOTHING:
+            listed = self._keeper(alias).assumed.get(alias, listed)
         if self.base is None or alias in self.borrowed:
             return listed
         shared = self.base._inventory(alias)
@@ -202,10 +204,15 @@ class Servers:
 
     def awaits_listing(self, alias: str) -> bool:
         """Whether what a lazy server offers is known from an earlier process, until it is connected."""
-        server = None if alias in self.borrowed else self.by_alias.get(alias)
+        server, keeper = self.by_alias.get(alias), self._keeper(alias)
         if server is not None and server.discovery.inventory != _NOTHING:
             return False
-        return alias in self.assumed if self.base is None else self.base.awaits_listing(alias)
+        return alias in keeper.assumed if keeper.base is None else keeper.base.awaits_listing(alias)
+
+    def _keeper(self, alias: str) -> "Servers":
+        """The servers that the one of this alias belongs to."""
+        is_own = self.lender is None or alias not in self.borrowed
+        return self if is_own or self.lender is None else self.lender._keeper(alias)
 
     def is_known(self, alias: str) -> bool:
         """Whether it is known what a server offers, before it is connected."""

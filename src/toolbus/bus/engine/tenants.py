@@ -204,6 +204,7 @@ class Borrower(Tenant):
         self._running = 0
         """The number of coroutines that are being run for it."""
         super().__init__(root.engine, parent, user, handlers)
+        self.servers.lender = parent.servers
         self.calls = self
         self.place()
         if self.engine.closed:
