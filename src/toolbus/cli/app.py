@@ -49,6 +49,7 @@ COMMANDS = {
     "init": ("config.init", "Create a commented toolbus.yaml in this folder."),
     "import": ("config.import_", "Import servers from an editor's or agent's config."),
     "add": ("config.edit", "Add a server to the config; create the config if needed."),
+    "update": ("config.update", "List newer versions of servers from a registry, or update one."),
     "remove": ("config.edit", "Remove a server from the config."),
     "enable": ("config.edit", "Enable a server in the config."),
     "disable": ("config.edit", "Disable a server in the config without removing it."),

@@ -269,7 +269,7 @@ def _adapted(
             _pass_on(parameters, values, context)
             return None
         own = Invocation(settings)
-        if needs_config:
+        if needs_config and not values.get("registry"):  # a search there needs none
             _require_config(own, imports=imports)
         if target is not None:
             _ = own.config  # outside of the event loop: a registry may have to be asked

@@ -41,7 +41,7 @@ TAKING_TARGETS = frozenset(("tools", "check"))
 """The commands whose arguments may be targets."""
 WITH_WORDS = frozenset(("search", "call", "resume", "read", "prompt", "skill"))
 """The commands that need an argument, which may come after `--`."""
-NOT_THERE = frozenset(("--no-up", "-h", "--help", "--version"))
+NOT_THERE = frozenset(("--no-up", "--registry", "-h", "--help", "--version"))
 """Options with which a command runs by itself."""
 
 

@@ -94,7 +94,7 @@ def no_config(folder: Path, found: str = "") -> Exception:
 _WORD = r"""(?:'[^']*'(?:"'"'[^']*')*|(?!--(?:\s|$))[\w@%+=:./-]+)"""
 _COMMAND = re.compile(
     r"\btoolbus (?:add|approve|call|check|diff|disable|enable|install|lock|login|logins|logout|policy|read"
-    rf"|remove|resources|resume|status|tools|up|down)\b(?: {_WORD})*"
+    rf"|remove|resources|resume|status|tools|up|update|down)\b(?: {_WORD})*"
 )
 _option: ContextVar[str] = ContextVar("toolbus_config_option", default="")
 """The option of this command."""

@@ -204,8 +204,14 @@ def _with_whole_paths(bus: BusConfig, file: str | None, folder: Path | None) -> 
         "tokens": tokens_within(bus.tokens, folder),
         "audit": bus.audit and bus.audit.within(folder),
         "serve": bus.serve and bus.serve.within(folder),
+        "registry": _registry_within(bus.registry, folder),
     }
     return bus.model_copy(update={"file": file, "folder": folder, **own})
+
+
+def _registry_within(registry: str, folder: Path | None) -> str:
+    """A registry; a file by its whole path."""
+    return registry if "://" in registry else os.path.join(folder or "", os.path.expanduser(registry))
 
 
 def _known_servers(names: Iterable[object], aliases: Sequence[str], key: str, location: Location) -> None:

@@ -34,8 +34,17 @@ from toolbus.config.registry.document import (
     parsed_document,
     server_json,
 )
+from toolbus.config.registry.versions import (
+    BUNDLE_FOLDER,
+    split_origin,
+    unpinned,
+    updated_package,
+    updated_texts,
+    version_key,
+)
 
 __all__ = [
+    "BUNDLE_FOLDER",
     "MAX_BUNDLE",
     "MAX_DOCUMENT",
     "Bundle",
@@ -53,5 +62,10 @@ __all__ = [
     "opened_bundle",
     "parsed_document",
     "server_json",
+    "split_origin",
+    "unpinned",
+    "updated_package",
+    "updated_texts",
+    "version_key",
     "with_bundle",
 ]

@@ -39,7 +39,8 @@ _MAX_RATIO = 200
 _FREE = 64 << 20
 _DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError)
 """What zipfile raises for an archive that cannot be read, or has a password."""
-_FOLDER = "bundles"
+BUNDLE_FOLDER = "bundles"
+"""The folder of unpacked bundles, in the state folder."""
 _PIECE = 1 << 20
 _EXECUTABLE = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe", b"MZ", b"#!")
 _REFERENCE = re.compile(
@@ -175,7 +176,7 @@ class Bundle:
         if self.folder.is_dir():
             return
         state = state_folder()
-        state.make_folders(f"{_FOLDER}/x")
+        state.make_folders(f"{BUNDLE_FOLDER}/x")
         draft = self.folder.with_name(f".{self.folder.name}.{os.getpid()}")
         shutil.rmtree(draft, ignore_errors=True)
         try:
@@ -202,7 +203,7 @@ def opened_bundle(content: bytes, *, sha256_hex: str | None = None, file: str | 
             "it was changed or damaged, and nothing of it was used",
             file=file,
         )
-    folder = state_folder().base / _FOLDER / digest[:32]
+    folder = state_folder().base / BUNDLE_FOLDER / digest[:32]
     if not content.startswith(b"PK"):
         if sha256_hex is not None and content.startswith(_EXECUTABLE):
             return Bundle(content=content, digest=digest, manifest=None, folder=folder)

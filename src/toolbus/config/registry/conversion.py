@@ -284,9 +284,10 @@ class _Filling:
 
     def texts(self, one: InputField) -> tuple[str, ...]:
         """The values of a field; empty if it is left out."""
-        if not one.value or one.label in self.values:
+        names = _VARIABLE.findall(one.value)
+        if not one.value or (one.label in self.values and one.label not in names):
             return self.own(one)
-        settled = {name: self.own(_inner(one, name)) for name in _VARIABLE.findall(one.value)}
+        settled = {name: self.own(_inner(one, name)) for name in names}
         if not all(settled.values()):
             return ()
         parts = _VARIABLE.split(one.value)  # text and names take turns

@@ -188,7 +188,7 @@ def _docker_words(
     while waiting:
         word = waiting.pop(0)
         if not word.startswith("-"):
-            if _repository(word) != _repository(image):
+            if repository(word) != repository(image):
                 warnings.append(f"its arguments name the image {word!r}; {image!r} is run instead")
             return options, waiting
         if word in _DOCKER_ALONE or "=" in word:
@@ -205,7 +205,8 @@ def _docker_words(
     return options, []
 
 
-def _repository(image: str) -> str:
+def repository(image: str) -> str:
+    """The image without tag and digest."""
     name = image.partition("@")[0]
     head, slash, last = name.rpartition("/")
     return f"{head}{slash}{last.partition(':')[0]}".removeprefix("docker.io/")

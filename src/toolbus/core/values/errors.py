@@ -13,6 +13,7 @@
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
     ├── TokenStoreError        stored tokens cannot be read or written; they were left as they are
     ├── StoreError             the database that gateways share cannot be used; it was left as it is
+    ├── RegistryError          a registry of servers cannot be read, or sent something unusable
     ├── ScriptNotResumable     a suspended script was changed, has expired, or was resumed before
     ├── RunStoreError          the database of durable runs cannot be used
     ├── RunNotFound            the database of durable runs has no run with that id
@@ -239,6 +240,15 @@ class StoreError(ToolbusError):
         self.place = place
         self.problem = problem
         super().__init__(f"store {place}: {problem}; {step}")
+
+
+class RegistryError(ToolbusError):
+    """A registry of servers, or a file that it names, cannot be read; nothing was changed."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        self.source = source
+        self.problem = problem
+        super().__init__(f"registry {source}: {problem}")
 
 
 class ScriptNotResumable(ToolbusError):

@@ -83,9 +83,15 @@ _Name = Annotated[
 
 
 @command
-def add(
+async def add(
     own: Invocation,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the server.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A name for the server; alone, a server of the registry, a server.json or an .mcpb file.",
+        ),
+    ],
     target: Annotated[
         list[str] | None,
         typer.Argument(
@@ -117,10 +123,24 @@ def add(
     cwd: Annotated[
         str | None, typer.Option("--cwd", metavar="DIR", help="Working directory of the command.")
     ] = None,
+    alias: Annotated[
+        str | None,
+        typer.Option("--as", metavar="ALIAS", help="Another name for a server of the registry or a file."),
+    ] = None,
+    input: Annotated[  # noqa: A002  the name of the option
+        list[str] | None,
+        typer.Option("--input", metavar="KEY=VALUE", help="Value that such a server needs; repeatable."),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", metavar="KIND", help="Which of its packages: remote, npm, pypi, oci, ..."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Add such a server without being asked.")] = False,
 ) -> CommandResult:
     """Add a server to the config; create the config if needed.
 
     \b
+    toolbus add io.github.user/thing
     toolbus add search https://example.com/mcp --header 'X-Api-Key=${SEARCH_KEY}'
     toolbus add linear https://mcp.linear.app/mcp --auth oauth
     toolbus add files -- npx -y @modelcontextprotocol/server-filesystem .
@@ -128,7 +148,30 @@ def add(
     server = NewServer(
         target=target or (), env=env or (), headers=header or (), auth=auth, transport=transport, cwd=cwd
     )
+    place = published_place(name, server.target)
+    if place is not None:
+        from toolbus.cli.commands.config.published import PublishedRequest, add_published
+
+        named = None if place == name else name
+        request = PublishedRequest(
+            place=place, alias=alias or named, kind=kind, inputs=input or (), yes=yes, given=server
+        )
+        return await add_published(own, request)
+    if alias or input or kind or yes:
+        option = "--as" if alias else "--input" if input else "--kind" if kind else "--yes"
+        raise Usage(f"{option} is for a server of the registry, a server.json or an .mcpb file")
     return _added(own, name, server)
+
+
+def published_place(name: str, target: Sequence[str]) -> str | None:
+    """The registry's name, the `server.json` or the `.mcpb` file to add; None for a URL or a command."""
+    if not target:
+        is_url = "://" in name
+        return None if is_url or not re.search(r"\w", name) else name
+    is_place = len(target) == 1 and re.search(
+        r"^registry:|(?:^|[/\\])server\.json$|\.(?:mcpb|dxt)$", target[0]
+    )
+    return target[0] if is_place else None
 
 
 def _added(own: Invocation, name: str, server: NewServer) -> CommandResult:

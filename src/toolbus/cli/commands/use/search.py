@@ -27,6 +27,10 @@ async def search(
     limit: Annotated[
         int, typer.Option("--limit", metavar="COUNT", min=1, help="Show at most this many.")
     ] = 8,
+    registry: Annotated[
+        bool,
+        typer.Option("--registry", help="Search the MCP registry for servers to add; needs no config."),
+    ] = False,
     wait: Annotated[
         float,
         typer.Option(
@@ -39,12 +43,18 @@ async def search(
 ) -> CommandResult:
     """Find tools by what they do, or by name, best first.
 
+    With --registry, find servers by their names instead, and add one with 'toolbus add NAME'.
+
     With a lockfile no server is started. Tools that do nearly the same are listed together. What an encoder
     has read is kept for the next search.
     """
     query = " ".join(words)
     if not query.strip():
         raise Usage("nothing to search for; say what the tool should do")
+    if registry:
+        from toolbus.cli.commands.config.published import found_servers
+
+        return await found_servers(own, query.split(), limit)
     screen, selected = own.screen, own.selected()
     missing: list[str] = []
     if (locked := locked_bus(own.config, selected)) is not None:
