@@ -232,7 +232,9 @@ async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) 
         for alias in view.starting if spec.route == RUN_CODE else (server,):
             await parts.fresh(request, alias)
         spec = view.calls.catalog.for_models.get(name)
-    return spec or await _find_tool(parts, request, name)
+    if spec is None:
+        return await _find_tool(parts, request, name)
+    return await view.calls.current(spec, is_decided=True)
 
 
 async def _inner(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:

@@ -252,12 +252,12 @@ class Engine:
 
     async def wait_installed(self) -> None:
         """Wait until the links exist; raises if they could not be made."""
-        if not self.installed and self._connecting is not None:
+        if not self.installed:
             self._needed.set()
             await self._installed.wait()
             if self.closed:
                 raise BusClosed(started=True)
-            if not self.installed:
+            if not self.installed and self._connecting is not None:
                 await asyncio.shield(self._connecting)
 
     async def stop(self) -> None:
@@ -268,9 +268,9 @@ class Engine:
 
     async def _stop(self) -> None:
         self.root.live.registrations.sync(())
+        self._installed.set()  # nobody waits any longer
         if self._connecting is not None:
             self._connecting.cancel()
-            self._installed.set()  # nobody waits any longer
             await asyncio.gather(self._connecting, return_exceptions=True)
         self.encoding.close()
         await self._keep_listings()
