@@ -145,4 +145,4 @@ def test_servers_of_a_project_are_asked_about_once_more(folder: Path) -> None:
         screen.press("y\n")
         screen.until("Do you trust it? [y/N]: ")
         screen.press("n\n")
-        assert screen.ended() == 2
+        assert screen.ended() == 1
