@@ -37,7 +37,7 @@ def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # pyright:
 def converted(*packages: Any, **values: Any) -> dict[str, Any]:
     """The entry of a server with these packages, without its origin."""
     server = server_json(published(packages=list(packages)))
-    given = {name: one if isinstance(one, tuple) else (one,) for name, one in values.items()}
+    given: dict[str, Any] = {name: one if isinstance(one, tuple) else (one,) for name, one in values.items()}
     found = entry(chosen(server), given, alias="notes")
     return {key: one for key, one in found.config.items() if key != "registry"}
 
@@ -49,7 +49,8 @@ def test_every_server_of_the_real_registry_yields_an_entry_that_loads_or_a_reaso
     entries: dict[str, Any] = {}
     reasons = Counter[str]()
     for published_server in json.loads(REGISTRY.read_bytes())["servers"]:
-        for one in published_server["server"].get("packages") or []:
+        packages: list[Any] = published_server["server"].get("packages") or []
+        for one in packages:
             if one["registryType"] == "mcpb":  # instead of downloading it
                 one["fileSha256"] = digest(archive)
         server = server_json(published_server)
@@ -75,7 +76,7 @@ def _sample(one: Any) -> str:
 
 LINES = {
     "npm": (package("npm", "@ann/notes"), ["npx", "-y", "@ann/notes@1.0.0"]),
-    "bun": (package("npm", "notes", runtimeHint="bun"), ["bunx", "notes@1.0.0"]),
+    "bunx": (package("npm", "notes", runtimeHint="bunx"), ["bunx", "notes@1.0.0"]),
     "pypi": (package("pypi", "notes-mcp"), ["uvx", "notes-mcp@1.0.0"]),
     "pypi with another program": (
         package("pypi", "notes", runtimeArguments=[{"type": "named", "name": "--from", "value": "notes"},
@@ -130,9 +131,10 @@ def test_arguments_are_named_positional_repeated_and_filled_from_variables() -> 
 
     rest = ["--port", "localhost:80", "--dir", "/a", "--dir", "/b", "--verbose", "read"]
     assert found["args"] == ["-y", "notes@1.0.0", *rest]
-    for name, wrong in (("port", "many"), ("verbose", "perhaps"), ("mode", "erase"), ("host", ("a", "b"))):
+    wrong: dict[str, Any] = {"port": "many", "verbose": "perhaps", "mode": "erase", "host": ("a", "b")}
+    for name, value in wrong.items():
         with pytest.raises(ConfigError, match=name):
-            converted(described, **{"port": "80", name: wrong})
+            converted(described, **{"port": "80", name: value})
 
 
 def test_secrets_become_references_and_never_part_of_a_command_line_of_docker() -> None:
@@ -212,7 +214,7 @@ def test_what_no_launcher_runs_has_a_reason_with_the_next_step() -> None:
         "mcpb": "it has no fileSha256, so the file cannot be verified",
     }
     with pytest.raises(ConfigError, match=re.escape(found["cargo"])):
-        chosen(server)
+        chosen(server_json(published(packages=described[:1])))
 
 
 def test_a_person_is_warned_about_what_is_deprecated_or_not_pinned() -> None:
