@@ -249,7 +249,7 @@ class View:
             if spec.route == RUN_CODE:
                 return await self.scripts.run_for_model(arguments, on_input, on_progress)
         if spec.origin.server in self._remembered:
-            spec, catalog = await self.calls.current(spec), self._now
+            spec, catalog = await self._calls.current(spec), self._now
         operation = Operation(
             spec=spec,
             arguments={} if arguments is None else arguments,
