@@ -7,7 +7,7 @@ import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import Usage
-from toolbus.cli.parameters import Servers
+from toolbus.cli.parameters import ServersOrTargets
 from toolbus.core.values.errors import ConfigError
 from toolbus.shape import DIALECTS
 
@@ -15,7 +15,7 @@ from toolbus.shape import DIALECTS
 @bus_command
 async def check(
     own: Invocation,
-    servers: Servers = None,
+    servers: ServersOrTargets = None,
     dialect: Annotated[
         str | None,
         typer.Option(
