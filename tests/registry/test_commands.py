@@ -287,3 +287,21 @@ def test_check_warns_if_another_version_may_run_than_the_one_that_was_added(fold
         for alias, report in json.loads(done.stdout)["servers"].items()
     }
     assert problems == {"a": [warned], "b": []}
+
+
+def test_a_server_of_the_registry_is_used_without_a_config_entry_after_it_was_shown(
+    folder: Path, registry: ReplayedRegistry
+) -> None:
+    needy = toolbus("tools", "registry:io.github.ann/mcp", folder=folder)
+    assert (needy.returncode, "needs 2 values; pass --env API_KEY=... --env REGION=..." in needy.stderr) == (
+        2,
+        True,
+    )
+    shown = toolbus("tools", "registry:com.example/both", folder=folder)
+    assert (shown.returncode, "https://example.com/mcp" in shown.stderr) == (2, True)
+    several = toolbus("tools", "registry:notes", folder=folder)
+    assert (several.returncode, "3 servers have that name, such as io.github.u0/notes" in several.stderr) == (
+        2,
+        True,
+    )
+    assert entries(folder) == {}

@@ -178,7 +178,7 @@ def test_a_server_that_wants_a_sign_in_says_the_next_step(folder: Path) -> None:
 
 
 MISUSES: dict[str, tuple[list[str], str]] = {
-    "an option as a target": (["tools", "--server", "--json"], "'--json' is not a server: a URL starts with"),
+    "an option as a target": (["tools", "--server", "--json"], "'--json' is not a server: expected a URL"),
     "an option, attached": (["tools", "--server=-x"], "'-x' is not a server"),
     "nothing": (["tools", "--server", ""], "'' is not a server"),
     "a file URL": (["tools", "--server", "file:///etc/passwd"], "not with file://"),

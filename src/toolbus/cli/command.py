@@ -17,9 +17,9 @@ import typer
 from typer.core import TyperGroup
 
 from toolbus.cli.completion import profile_names
-from toolbus.cli.entry import TAKING_TARGETS, is_target, without_command
 from toolbus.cli.help import GLOBAL, PlainCommand, write_commands, write_options, write_usage
 from toolbus.cli.options import SharedOptions, TargetOptions, check_config, repeat_config
+from toolbus.cli.target_words import TAKING_TARGETS, is_target, without_command
 from toolbus.cli.terminal import run_until_signal
 from toolbus.schema.values import JSON
 
@@ -66,9 +66,7 @@ class Invocation:
 
         _ = self.screen  # it shows the log of what follows
         if self.settings.target is not None:
-            from toolbus.cli.targets import target_config
-
-            return target_config(self, self.settings.target)
+            return _late("targets").target_config(self, self.settings.target)
         return load_trusted_config(self.settings)
 
     @cached_property
@@ -265,7 +263,7 @@ def _target(values: dict[str, Any], context: Any) -> TargetOptions | None:
         words: list[str] = values["servers"] or []
         named = list(filter(is_target, words))
         values["servers"] = [word for word in words if word not in named] or None
-    return TargetOptions.given(
+    options = TargetOptions(
         servers=(*(given["server"] or ()), *named),
         command=context.meta.get(_COMMAND, ()),
         save=given["save"],
@@ -273,6 +271,14 @@ def _target(values: dict[str, Any], context: Any) -> TargetOptions | None:
         env=tuple(given["env"] or ()),
         yes=given["yes"],
     )
+    if options.servers or options.command:
+        return options
+    for name in ("save", "header", "env", "yes"):
+        if given[name]:
+            from toolbus.cli.errors import Usage
+
+            raise Usage(f"--{name} is for a server that no config has; name it with --server, or after --")
+    return None
 
 
 def _adapted(
@@ -322,9 +328,12 @@ def _require_config(own: Invocation, *, imports: bool) -> None:
     except Exception:
         if not imports:
             raise
-        from toolbus.cli.commands.config.import_ import offer_import
+        _late("commands.config.import_").offer_import(own)
 
-        offer_import(own)
+
+def _late(module: str) -> Any:
+    """A module that needs this one, imported when it is used."""
+    return import_module(f"toolbus.cli.{module}")
 
 
 def _shown(own: Invocation, work: Callable[..., Any], values: Mapping[str, Any]) -> int | None:

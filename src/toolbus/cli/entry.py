@@ -7,6 +7,8 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from toolbus.cli.target_words import TAKING_TARGETS, is_target, without_command
+
 IN_BACKGROUND = frozenset(
     (
         *("tools", "search", "call", "script", "check", "chat", "read", "prompt", "skill"),
@@ -39,8 +41,6 @@ WITH_VALUE = frozenset(
     )
 )
 """The options of these commands that take the next word as their value."""
-TAKING_TARGETS = frozenset(("tools", "check"))
-"""The commands whose arguments may be targets."""
 WITH_WORDS = frozenset(("search", "call", "resume", "read", "prompt", "skill"))
 """The commands that need an argument, which may come after `--`."""
 NOT_THERE = frozenset(("--no-up", "--registry", "-h", "--help", "--version"))
@@ -55,23 +55,6 @@ class BackgroundCommand:
     """The value of `--config`."""
     profile: str | None = None
     """The value of `--profile`; each profile has a background bus of its own."""
-
-
-def is_target(word: str) -> bool:
-    """Whether an argument is a server to use without a config, and not the name of one."""
-    is_file = word.endswith((".json", ".mcpb", ".py")) or ".py:" in word
-    return "://" in word or word.startswith("registry:") or is_file
-
-
-def without_command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """The words before `--`, and the command of a server after it; all words if no command follows."""
-    if "--" not in words:
-        return words, ()
-    at = words.index("--")
-    command = words[at + 1 :]
-    if not command or command[0].startswith("-") or "=" in command[0]:
-        return words, ()  # arguments of a tool or script
-    return words[:at], command
 
 
 def background_command(words: Sequence[str]) -> BackgroundCommand | None:

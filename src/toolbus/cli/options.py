@@ -5,7 +5,6 @@ import shlex
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from toolbus.cli.terminal import TERMINAL, working_folder
 from toolbus.core.values.errors import CREDENTIALS_STEP
@@ -22,22 +21,6 @@ class TargetOptions:
     headers: tuple[str, ...] = field(default=(), repr=False)
     env: tuple[str, ...] = field(default=(), repr=False)
     yes: bool = False
-
-    @classmethod
-    def given(cls, **options: Any) -> "TargetOptions | None":
-        """The options, or None if they name no server; Usage if others then have no meaning."""
-        found = cls(**options)
-        if found.servers or found.command:
-            return found
-        alone = {"--save": found.save, "--header": found.headers, "--env": found.env, "--yes": found.yes}
-        for option, value in alone.items():
-            if value:
-                from toolbus.cli.errors import Usage
-
-                raise Usage(
-                    f"{option} is for a server that no config has; name it with --server, or after --"
-                )
-        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

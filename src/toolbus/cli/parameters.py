@@ -39,6 +39,14 @@ Servers = Annotated[
     list[str] | None,
     typer.Argument(metavar="SERVER", help="Servers to include; default: all.", autocompletion=server_names),
 ]
+ServersOrTargets = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="SERVER",
+        help="Servers to include, or one to use without a config, as for --server; default: all.",
+        autocompletion=server_names,
+    ),
+]
 Timeout = Annotated[
     float | None,
     typer.Option(

@@ -1,7 +1,7 @@
 """Servers that the user names on the command line: the config of a command that uses no config file.
 
-A typed URL, command or Python file is used as it is. What a file or a registry names was written by someone
-else: it is shown first, and used after the user agrees.
+A typed URL, command or Python file is used as it is. Someone else wrote a server.json, a bundle or the entry
+of a registry: its server is shown first, and used after the user agrees.
 """
 
 import asyncio
@@ -220,7 +220,7 @@ def _repeated(targets: Sequence[Target]) -> str:
 
 
 def _sign_in_step(target: Target) -> str:
-    """What to do if a server wants credentials."""
+    """The next step if a server wants credentials."""
     shown = shlex.quote(target.shown) if target.kind == "url" and target.shown == target.text else "URL"
     return (
         "pass a credential with --header 'Authorization=Bearer ...', or if it has a sign-in page, run: "

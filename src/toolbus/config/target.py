@@ -1,7 +1,7 @@
 """A target: a server that is named on the command line instead of in a config.
 
-Typing a URL, a command or a Python file is consent to it. What a published file or a registry names was
-written by someone else, so it has to be reviewed first.
+Typing a URL, a command or a Python file is consent to it. Someone else wrote a published file, or the entry
+of a registry, so its server has to be reviewed first.
 """
 
 import os.path
@@ -22,8 +22,8 @@ from toolbus.core.values.records import JSON, OWN
 TargetKind: TypeAlias = Literal["url", "command", "server_json", "mcpb", "python", "registry"]
 REGISTRY = "registry:"
 FORMS = (
-    "a URL starts with http:// or https://, a file ends in .json, .mcpb or .py, a name in a registry "
-    "starts with registry:, and a command comes last, after --"
+    "expected a URL with https:// or http://, a .json, .mcpb or .py file, or registry:NAME; "
+    "a command comes last, after --"
 )
 _FILES: dict[str, TargetKind] = {".json": "server_json", ".mcpb": "mcpb", ".py": "python"}
 _RUNNER = "toolbus.connect.python_file"
@@ -50,7 +50,7 @@ class Target:
 
     @property
     def is_typed(self) -> bool:
-        """Whether the user has typed what is used; otherwise it has to be reviewed first."""
+        """Whether the user has typed the whole launch; otherwise it has to be reviewed first."""
         return self.kind in ("url", "command", "python")
 
     @property
@@ -137,7 +137,7 @@ def _host_name(url: str) -> str:
 
 
 def _program_name(words: Sequence[str]) -> str:
-    """What the words run: `filesystem` of npx -y @modelcontextprotocol/server-filesystem."""
+    """The name of the program in a command: `filesystem` of npx -y @scope/server-filesystem."""
     for word in words:
         name = re.split(r"[/\\]", word)[-1]
         if word.startswith("-") or not _NAME.fullmatch(word) or _LAUNCHER.fullmatch(name.lower()):

@@ -79,7 +79,7 @@ def _line_in(path: Path, error: Exception) -> str:
 
 
 def _servers(module: ModuleType) -> dict[str, Any]:
-    """The server objects of the module; one with several names counts once."""
+    """The server objects of the module, each under its first name."""
     found: dict[int, tuple[str, Any]] = {}
     for name, value in vars(module).items():
         if _is_server(value):

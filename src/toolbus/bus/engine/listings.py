@@ -1,8 +1,8 @@
-"""What servers listed last, kept for the next process: `serve` offers it while they start, and a lazy server
-until its first call.
+"""The last listing of each server, kept for the next process: `serve` offers it while servers start, and lazy
+servers until their first call.
 
 One file for each config, in the user's state folder. An entry counts only for the same launch line, and as
-long as the files that the server runs are the same. What a user of the bus lists is not kept.
+long as the files that the server runs are the same. Listings of users of the bus are not kept.
 """
 
 import json
@@ -24,7 +24,7 @@ MAX_DEFINITIONS = 16 << 20
 
 
 def last_inventories(config: "BusConfig") -> dict[str, "Inventory"]:
-    """What each server offered when it was last connected, with the same config."""
+    """The last inventory of each server, if its entry is still the same."""
     from toolbus.core.values.records import Resource
     from toolbus.lock.definitions import inventory_of
 

@@ -26,7 +26,7 @@ def launch_digest(config: "BusConfig", alias: str) -> str:
 
 
 def _modified_times(folder: Path, words: tuple[str | None, ...]) -> Iterator[int]:
-    """When the files among the words were modified: new code may list new tools."""
+    """The times at which the files among the words were modified: new code may list new tools."""
     for word in words:
         try:
             if word and (file := folder / word).is_file():

@@ -7,7 +7,7 @@ import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import Usage
-from toolbus.cli.parameters import Servers, Wait
+from toolbus.cli.parameters import ServersOrTargets, Wait
 from toolbus.core.values.errors import ConfigError
 from toolbus.shape.dialects import DIALECTS
 
@@ -15,7 +15,7 @@ from toolbus.shape.dialects import DIALECTS
 @bus_command
 async def check(
     own: Invocation,
-    servers: Servers = None,
+    servers: ServersOrTargets = None,
     dialect: Annotated[
         str | None,
         typer.Option(

@@ -14,7 +14,7 @@ from toolbus.cli.options import suggested
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.outcome import named_json
 from toolbus.cli.output.screen import Cell, Screen, about, one_line, picked, quoted, short_path, visible
-from toolbus.cli.parameters import Servers, Wait
+from toolbus.cli.parameters import ServersOrTargets, Wait
 from toolbus.core.text.display import counted
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import problem_of
@@ -42,7 +42,7 @@ _SHORT_MODES: "tuple[ExposeMode, ...]" = ("search", "code")
 @partial(bus_command, imports=True)
 async def tools(
     own: Invocation,
-    servers: Servers = None,
+    servers: ServersOrTargets = None,
     search: Annotated[
         str | None,
         typer.Option(
