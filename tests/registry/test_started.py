@@ -16,8 +16,20 @@ from toolbus import Toolbus
 
 pytestmark = [pytest.mark.anyio, pytest.mark.full]
 OLD = "mcp<2"
+CODE = {"code": "console.log(1)", "languageId": "javascript"}
 CALLS: dict[str, tuple[str, str, dict[str, Any]]] = {
-TABLE
+    "io.github.formulahendry/code-runner": ("0.1.8", "run-code", CODE),
+    "io.github.yokingma/time-mcp": ("1.0.6", "current_time", {}),
+    "io.github.karanb192/reddit-mcp-buddy": ("1.1.14", "reddit_explain", {"term": "karma"}),
+    "io.github.dgahagan/weather-mcp": ("1.23.0", "check_service_status", {}),
+    "io.github.vercel/next-devtools-mcp": ("0.4.0", "browser_eval", {}),
+    "io.github.huoshuiai42/huoshui-fetch": ("0.1.2", "clean_html_tool", {"html": "<p>1</p>"}),
+    "io.github.mgaruccio/openapi-navigator": ("0.6.0", "list_loaded_specs", {}),
+    "io.github.aahl/mcp-aktools": ("0.1.15", "get_current_time", {}),
+    "io.github.marshally/mcp-refactoring": (f"0.1.2 {OLD}", "list_refactorings", {}),
+    "io.github.vandewilly/dice-roller": (f"0.1.0 {OLD}", "flip_coin", {}),
+    "io.github.clouatre-labs/math-mcp-learning-server": ("0.10.3", "calculate", {"expression": "2+3"}),
+    "io.github.tschoonj/repology-mcp-server": (f"0.1.1 {OLD}", "list_projects", {}),
 }
 """The version, the tool and its arguments, by the name of the server."""
 
@@ -29,7 +41,8 @@ def converted(name: str, version: str) -> dict[str, Any]:
     for package in document["packages"]:
         package["version"] = version.partition(" ")[0]
         if version.endswith(OLD):
-            package["runtimeArguments"] = [{"value": "--with"}, {"value": OLD}]
+            more = [{"value": "--with"}, {"value": OLD}]
+            package["runtimeArguments"] = [*more, *package.get("runtimeArguments", [])]
     server = server_json(document)
     choice = next(one for one in choices(server) if one.kind in ("npm", "pypi"))
     return dict(entry(choice, {}, alias="one").config)
