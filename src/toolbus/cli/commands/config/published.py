@@ -1,7 +1,7 @@
 """Add servers of a registry, a `server.json` or an `.mcpb` file; and find them.
 
-What would run is shown as it is written, with every character that hides or looks like another one
-escaped, before anything is unpacked or written.
+They show the whole command or URL before anything is unpacked or written. Characters that hide, or look
+like another one, are escaped.
 """
 
 import os
