@@ -1,0 +1,71 @@
+"""The plug-in of `llm`: `llm -T Toolbus "..."`, or `llm -T 'Toolbus("toolbus.yaml")' "..."`.
+
+Every `llm` command imports this file, so the rest of toolbus is imported when the toolbox is used.
+"""
+
+import atexit
+import json
+import sys
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Literal
+
+import click
+import llm
+
+if TYPE_CHECKING:
+    from llm.models import ToolDef
+
+    from toolbus.adapters.tool_list import ToolList
+    from toolbus.config.settings.expose import ExposeMode
+    from toolbus.core.ask.approval import ApprovalRequest
+
+
+class Toolbus(llm.Toolbox):
+    """The tools of the MCP servers in a toolbus config; without a file, in the one that toolbus finds."""
+
+    def __init__(
+        self,
+        config: str | None = None,
+        servers: list[str] | str | None = None,
+        expose: Literal["all", "search", "code", "auto"] | None = None,
+        images: bool = True,
+    ) -> None:
+        self._servers = servers
+        self._images = images
+        self._expose: ExposeMode | None = expose
+        self._file = config
+        self._tools: ToolList[ToolDef] | None = None
+
+    def tools(self) -> Iterable[llm.Tool]:
+        """The current tools; the first time, connects to the servers, until the process ends."""
+        if self._tools is None:
+            self._tools = self._connect()
+        else:
+            self._tools.refresh()
+        return [tool for tool in self._tools if isinstance(tool, llm.Tool)]
+
+    def _connect(self) -> "ToolList[ToolDef]":
+        from toolbus.adapters.llm import tools
+        from toolbus.bus.sync import SyncToolbus
+
+        bus = SyncToolbus(self._file)
+        bus.start()
+        atexit.register(bus.stop)
+        for error in bus.failures.values():
+            click.echo(f"toolbus: {error}", err=True)
+        view = bus if self._expose is None else bus.view(expose=self._expose)
+        ask = _ask if sys.stdin.isatty() else None
+        return tools(view, self._servers, images=self._images, ask=ask)
+
+
+def _ask(request: "ApprovalRequest") -> bool:
+    """Ask in the terminal about a call that the policy does not allow by itself."""
+    reason = f": {request.reason}" if request.reason else ""
+    click.echo(f"{request.rule} asks{reason}", err=True)
+    return click.confirm(f"Call {request.name} with {json.dumps(dict(request.arguments))}?", err=True)
+
+
+@llm.hookimpl
+def register_tools(register: Callable[[type[llm.Toolbox]], None]) -> None:
+    """Add `-T Toolbus`."""
+    register(Toolbus)
