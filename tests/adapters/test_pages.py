@@ -41,6 +41,7 @@ def scripted(asked: Asked) -> str | list[ToolCall]:
 def test_the_page_is_true(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_examples(tmp_path, monkeypatch)
     clients = kept_clients(monkeypatch)
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
     with playing(name, scripted) as provider, asyncio.Runner() as runner:
         # The programs of a page share a loop: a framework keeps its HTTP client for the next one.
         monkeypatch.setattr(asyncio, "run", _running_here(runner))

@@ -9,8 +9,13 @@ import sys
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Literal
 
-import click
-import llm
+try:
+    import click
+    import llm
+except ImportError as error:
+    from toolbus.core.values.errors import ExtraMissing
+
+    raise ExtraMissing("toolbus.adapters.llm_plugin", "llm", str(error)) from error
 
 if TYPE_CHECKING:
     from llm.models import ToolDef
@@ -51,11 +56,10 @@ class Toolbus(llm.Toolbox):
         bus = SyncToolbus(self._file)
         bus.start()
         atexit.register(bus.stop)
-        for error in bus.failures.values():
+        view = bus.view(servers=self._servers, expose=self._expose)
+        for error in view.failures.values():
             click.echo(f"toolbus: {error}", err=True)
-        view = bus if self._expose is None else bus.view(expose=self._expose)
-        ask = _ask if sys.stdin.isatty() else None
-        return tools(view, self._servers, images=self._images, ask=ask)
+        return tools(view, images=self._images, ask=_ask if sys.stdin.isatty() else None)
 
 
 def _ask(request: "ApprovalRequest") -> bool:
