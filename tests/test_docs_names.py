@@ -53,7 +53,7 @@ def test_the_synchronous_bus_has_every_method_that_the_pages_show() -> None:
 
 
 def test_the_page_of_the_commands_says_what_json_each_prints() -> None:
-    sections = re.split(r"^## toolbus ", page("cli.md"), flags=re.M)[1:]
+    sections = re.split(r"^### toolbus ", page("cli.md"), flags=re.M)[1:]
     option = "Print one JSON document"
     assert [
         text.split()[0] for text in sections if "JSON" not in text.replace(option, "").replace("--json", "")

@@ -32,7 +32,7 @@ async def own_stage(
 
 
 def _desk(place: Place) -> dict[str, object]:
-    return {"servers": {"desk": place.config(timeouts={"call": 8}, trust=True)}}
+    return {"servers": {"desk": place.config(timeouts={"call": 8}, trust_annotations=True)}}
 
 
 def _harness(request: pytest.FixtureRequest) -> Harness:

@@ -288,7 +288,7 @@ def test_the_commands_of_the_terminal(site: Site, tmp_path: Path) -> None:
         return done.returncode, done.stdout + done.stderr
 
     line = f"{site.file}: server 'files': allow.argv: "
-    for words in (["tools"], ["call", "files/read"], ["resources"], ["prompts"], ["lock", "--yes"]):
+    for words in (["tools"], ["call", "files/read"], ["read"], ["prompt"], ["lock", "--yes"]):
         code, output = run(*words)
         assert (code, line in output, ASK in output) == (1, True, True), (words, output)
     code, output = run("check")

@@ -22,7 +22,7 @@ DENIED = "The user did not allow this call{}. Do not try it again unless the use
 
 @pytest.fixture
 async def bus() -> AsyncIterator[Toolbus]:
-    async with Toolbus({"servers": {"desk": {"server": everyday(), "trust": True}}}) as bus:
+    async with Toolbus({"servers": {"desk": {"server": everyday(), "trust_annotations": True}}}) as bus:
         yield bus
 
 

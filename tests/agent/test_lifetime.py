@@ -145,7 +145,7 @@ async def test_a_run_that_is_cancelled_while_servers_start_leaves_them_to_the_ne
     async with Agent(model, mcp_servers={"plain": plain}) as agent:
         first = agent.send("Go.")
         await until((tmp_path / "begun").exists)
-        await first.stop()
+        await first.close()
         (tmp_path / "go").touch()
         assert await final(agent.send("Again.")) == "tea"
 

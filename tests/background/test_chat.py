@@ -25,7 +25,9 @@ def dialog(home: Path, provider: Provider, **script: Any) -> Generator[Terminal]
     """A chat in a background bus that waits for its first line."""
     folder = home / "work"
     folder.mkdir()
-    write_config(folder, {"own": {**scripted(folder, "own", **{**SCRIPT, **script}), "trust": True}})
+    write_config(
+        folder, {"own": {**scripted(folder, "own", **{**SCRIPT, **script}), "trust_annotations": True}}
+    )
     with (
         background(folder, env=provider.environment),
         terminal("chat", "--model", MODEL, folder=folder) as screen,
@@ -120,7 +122,7 @@ def test_a_chat_whose_terminal_goes_away_ends(tmp_path: Path) -> None:
 def test_one_prompt_with_piped_text(tmp_path: Path) -> None:
     folder = tmp_path / "work"
     folder.mkdir()
-    write_config(folder, {"own": {**scripted(folder, "own", **SCRIPT), "trust": True}})
+    write_config(folder, {"own": {**scripted(folder, "own", **SCRIPT), "trust_annotations": True}})
     answers: list[Turn] = [Say("", [ToolCall("own_look", {})]), "The answer."]
     with Provider(answers) as provider, background(folder, env=provider.environment):
         run = toolbus("chat", "Sum it up.", folder=folder, input="a text", env={"TOOLBUS_MODEL": MODEL})

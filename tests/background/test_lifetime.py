@@ -177,7 +177,7 @@ def test_it_ends_when_it_is_idle(folder: Path) -> None:
         assert "no command for 0.5 s" in held.log
     assert status(folder)["running"] is False
     wrong = toolbus("up", "--idle", "soon", folder=folder)
-    assert (wrong.returncode, "expected a time such as 90s, 30m or 2h" in wrong.stderr) == (2, True)
+    assert (wrong.returncode, "is not a time such as 30s, 5m, 2h or 1d" in wrong.stderr) == (2, True)
 
 
 def test_it_follows_a_config_that_is_trusted_and_keeps_the_old_one_otherwise(folder: Path) -> None:

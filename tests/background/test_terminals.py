@@ -39,16 +39,16 @@ def test_what_a_command_prints_is_the_same_as_without(folder: Path) -> None:
         ["call", "every_add", "a=1", "b=x"],
         ["call", "every_add", "--args", '{"a": 1, "b": 2}'],
         ["call", "every_echo", "--nonsense"],
-        ["resources"],
+        ["read"],
         ["read", "memo://greeting"],
         ["read", "memo://of/{who}", "who=Ann", "--json"],
         ["read", "memo://greting"],
-        ["prompts", "--json"],
+        ["prompt", "--json"],
         ["prompt", "summarise", "text=long"],
         ["prompt", "every/summarise"],
         ["tools", "nobody"],
-        ["run", "sum.py", "3"],
-        ["run", "sum.py", "--stubs"],
+        ["script", "sum.py", "3"],
+        ["script", "sum.py", "--stubs"],
     ]
     (folder / "sum.py").write_text("(await every_add(a=1, b=int(args[0])))")
 
@@ -173,7 +173,7 @@ def test_without_a_terminal_a_question_ends_the_call_as_it_does_without(asking: 
         run = toolbus(*words, "--on-input", "suspend", folder=asking)
         assert (run.returncode, run.stderr) == (suspended.returncode, suspended.stderr)
         (asking / "call.json").write_text(run.stdout)
-        answered = toolbus("resume", "call.json", "date=2026-12-24", "seats=4", folder=asking)
+        answered = toolbus("call", "--resume", "call.json", "date=2026-12-24", "seats=4", folder=asking)
         assert answered.stdout == "Ann: 2026-12-24, 4, inside, quiet False\n"
 
 

@@ -8,10 +8,12 @@ import os
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from tests import warm
 from tests.cli.running import TOOLBUS, environment
+from tests.inside.cli import SECTIONS
 from tests.patience import PATIENCE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -23,9 +25,9 @@ INTRODUCTION = """\
 
 # The command line
 
-Every command takes `--config`, `--json`, `-v`, `--no-color` and `--debug`, before or after its name. Results
-go to stdout; everything else goes to stderr: the spinner, logs and errors. An error is one line that ends
-with the next step. Without a terminal there is no color and no spinner, and lines are not wrapped.
+Every command takes the global options below, before or after its name. Results go to stdout; everything else
+goes to stderr: the spinner, logs and errors. An error is one line that ends with the next step. Without a
+terminal there is no color and no spinner, and lines are not wrapped.
 
 | exit code | means |
 |---|---|
@@ -36,8 +38,9 @@ with the next step. Without a terminal there is no color and no spinner, and lin
 
 With `-v`, logs go to stderr, including what servers log (`notifications/message`).
 
-With `--json`, stdout gets one document and nothing else (`watch`, `serve` and `chat`: one per line and
-event). A command that fails prints `{"error": {"type": ..., "message": ...}}`.
+With `--json`, stdout gets one document and nothing else (`serve`, `chat`, `runs watch` and
+`up --foreground`: one per line and event). A command that fails prints
+`{"error": {"type": ..., "message": ...}}`.
 
 To install completion for bash, zsh, fish or PowerShell, run `toolbus --install-completion`. Tab completes
 commands, options, servers from the config, and, from the last listing, tools, prompts, URIs and argument
@@ -60,10 +63,6 @@ NOTES = {
 JSON: `{"servers": {...} as in tools, "calls": [{"name", "is_error", "text", "content", "progress"}],
 "events": [...]}`
 """,
-    "watch": """\
-On a terminal, the key `l` signs in to a server that needs it. Without a terminal it prints one line per
-event. JSON: one document per line, `{"event", "at", ...}` with the fields of [the event](bus.md).
-""",
     "up": """\
 JSON: as in status, with `"started"`, which is false if it was already running. With `--foreground`, one
 document per line and event, as in serve; `{"event": "Started", ...}` comes once the servers have started.
@@ -79,8 +78,8 @@ JSON: `{"running", "config"}`, and of a bus that runs `"pid", "version", "since"
 "protocol", "tools", "restarts", "error"}}, "tools", "held", "disabled"`; times are in seconds.
 """,
     "serve": """\
-What is served goes to stderr, and then each server's trouble in one line, as in watch. The config is read
-again when it changes; the address and the limits under `serve:`, and all of it over stdio, count from the
+What is served goes to stderr, and then each server's trouble in one line. The config is read again
+when it changes; the address and the limits under `serve:`, and all of it over stdio, count from the
 next start on. Ctrl-C, SIGTERM, and over stdio the end of stdin, end it with exit code 0: it takes no more
 calls, and waits for those in flight. A second signal ends it at once.
 
@@ -95,7 +94,7 @@ JSON, with HTTP only: one document per line and event: troubles of servers, and 
 Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is
 that of the user, not of a project; its comments, order and layout are kept. An entry of that name for
 something else is replaced only if you agree on the terminal. Without a terminal, nothing is written unless
-`--yes` is given (exit code 1). If the file cannot be edited, it is left unchanged, and the entry to paste is
+`--yes` is given (exit code 2). If the file cannot be edited, it is left unchanged, and the entry to paste is
 printed (exit code 2).
 
 The editor names the config, so that it will not be asked about again: a config that toolbus finds must be
@@ -140,10 +139,11 @@ JSON: `{"query", "hits": [{"name", "server", "description", "score", "reason", "
 "encoder": {"name", "encoded", "total", "reason"}}`; `missing` are the servers that are not connected,
 `encoder` says how far [the encoder](search.md#encoders) is. Exit code 1 if nothing fits.
 """,
-    "run": """\
+    "script": """\
 [Scripts that call tools](code.md). JSON: `{"is_error", "text", "value", "printed", "calls": [{"tool", "line",
-"state"}], "elapsed_ms"}`; a suspended script has the keys of a pending call, too, so `resume` accepts it.
-With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script fails.
+"state"}], "elapsed_ms"}`; a suspended script has the keys of a pending call, too, so `call --resume`
+accepts it. With `--check` `{"ok", "problem", "notes"}`, with `--stubs` `{"stubs"}`. Exit code 1 if the script
+fails.
 """,
     "call": """\
 Only servers that may have the tool are started, and they stop after the call, so anything they keep in memory
@@ -158,21 +158,11 @@ terminal, base64 is replaced by its type and size; a pipe and `--json` get all o
 JSON: `{"name", "server", "tool", "is_error", "text", "content": [...], "structured", "elapsed_ms"}`. Each
 block of `content` has a `type` (`text`, `image`, `audio`, `resource_link`, `embedded`) and its fields; binary
 data is base64 in `data`, or with `--out` a file in `path`. A suspended call has `"pending"`.
-""",
-    "resume": """\
-FILE is the output of `toolbus call --on-input suspend`, with or without `--json`. It contains the call's
-arguments, and is valid for as long as the server remembers the call. On a terminal you are asked before the
-server starts. If the call asks again, you are asked right away; without a terminal, it is printed again. Only
-modern servers support this.
 
-JSON: as in call, with `"pending"` while the call is waiting.
-""",
-    "resources": """\
-A template is shown with the values it takes. Servers that are down are shown, and affect the exit code, as in
-tools.
-
-JSON: `{"servers": {...} as in tools, "resources": [{"server", "uri", "name", "title", "description",
-"mime_type", "size"}], "templates": [{"server", "uri_template", "variables", "name", ...}]}`
+`--resume FILE` continues a suspended call, or a script. FILE is the output of `--on-input suspend`, with or
+without `--json`. It contains the call's arguments, and is valid for as long as the server remembers the call.
+On a terminal you are asked before the server starts. If the call asks again, you are asked right away;
+without a terminal, it is printed again. Only modern servers support this.
 """,
     "read": """\
 If you name the server, only that one is started. A pipe gets text unchanged, and a single binary resource,
@@ -180,24 +170,25 @@ too. A terminal gets no binary data, and control characters in text are escaped.
 resource under that name; with a folder, or several resources, each file gets its own name. A value may be
 `@FILE`; repeat a key if the template takes a list.
 
-JSON: `{"server", "uri", "content": [...]}`, with blocks as in call.
-""",
-    "prompts": """\
-JSON: `{"servers": {...} as in tools, "prompts": [{"server", "name", "title", "description", "arguments":
-[{"name", "description", "required"}]}]}`
+Without a URI it lists resources and templates, each template with the values it takes. Servers that are down
+are shown, and affect the exit code, as in tools.
+
+JSON: `{"server", "uri", "content": [...]}`, with blocks as in call. A list is `{"servers": {...} as in tools,
+"resources": [{"server", "uri", "name", "title", "description", "mime_type", "size"}], "templates":
+[{"server", "uri_template", "variables", "name", ...}]}`
 """,
     "prompt": """\
-JSON: `{"server", "name", "description", "messages": [{"role", "content"}]}`, with content as in call.
-""",
-    "skills": """\
-JSON: `{"servers": {...} as in tools, "skills": [{"server", "uri", "name", "description", "frontmatter",
-"files": [{"path", "uri", "size", "digest"}]}]}`; `files` is null if a server generates them.
+JSON: `{"server", "name", "description", "messages": [{"role", "content"}]}`, with content as in call. A list
+is `{"servers": {...} as in tools, "prompts": [{"server", "name", "title", "description", "arguments":
+[{"name", "description", "required"}]}]}`
 """,
     "skill": """\
 The file goes to stdout as it is; its server and URI go to stderr. Exit code 1 if it is not as the server
 listed it, or if the lockfile holds the skill. More about it: [skills](skills.md).
 
-JSON: as one of skills, with `"file"` and `"text"`.
+JSON: a list is `{"servers": {...} as in tools, "skills": [{"server", "uri", "name", "description",
+"frontmatter", "files": [{"path", "uri", "size", "digest"}]}]}`; `files` is null if a server generates them.
+One skill is as in the list, with `"file"` and `"text"`.
 """,
     "login": """\
 The URL is printed in one line, so that you can copy it. toolbus opens it in your browser if there is one
@@ -211,12 +202,10 @@ More about it, also about machines without a browser: [sign in](sign-in.md).
 JSON: `{"server", "user", "issuer", "scopes", "expires_at", "can_refresh", "tokens"}`, where `expires_at` is
 in seconds since 1970 and `tokens` says where they are kept. It is printed at the end; the URL, and the code
 of `--device`, go to stderr as plain text, and the pasted URL is read from stdin.
-""",
-    "logins": """\
-Servers with `auth: oauth` to which nobody is signed in are listed, too. Tokens are never shown.
 
-JSON: `{"tokens", "logins": [{"server", "signed_in", "user", "issuer", "scopes", "expires_at",
-"can_refresh"}]}`; without a login `{"server", "signed_in", "remark"}`.
+The list includes servers with `auth: oauth` to which nobody is signed in. It never shows tokens. JSON:
+`{"tokens", "logins": [{"server", "signed_in", "user", "issuer", "scopes", "expires_at", "can_refresh"}]}`;
+without a login `{"server", "signed_in", "remark"}`.
 """,
     "logout": """\
 With `--revoke`, the exit code is 1 unless the authorization server confirms that it revoked the tokens (RFC
@@ -266,23 +255,23 @@ JSON: `{"file", "server", "enabled", "changed", "trusted"}`
 JSON: as in enable
 """,
     "lock": """\
-Shows what differs and asks; without a terminal it writes nothing unless `--yes` is given. Exit code 1 if
-nothing was written although something differs, or if a server could not be reached; its part of the file is
-kept then. More about it: [lock what your servers offer](lock.md).
+Shows what differs and asks; without a terminal it writes nothing unless `--yes` is given (exit code 2). Exit
+code 1 if you said no, or if a server could not be reached; its part of the file is kept then. More about it:
+[lock what your servers offer](lock.md).
 
 JSON: `{"file", "written", "differences": [{"server", "kind", "name", "status", "changes": [{"at", "effect",
 "before", "after"}]}], "warnings", "failed": {alias: reason}}`; `status` is `added`, `removed` or `changed`.
 """,
-    "diff": """\
+    "lock diff": """\
 Exit code 1 only if a server could not be compared; use `toolbus lock --check` in CI. JSON: as in lock.
 """,
-    "approve": """\
+    "lock approve": """\
 JSON: as in lock
 """,
     "console": """\
 JSON: `{"url", "config"}`; the URL lets one browser in, once.
 """,
-    "worker": """\
+    "runs worker": """\
 Calls that may change something wait for approval, unless you set `--approve`. In a program,
 [`Agent`](agent.md#approval) does not ask by default. JSON: `{"agent", "version", "store"}`, once the
 worker is ready.
@@ -355,28 +344,22 @@ EXAMPLES = {
         "toolbus call notes_add txt=tea",
         "toolbus call notes_add",
     ],
-    "resume": [
-        "toolbus call inn/book guest=Ann --on-input suspend > call.json",
-        "toolbus resume call.json",
-        "toolbus resume call.json date=2027-01-31 seats=4",
-    ],
-    "resources": ["toolbus resources"],
-    "read": ["toolbus read inn://menu", "toolbus read inn 'inn://menu/{day}' day=Sunday"],
-    "prompts": ["toolbus prompts"],
-    "prompt": ["toolbus prompt inn/invite guest=Ann", "toolbus prompt inn/invite"],
     "check": ["toolbus check broken"],
     "policy": [
         "toolbus --config policy.yaml policy",
         "toolbus --config policy.yaml policy notes_add text=tea",
     ],
 }
-SUBCOMMANDS = {
-    "key": ("add", "list", "revoke"),
-    "runs": ("show", "watch", "resume", "cancel", "delete", "start"),
-    "store": ("rekey", "backup", "restore"),
+OF_INN = {
+    "call": [
+        "toolbus call inn/book guest=Ann --on-input suspend > call.json",
+        "toolbus call --resume call.json",
+        "toolbus call --resume call.json date=2027-01-31 seats=4",
+    ],
+    "read": ["toolbus read", "toolbus read inn://menu", "toolbus read inn 'inn://menu/{day}' day=Sunday"],
+    "prompt": ["toolbus prompt", "toolbus prompt inn/invite guest=Ann", "toolbus prompt inn/invite"],
 }
-OF_INN = ("resume", "resources", "read", "prompts", "prompt")
-"""The commands whose examples have a server of their own."""
+"""The examples that have a server of their own."""
 
 
 def page() -> str:
@@ -387,23 +370,23 @@ def page() -> str:
         inn = {"command": "python", "args": [str(INN)]}
         (folder / "inn.json").write_text(json.dumps({"servers": {"inn": inn}}))
         parts = [INTRODUCTION, f"```text\n{_printed('toolbus --help', folder)}```\n"]
-        for command in _commands(folder):
-            parts.append(f"## toolbus {command}\n")
-            parts.append(f"```text\n{_printed(f'toolbus {command} --help', folder)}```\n")
-            for inner in SUBCOMMANDS.get(command, ()):
-                parts.append(f"```text\n{_printed(f'toolbus {command} {inner} --help', folder)}```\n")
-            parts += [NOTES[command]] if command in NOTES else []
-            of_inn = command in OF_INN
-            config = "inn.json" if of_inn else "toolbus.yaml"
-            if shown := [f"$ {line}\n{_printed(line, folder, config)}" for line in EXAMPLES.get(command, ())]:
-                # What is a console block is run once more, in examples/, where there is no inn.
-                parts.append(f"```{'text' if of_inn else 'console'}\n{''.join(shown)}```\n")
+        for section, rows in SECTIONS.items():
+            parts.append(f"## {section}\n")
+            for words in rows:
+                parts += _described(words, folder)
     return "\n".join(parts)
 
 
-def _commands(folder: Path) -> list[str]:
-    listed = _printed("toolbus --help", folder).partition("Commands:\n")[2].partition("\n\n")[0]
-    return [line.split()[0] for line in listed.splitlines() if not line.startswith("   ")]
+def _described(words: str, folder: Path) -> Iterator[str]:
+    """The help of a command, notes and examples."""
+    yield f"{'####' if ' ' in words else '###'} toolbus {words}\n"
+    yield f"```text\n{_printed(f'toolbus {words} --help', folder)}```\n"
+    if words in NOTES:
+        yield NOTES[words]
+    # What is a console block is run once more, in examples/, where there is no inn.
+    for examples, config, kind in ((EXAMPLES, "toolbus.yaml", "console"), (OF_INN, "inn.json", "text")):
+        if shown := [f"$ {line}\n{_printed(line, folder, config)}" for line in examples.get(words, ())]:
+            yield f"```{kind}\n{''.join(shown)}```\n"
 
 
 def _printed(line: str, folder: Path, config: str = "toolbus.yaml") -> str:

@@ -39,7 +39,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder whose config has one server."""
     work = tmp_path / "work"
     work.mkdir()
-    write_config(work, {"own": {**scripted(work, "own", **SCRIPT), "trust": True}})
+    write_config(work, {"own": {**scripted(work, "own", **SCRIPT), "trust_annotations": True}})
     return work
 
 
@@ -204,7 +204,8 @@ def test_a_signal_ends_it_and_all_it_started(folder: Path, sign: signal.Signals)
     with Fifo(folder / "marker") as marker, Provider([[ToolCall("own_hang")]]) as provider:
         script: dict[str, Any] = {"tools": [{"name": "hang", **READS}], "hangs": ["hang"], "stays": True}
         write_config(
-            folder, {"own": {**scripted(folder, "own", **script, marker=marker.path), "trust": True}}
+            folder,
+            {"own": {**scripted(folder, "own", **script, marker=marker.path), "trust_annotations": True}},
         )
         with subprocess.Popen(
             [warm.toolbus(), "chat", "Hang.", "--model", MODEL],

@@ -30,7 +30,9 @@ def dialog(home: Path, provider: Provider, *words: str, **script: Any) -> Genera
     """A chat that waits for its first line."""
     folder = home / "work"
     folder.mkdir()
-    write_config(folder, {"own": {**scripted(folder, "own", **{**SCRIPT, **script}), "trust": True}})
+    write_config(
+        folder, {"own": {**scripted(folder, "own", **{**SCRIPT, **script}), "trust_annotations": True}}
+    )
     with terminal("chat", "--model", MODEL, *words, folder=folder, env=provider.environment) as screen:
         screen.until(f"{MODEL} with ", "tools on 1 server; /help lists the commands", "> ")
         yield screen
@@ -227,7 +229,7 @@ def test_commands_show_tools_and_servers_save_and_help(tmp_path: Path) -> None:
 
 
 def test_one_answer_on_a_terminal_streams_and_asks(tmp_path: Path) -> None:
-    write_config(tmp_path, {"own": {**scripted(tmp_path, "own", **SCRIPT), "trust": True}})
+    write_config(tmp_path, {"own": {**scripted(tmp_path, "own", **SCRIPT), "trust_annotations": True}})
     with Provider([Say("Writing.", [ToolCall("own_write", {"text": "x"})]), "Done."]) as provider:
         words = ("chat", "Write x.", "--model", MODEL)
         with terminal(*words, folder=tmp_path, env=provider.environment) as screen:

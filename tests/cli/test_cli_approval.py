@@ -135,15 +135,15 @@ def test_a_suspended_call_is_approved_in_another_process(folder: Path) -> None:
     pending = write(folder, "--on-input", "suspend")
     assert pending.returncode == 0
     (folder / "pending.json").write_text(pending.stdout)
-    unasked = toolbus("resume", "pending.json", folder=folder)
+    unasked = toolbus("call", "--resume", "pending.json", folder=folder)
     assert (unasked.returncode, unasked.stdout) == (2, "")
     assert "answer with answer=once" in unasked.stderr
-    with terminal("resume", "pending.json", folder=folder) as screen:
+    with terminal("call", "--resume", "pending.json", folder=folder) as screen:
         assert '"text": "tea"' in asked(screen)
         screen.press("y\n")
         assert screen.ended() == 0
         assert '{"text": "tea"}' in screen.plain
-    refused = toolbus("resume", "pending.json", "answer=no", folder=folder)
+    refused = toolbus("call", "--resume", "pending.json", "answer=no", folder=folder)
     assert refused.returncode == 1
     assert [decision for decision, _ in decided(folder)] == ["allow", "deny"]
 
@@ -153,7 +153,7 @@ def test_another_call_is_not_approved_by_the_answer_to_a_suspended_one(folder: P
     document = json.loads(write(folder, "--on-input", "suspend").stdout)
     document["pending"]["arguments"] = {"text": "poison"}
     (folder / "pending.json").write_text(json.dumps(document))
-    done = toolbus("resume", "pending.json", "answer=once", folder=folder)
+    done = toolbus("call", "--resume", "pending.json", "answer=once", folder=folder)
     assert done.returncode == 1
     assert "the call is not the one that was approved" in done.stderr
 

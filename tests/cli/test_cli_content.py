@@ -1,4 +1,4 @@
-"""`toolbus resources`, `read`, `prompts` and `prompt`: what servers offer besides tools."""
+"""`toolbus read` and `prompt`: what servers offer besides tools."""
 
 import base64
 import json
@@ -77,11 +77,11 @@ REJECTED = (
     "did you mean 'docs://guide'? (code -32601)"
 )
 COMMANDS = {
-    "resources": ["resources", "docs"],
-    "resources of all": ["resources"],
-    "resources json": ["resources", "docs", "--json"],
-    "prompts": ["prompts", "docs"],
-    "prompts json": ["prompts", "docs", "--json"],
+    "resources": ["read", "docs"],
+    "resources of all": ["read"],
+    "resources json": ["read", "docs", "--json"],
+    "prompts": ["prompt", "docs"],
+    "prompts json": ["prompt", "docs", "--json"],
     "read json": ["read", "docs", "docs://guide", "--json"],
     "unnamed": ["read", "docs://guide"],
     "parts": ["read", "docs", "docs://parts"],
@@ -99,7 +99,8 @@ COMMANDS = {
     "shared": ["read", "shared://here"],
     "of other": ["read", "other", "shared://here"],
     "no server": ["read", "dosc", "docs://guide"],
-    "no uri": ["read", "docs"],
+    "no uri": ["read", "docs", "--out", "x"],
+    "no server alone": ["read", "dosc"],
     "read down": ["read", "broken", "docs://guide"],
     "prompt": ["prompt", "docs/review", "language=go", "code=@code.go"],
     "prompt json": ["prompt", "../draw", "--json"],
@@ -263,7 +264,8 @@ def test_a_blob_alone_goes_to_a_pipe_and_none_goes_between_texts(folder: Path, r
         ("no pair", 2, "'lang' is not KEY=VALUE; write for example text='buy tea'"),
         ("shared", 2, "docs and other have 'shared://here'; name the server: toolbus read docs ..."),
         ("no server", 2, "server 'dosc': unknown server; did you mean 'docs'?"),
-        ("no uri", 2, "missing the URI to read from 'docs'; run 'toolbus resources docs' to list them"),
+        ("no server alone", 2, "server 'dosc': unknown server; did you mean 'docs'?"),
+        ("no uri", 2, "--out needs the URI of the resource to save; 'toolbus read' lists them"),
         (
             "unknown",
             1,
@@ -352,8 +354,8 @@ def test_only_the_server_that_is_named_is_started(folder: Path, runs: dict[str, 
     for words in (
         ["read", "docs", "docs://guide"],
         ["prompt", "docs/both"],
-        ["resources", "docs"],
-        ["prompts", "docs"],
+        ["read", "docs"],
+        ["prompt", "docs"],
     ):
         marker.unlink(missing_ok=True)
         assert toolbus(*words, folder=folder).returncode == 0

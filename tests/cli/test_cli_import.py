@@ -39,13 +39,13 @@ def test_an_import_only_shows_what_it_would_do(project: Path) -> None:
         "REGION": "${REGION}",
     }
     assert "hub: env.HUB_TOKEN is a secret, replaced by ${HUB_TOKEN}" in done.stderr
-    assert done.stderr.endswith("would add 2 servers to toolbus.yaml; run with --write to do it\n")
+    assert done.stderr.endswith("would add 2 servers to toolbus.yaml; run with --yes to do it\n")
     assert SECRET not in done.stdout + done.stderr
     assert [path.name for path in project.iterdir()] == [".cursor"]
 
 
 def test_a_written_import_loads_and_has_the_secrets_in_env_when_asked(project: Path) -> None:
-    done = toolbus("import", "cursor", "--write", "--with-secrets", "--json", folder=project)
+    done = toolbus("import", "cursor", "--yes", "--with-secrets", "--json", folder=project)
 
     report = json.loads(done.stdout)
     assert (report["written"], report["target"]) == (True, "toolbus.yaml")
@@ -62,7 +62,7 @@ def test_an_import_leaves_what_is_there_and_keeps_comments(project: Path) -> Non
     (project / "toolbus.yaml").write_text("# mine\nservers:\n  hub:  # the first\n    command: other\n")
     (project / ".env").write_text("OTHER=1")
 
-    done = toolbus("import", "--write", folder=project)
+    done = toolbus("import", "--yes", folder=project)
 
     assert "hub: toolbus.yaml already has a server of that name; kept it" in done.stderr
     text = (project / "toolbus.yaml").read_text()
@@ -95,14 +95,14 @@ def test_a_readable_env_is_the_owner_s_alone_once_it_has_secrets(project: Path) 
 
 
 def test_secrets_can_be_written_after_their_servers(project: Path) -> None:
-    toolbus("import", "--write", folder=project)
+    toolbus("import", "--yes", folder=project)
     written = (project / "toolbus.yaml").read_text()
 
     shown = toolbus("import", folder=project)
     done = toolbus("import", "--write", "--with-secrets", folder=project)
     again = toolbus("import", "--write", "--with-secrets", folder=project)
 
-    assert shown.stderr.endswith("no new servers; run with --write --with-secrets to add 1 secret to .env\n")
+    assert shown.stderr.endswith("no new servers; run with --yes --with-secrets to add 1 secret to .env\n")
     assert "hub: env.HUB_TOKEN is a secret, replaced by ${HUB_TOKEN}: now in .env" in done.stderr
     assert done.stderr.endswith("wrote 1 secret to .env; next: toolbus trust\n")
     assert again.stderr.endswith("nothing to import\n")
@@ -156,7 +156,7 @@ def test_servers_of_one_name_from_two_hosts_both_come_unless_they_are_the_same(p
             ["import", "toolbus.yaml"],
             "'toolbus.yaml' is the file to import into; pass another one with --config",
         ),
-        (["import", "--with-secrets"], "--with-secrets needs --write"),
+        (["import", "--with-secrets"], "--with-secrets needs --yes"),
         (["import", "--config", "x.json"], "'x.json': not a YAML file"),
         (["init", "--config", "x.json"], "'x.json': not a YAML file; pass a .yaml file with --config"),
     ],
@@ -184,7 +184,7 @@ def test_a_fresh_folder_has_tools_after_init(project: Path) -> None:
     assert (project / named).is_file()
     assert (again.returncode, again.stderr) == (
         2,
-        "toolbus: 'toolbus.yaml' already exists; overwrite it with --force\n",
+        "toolbus: 'toolbus.yaml' already exists; overwrite it with --yes\n",
     )
     names = [tool["name"] for tool in json.loads(listed.stdout)["tools"]]
     assert "demo_notes_add" in names

@@ -178,7 +178,7 @@ def test_without_a_terminal_nothing_is_written_unless_asked_for(project: Path) -
 
     command, *args = served(project)
     entry = {"command": command, "args": args}
-    assert (shown.returncode, facts.returncode, printed.returncode) == (1, 1, 0)
+    assert (shown.returncode, facts.returncode, printed.returncode) == (2, 2, 0)
     assert json.loads(shown.stdout) == json.loads(printed.stdout) == {"mcpServers": {"toolbus": entry}}
     why = "~/.cursor/mcp.json was not changed; to change it without being asked, pass --yes\n"
     assert shown.stderr == why

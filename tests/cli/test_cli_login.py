@@ -186,7 +186,7 @@ def test_without_a_browser_the_url_is_pasted_after_mistakes(
         screen.until("signed in to linear as ann until ", "(renewed automatically); tokens are in ")
         assert (screen.ended(), opened(folder)) == (0, [])
         assert "\x1b]0;x" not in screen.raw
-    assert toolbus("logins", folder=folder).stdout.splitlines()[1].split()[:2] == ["linear", "ann"]
+    assert toolbus("login", folder=folder).stdout.splitlines()[1].split()[:2] == ["linear", "ann"]
 
 
 def test_a_pasted_url_may_be_longer_than_the_line_of_a_terminal(folder: Path) -> None:
@@ -296,7 +296,7 @@ def test_other_scopes_are_requested(folder: Path) -> None:
         screen.press(f"{signed_in_at(url)}\r")
         screen.until(DONE)
         assert screen.ended() == 0
-    assert "tools admin" in toolbus("logins", folder=folder).stdout
+    assert "tools admin" in toolbus("login", folder=folder).stdout
 
 
 def test_a_callback_port_that_is_taken(folder: Path) -> None:
@@ -336,7 +336,7 @@ def test_a_program_with_its_own_identity_signs_in_by_itself(folder: Path) -> Non
     change(folder, auth={"type": "client_credentials", "client_id": "bot", "client_secret": SECRET})
     done = toolbus("login", "linear", folder=folder)
     assert (done.returncode, done.stdout) == (0, "server 'linear' signs in by itself; nothing to do\n")
-    assert toolbus("logins", folder=folder).stdout.splitlines()[1] == "linear        signs in by itself"
+    assert toolbus("login", folder=folder).stdout.splitlines()[1] == "linear        signs in by itself"
 
 
 def test_logins_are_listed_without_tokens_and_signed_out(
@@ -345,7 +345,7 @@ def test_logins_are_listed_without_tokens_and_signed_out(
     toolbus("login", "linear", folder=folder, env=browser(folder))
     toolbus("login", "linear", "--user", "bob", folder=folder, env=browser(folder, "bob"))
     change(folder, "other", url="http://127.0.0.1:9/mcp", auth="oauth")
-    listed = toolbus("logins", folder=folder)
+    listed = toolbus("login", folder=folder)
     rows = [re.split(r"\s{2,}", line) for line in listed.stdout.splitlines()]
     assert rows == [
         ["server", "user", "issuer", "scopes", "expires in", "renews"],
@@ -353,7 +353,7 @@ def test_logins_are_listed_without_tokens_and_signed_out(
         ["linear", "bob", authority.issuer, "tools", "59 min", "yes"],
         ["other", "not signed in"],
     ]
-    as_json = toolbus("logins", "--json", folder=folder)
+    as_json = toolbus("login", "--json", folder=folder)
     known = json.loads(as_json.stdout)["logins"]
     assert [(row["server"], row["signed_in"], row.get("user")) for row in known] == [
         ("linear", True, ""),
@@ -386,14 +386,14 @@ def test_logins_that_cannot_be_read_are_explained_below_the_table(folder: Path) 
     tokens = folder.parent / ".state" / "toolbus" / "tokens"
     for file in filter(Path.is_file, tokens.glob("*")):
         file.chmod(0o644)
-    listed = toolbus("logins", folder=folder)
+    listed = toolbus("login", folder=folder)
     rows = [re.split(r"\s{2,}", line) for line in listed.stdout.splitlines()]
     assert rows[1:] == [["linear", "unknown, see below"]]
     problem, place = listed.stderr.splitlines()
     assert problem.startswith(f"linear: tokens in {tokens}/")
     assert "other users can read this file; protect it: chmod" in problem
     assert place == f"tokens are in {tokens}"
-    [known] = json.loads(toolbus("logins", "--json", folder=folder).stdout)["logins"]
+    [known] = json.loads(toolbus("login", "--json", folder=folder).stdout)["logins"]
     assert known["remark"] == problem.removeprefix("linear: ")
 
 
@@ -409,7 +409,7 @@ def test_a_revocation_that_is_not_confirmed_fails(folder: Path, authority: Autho
         "but the authorization server did not confirm that it revoked them; revoke the access there"
         in out.stdout
     )
-    assert "not signed in" in toolbus("logins", folder=folder).stdout
+    assert "not signed in" in toolbus("login", folder=folder).stdout
 
 
 def test_a_login_is_kept_if_the_server_that_was_to_revoke_it_cannot_be_reached(tmp_path: Path) -> None:
@@ -422,7 +422,7 @@ def test_a_login_is_kept_if_the_server_that_was_to_revoke_it_cannot_be_reached(t
     assert out.returncode == 1
     assert out.stderr.startswith("toolbus: server 'linear': not signed out: http://127.0.0.1:")
     assert out.stderr.endswith("connection refused; try again, or sign out without --revoke\n")
-    assert "59 min" in toolbus("logins", folder=folder).stdout
+    assert "59 min" in toolbus("login", folder=folder).stdout
     assert toolbus("logout", "linear", folder=folder).stdout.startswith("signed out of linear; ")
     again = toolbus("login", "linear", folder=folder)
     assert again.returncode == 1
@@ -601,7 +601,7 @@ def test_a_chat_offers_to_sign_in_after_a_turn_in_which_the_login_ended(tmp_path
             assert walk(shown_url(screen), "ann") is None
             screen.until("linear is ready with 3 tools", "gpt-5.1 with 3 tools", "> ")
             issuing.spoil(status=400, answer={"error": "invalid_grant"})  # no renewal any more
-            listed = toolbus("logins", "--json", folder=folder)
+            listed = toolbus("login", "--json", folder=folder)
             while time.time() < json.loads(listed.stdout)["logins"][0]["expires_at"]:
                 time.sleep(0.05)
             screen.press("Who am I?\r")

@@ -21,10 +21,10 @@ CASES = [
     (
         "ab",
         "read x://y",
-        f"no resource 'x://y' among 0; not connected: a, b; run 'toolbus resources' {LISTS}",
+        f"no resource 'x://y' among 0; not connected: a, b; run 'toolbus read' {LISTS}",
     ),
     ("a", "prompt x", f"no prompt 'x' among 0; server 'a': {WHY}"),
-    ("ab", "prompt x", f"no prompt 'x' among 0; not connected: a, b; run 'toolbus prompts' {LISTS}"),
+    ("ab", "prompt x", f"no prompt 'x' among 0; not connected: a, b; run 'toolbus prompt' {LISTS}"),
 ]
 
 

@@ -1,4 +1,4 @@
-"""`toolbus call --on-input suspend` and `toolbus resume`: a call begun in one process, ended in another."""
+"""`toolbus call --on-input suspend` and `--resume`: a call begun in one process, ended in another."""
 
 import json
 from pathlib import Path
@@ -20,26 +20,26 @@ FIELDS = [
 ]
 WAITS = "server 'inn' waits for an answer: When does Ann come?"
 COMMANDS = {
-    "values": ["resume", "call.json", "date=2026-01-31", "place=2"],
-    "json": ["resume", "call-json.json", "date=2026-01-31", "--json"],
-    "decline": ["resume", "call.json", "--decline"],
-    "cancel": ["resume", "call.json", "--cancel"],
-    "address": ["resume", "pay.json", "--accept"],
-    "nothing": ["resume", "call.json"],
-    "incomplete": ["resume", "call.json", "seats=3"],
-    "defaults": ["resume", "call.json", "--accept", "--json"],
-    "misspelt": ["resume", "call.json", "seat=3"],
-    "mistyped": ["resume", "call.json", "date=soon"],
-    "twice": ["resume", "call.json", "seats=3", "seats=4"],
-    "both": ["resume", "call.json", "seats=3", "--cancel"],
-    "two actions": ["resume", "call.json", "--accept", "--cancel"],
-    "filled address": ["resume", "pay.json", "a=b"],
-    "two questions": ["resume", "twice.json", "date=2026-01-31"],
-    "odd": ["resume", "odd.json", "--cancel"],
-    "no file": ["resume", "none.json"],
-    "no call": ["resume", "toolbus.yaml"],
-    "odd call": ["resume", "damaged.json"],
-    "other config": ["resume", "call.json", "--cancel", "--config", "other.json"],
+    "values": ["call", "--resume", "call.json", "date=2026-01-31", "place=2"],
+    "json": ["call", "--resume", "call-json.json", "date=2026-01-31", "--json"],
+    "decline": ["call", "--resume", "call.json", "--decline"],
+    "cancel": ["call", "--resume", "call.json", "--cancel"],
+    "address": ["call", "--resume", "pay.json", "--accept"],
+    "nothing": ["call", "--resume", "call.json"],
+    "incomplete": ["call", "--resume", "call.json", "seats=3"],
+    "defaults": ["call", "--resume", "call.json", "--accept", "--json"],
+    "misspelt": ["call", "--resume", "call.json", "seat=3"],
+    "mistyped": ["call", "--resume", "call.json", "date=soon"],
+    "twice": ["call", "--resume", "call.json", "seats=3", "seats=4"],
+    "both": ["call", "--resume", "call.json", "seats=3", "--cancel"],
+    "two actions": ["call", "--resume", "call.json", "--accept", "--cancel"],
+    "filled address": ["call", "--resume", "pay.json", "a=b"],
+    "two questions": ["call", "--resume", "twice.json", "date=2026-01-31"],
+    "odd": ["call", "--resume", "odd.json", "--cancel"],
+    "no file": ["call", "--resume", "none.json"],
+    "no call": ["call", "--resume", "toolbus.yaml"],
+    "odd call": ["call", "--resume", "damaged.json"],
+    "other config": ["call", "--resume", "call.json", "--cancel", "--config", "other.json"],
 }
 
 
@@ -64,7 +64,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, run in runs.items():
         assert run.returncode == 0
         (folder / f"{name}.json").write_text(run.stdout)
-    assert runs["call"].stderr == f"{WAITS}; to answer, run: toolbus resume FILE\n"
+    assert runs["call"].stderr == f"{WAITS}; to answer, run: toolbus call --resume FILE\n"
     assert runs["call-json"].stderr == ""
     odd = json.loads(runs["call"].stdout)
     (request,) = odd["pending"]["requests"].values()
@@ -144,7 +144,7 @@ def test_what_is_no_call_or_asks_nonsense_is_refused(runs: dict[str, Done]) -> N
 
 def test_a_call_is_read_from_stdin(folder: Path) -> None:
     call = (folder / "call.json").read_text()
-    run = toolbus("resume", "-", "date=2026-01-31", folder=folder, input=call)
+    run = toolbus("call", "--resume", "-", "date=2026-01-31", folder=folder, input=call)
     assert (run.returncode, run.stdout) == (0, "Ann: 2026-01-31, 2, inside, quiet False\n")
 
 
@@ -155,7 +155,7 @@ def test_a_server_of_the_legacy_era_cannot_be_left_waiting(folder: Path) -> None
 
 
 def test_on_a_terminal_every_question_is_asked(folder: Path) -> None:
-    with terminal("resume", "twice.json", folder=folder) as screen:
+    with terminal("call", "--resume", "twice.json", folder=folder) as screen:
         screen.until("When does Bo come?", "Ctrl-C to answer later", DATE)
         assert "starting" not in screen.plain, "nobody need wait for the person"
         screen.press("2026-01-31\r")
@@ -169,12 +169,14 @@ def test_on_a_terminal_every_question_is_asked(folder: Path) -> None:
 
 
 def test_ctrl_c_leaves_the_call_for_later(folder: Path) -> None:
-    with terminal("resume", "call.json", folder=folder) as screen:
+    with terminal("call", "--resume", "call.json", folder=folder) as screen:
         screen.until(DATE)
         screen.press("\x03")
         screen.until("nothing was sent; the call is still waiting")
         assert screen.ended() == 130
-    assert toolbus("resume", "call.json", "--cancel", folder=folder).stdout == "not booked: cancel\n"
+    assert (
+        toolbus("call", "--resume", "call.json", "--cancel", folder=folder).stdout == "not booked: cancel\n"
+    )
 
 
 def test_a_call_that_asks_once_more_is_not_lost_by_ctrl_c(folder: Path) -> None:
@@ -182,10 +184,12 @@ def test_a_call_that_asks_once_more_is_not_lost_by_ctrl_c(folder: Path) -> None:
     # An answer to a question that the server did not ask: it asks its own again.
     call["pending"]["requests"] = {"other": call["pending"]["requests"]["pay"]}
     (folder / "again.json").write_text(json.dumps(call))
-    with terminal("resume", "again.json", folder=folder) as screen:
+    with terminal("call", "--resume", "again.json", folder=folder) as screen:
         screen.until("Pay there.", "[y/N]: ")
         screen.press("y\r")
         screen.until("inn_pay", "Pay there.", "[y/N]: ")
         screen.press("\x03")
-        screen.until('{"toolbus": 1, "pending": ', '"rounds": 2', "to answer, run: toolbus resume FILE")
+        screen.until(
+            '{"toolbus": 1, "pending": ', '"rounds": 2', "to answer, run: toolbus call --resume FILE"
+        )
         assert screen.ended() == 130

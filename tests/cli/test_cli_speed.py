@@ -88,8 +88,8 @@ def test_a_command_imports_no_other_command(name: str, tmp_path: Path) -> None:
 
 
 WITHOUT_CONFIG = [
-    *("tools", "call x", "run x", "check", "search x", "chat x", "resources", "read x", "skills"),
-    *("lock", "diff", "approve x", "policy", "serve", "up", "watch", "login x", "key list"),
+    *("tools", "call x", "script x", "check", "search x", "chat x", "read", "read x", "skill"),
+    *("lock", "lock diff", "lock approve x", "policy", "serve", "up", "watch", "login x", "key list"),
 ]
 
 

@@ -51,8 +51,8 @@ CASES = {
     "--config a.yaml; x",
     "run 'toolbus tools' to list 'all'": "run 'toolbus tools --config a.yaml' to list 'all'",
     "run 'toolbus check a' or 'b'": "run 'toolbus check a --config a.yaml' or 'b'",
-    "toolbus diff a, accept it: toolbus approve 'a/b c'": "toolbus diff a --config a.yaml, accept it: "
-    "toolbus approve 'a/b c' --config a.yaml",
+    "toolbus lock diff a, accept it: toolbus lock approve 'a/b c'": "toolbus lock diff a --config a.yaml, "
+    "accept it: toolbus lock approve 'a/b c' --config a.yaml",
     "or toolbus add a -- COMMAND": "or toolbus add a --config a.yaml -- COMMAND",
     "see 'toolbus login --help'": "see 'toolbus login --help'",
     "toolbus tools --config b.yaml": "toolbus tools --config b.yaml",

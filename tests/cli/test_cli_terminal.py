@@ -87,8 +87,8 @@ NARROW = {
     ("tools", 40): f"{HEAD}\n    Look for a phrase in all the letters\n",
     ("tools", 60): f"{HEAD}\n    Look for a phrase in all the letters that came in,\n",
     ("tools", 80): f"{HEAD}  Look for a phrase in all the letters\n{'':40}that came in",
-    ("resources", 40): "  box://letters/inbox  text/plain\n    inbox: Look for a phrase in all the\n",
-    ("prompts", 40): "  post/reply  Look for a phrase in all\n              the letters that came in,\n",
+    ("read", 40): "  box://letters/inbox  text/plain\n    inbox: Look for a phrase in all the\n",
+    ("prompt", 40): "  post/reply  Look for a phrase in all\n              the letters that came in,\n",
     (
         "check",
         40,

@@ -219,7 +219,8 @@ def test_nobody_waits_for_a_time_that_is_none(tmp_path: Path, seconds: str, more
     write_config(tmp_path, {})
     run = toolbus("tools", "--wait", seconds, *more, folder=tmp_path)
     assert (run.returncode, run.stdout) == (2, "")
-    assert run.stderr == f"toolbus: --wait {seconds}: expected a number of seconds, 0 or more\n"
+    problem = f"{seconds!r} is not a time such as 30s, 5m, 2h or 1d; see 'toolbus tools --help'"
+    assert run.stderr == f"toolbus: invalid value for '--wait': {problem}\n"
 
 
 def test_a_bad_name_is_written_the_same_in_tools_and_check(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ USING = {
     "tools": ["tools"],
     "cost": ["tools", "--cost"],
     "call": ["call", "own_x"],
-    "resume": ["resume", "call.json"],
-    "resources": ["resources"],
+    "resume": ["call", "--resume", "call.json"],
+    "resources": ["read"],
     "read": ["read", "x://y"],
-    "prompts": ["prompts"],
+    "prompts": ["prompt"],
     "prompt": ["prompt", "own/y"],
     "chat": ["chat", "hello"],
     "check": ["check"],
@@ -438,7 +438,7 @@ def test_what_init_writes_beside_an_env_file_takes_nothing_from_it(tmp_path: Pat
     made = toolbus("init", "--json", folder=folder)
     assert json.loads(made.stdout)["trusted"] is True
     (facts,) = json.loads(toolbus("trust", "--json", folder=folder).stdout)["servers"].values()
-    assert list(facts) == ["command", "trust"]
+    assert list(facts) == ["command", "trust_annotations"]
 
 
 def test_what_init_writes_is_trusted(tmp_path: Path) -> None:

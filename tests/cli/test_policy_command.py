@@ -72,7 +72,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a trusted server, and one that is not, under a policy."""
     folder = tmp_path_factory.mktemp("home") / "work"
     folder.mkdir()
-    files = {**scripted(folder, "files", **OFFERS), "trust": True}
+    files = {**scripted(folder, "files", **OFFERS), "trust_annotations": True}
     write_config(folder, {"files": files, "web": scripted(folder, "web", tools=TOOLS[:1])}, policy=POLICY)
     return folder
 
@@ -124,7 +124,7 @@ def test_the_rule_that_decides_is_explained_with_those_before_it(runs: dict[str,
         "files/read: allowed by policy[1]",
         "  policy[0]  tools do not match",
         "  policy[1]  matches, with the hint 'read-only': allow",
-        "  hints      read-only, open-world; its server is trusted (trust: true)",
+        "  hints      read-only, open-world; its server is trusted (trust_annotations: true)",
         "  limits     at most 60 per minute and 200 per run",
     ]
     head, *_ = runs["denied"].stdout.splitlines()
@@ -395,13 +395,13 @@ def test_the_review_of_a_config_shows_its_policy(tmp_path: Path) -> None:
         {"resources": ["own/file:///a", "own/file:///b"], "prompts": "own/*", "do": "ask"},
         {"arguments": {"required": ["path"]}, "do": "ask"},
     ]
-    servers = {"own": {"command": "run", "trust": True}}
+    servers = {"own": {"command": "run", "trust_annotations": True}}
     (tmp_path / "toolbus.yaml").write_text(json.dumps({"servers": servers, "policy": policy}))
 
     assert toolbus("trust", folder=tmp_path).stdout.splitlines() == [
         "own",
-        "  command  run",
-        "  trust    true: its read-only tools run without approval",
+        "  command            run",
+        "  trust_annotations  true: its read-only tools run without approval",
         "policy",
         "  deny   tools own/delete_*: use the\\x1b[2K page",
         "  allow  every tool marked read-only, at most 60 per minute and 1,000 per run",

@@ -147,7 +147,9 @@ async def test_a_worker_whose_store_hangs_ends_in_time_and_at_once_if_told_twice
         drain = DRAIN if signals == 1 else 600
         (folder / "program.py").write_text(WORKER.format(url=url, drain=drain))
         log = folder / "worker.log"
-        worker = warm.start("toolbus", ["worker", "program:agent"], folder, environment(tmp_path), log)
+        worker = warm.start(
+            "toolbus", ["runs", "worker", "program:agent"], folder, environment(tmp_path), log
+        )
         await until(lambda: "takes runs" in log.read_text())
         passes.clear()
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""`toolbus run`: output, checks, stubs, and a script that another command resumes."""
+"""`toolbus script`: output, checks, stubs, and a script that another command resumes."""
 
 import json
 from pathlib import Path
@@ -30,27 +30,27 @@ def prepare(folder: Path, **settings: object) -> None:
 
 def test_a_script_is_run_from_a_file_and_from_stdin_and_checked(folder: Path) -> None:
     prepare(folder)
-    ran = toolbus("run", "report.py", "may", folder=folder)
+    ran = toolbus("script", "report.py", "may", folder=folder)
     assert (ran.stdout, ran.returncode) == ("done\n", 0), ran.stderr
-    wrong = toolbus("run", "-", "--check", input="await ledger_write(line=1)", folder=folder)
+    wrong = toolbus("script", "-", "--check", input="await ledger_write(line=1)", folder=folder)
     assert wrong.returncode == 1
     assert "script.py:1:20" in wrong.stderr
-    stubs = toolbus("run", "report.py", "--stubs", folder=folder)
+    stubs = toolbus("script", "report.py", "--stubs", folder=folder)
     assert "async def ledger_write(*, line: str)" in stubs.stdout
     assert written(folder) == ["may: 3"]
 
 
 def test_a_suspended_script_is_resumed_by_another_command_once(folder: Path) -> None:
     prepare(folder, policy=[{"tools": "ledger/write", "do": "ask"}])
-    waits = toolbus("run", "report.py", "june", "--json", folder=folder)
+    waits = toolbus("script", "report.py", "june", "--json", folder=folder)
     assert waits.returncode == 0, waits.stderr
     (folder / "call.json").write_text(
         json.dumps({k: json.loads(waits.stdout)[k] for k in ("toolbus", "pending")})
     )
     assert written(folder) == []
-    resumed = toolbus("resume", "call.json", "answer=once", folder=folder)
+    resumed = toolbus("call", "--resume", "call.json", "answer=once", folder=folder)
     assert (resumed.stdout, resumed.returncode) == ("done\n", 0), resumed.stderr
-    again = toolbus("resume", "call.json", "answer=once", folder=folder)
+    again = toolbus("call", "--resume", "call.json", "answer=once", folder=folder)
     assert again.returncode == 1
     assert "already resumed" in again.stderr
     assert written(folder) == ["june: 3"]
@@ -58,7 +58,7 @@ def test_a_suspended_script_is_resumed_by_another_command_once(folder: Path) -> 
 
 def test_a_tool_that_no_server_seems_to_have_is_answered_with_the_nearest(folder: Path) -> None:
     prepare(folder)
-    wrong = toolbus("run", "-", input='await write(line="x")', folder=folder)
+    wrong = toolbus("script", "-", input='await write(line="x")', folder=folder)
     assert (wrong.returncode, wrong.stdout.splitlines()[0]) == (
         1,
         "the script was not run, because it would fail:",
@@ -70,9 +70,9 @@ def test_a_tool_that_no_server_seems_to_have_is_answered_with_the_nearest(folder
 def test_a_check_prints_what_may_fail_as_notes(folder: Path) -> None:
     prepare(folder)
     script = 'import re\nre.search("o", (await ledger_write(line="one"))["result"]).group()'
-    checked = toolbus("run", "-", "--check", input=script, folder=folder)
+    checked = toolbus("script", "-", "--check", input=script, folder=folder)
     assert (checked.returncode, checked.stdout) == (0, "")
     assert "it may run, although:\nscript.py:2:1: " in checked.stderr
-    answer = json.loads(toolbus("--json", "run", "-", "--check", input=script, folder=folder).stdout)
+    answer = json.loads(toolbus("--json", "script", "-", "--check", input=script, folder=folder).stdout)
     assert (answer["ok"], answer["problem"], len(answer["notes"])) == (True, None, 1)
     assert written(folder) == []

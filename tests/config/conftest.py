@@ -9,7 +9,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from tests.inside.config import Location, container, is_list, is_mapping
-from toolbus.config import BusConfig, load
+from toolbus.config import BusConfig, ServerConfig, load
 from toolbus.config.schema import config_schema
 
 
@@ -35,7 +35,8 @@ def _fits_the_schema(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:  # pyri
         is_ours = "servers" in document and not container(document, place).foreign
         if is_ours and is_plain(document) and not any(one.mistake for one in config.servers.values()):
             # Entries that `enabled_servers` leaves out are not checked.
-            wrong.extend(misfits({**document, "servers": used(document["servers"], config)}))
+            now, _ = BusConfig.renamed({**document, "servers": used(document["servers"], config)})
+            wrong.extend(misfits(now))
         return config
 
     monkeypatch.setattr(load, "config_in", config_in)
@@ -53,6 +54,11 @@ def is_plain(value: Any) -> bool:
 
 
 def used(servers: Any, config: BusConfig) -> Any:
+    """The entries that are checked, under the names of today: an editor marks old names."""
     if is_mapping(servers):
-        return {alias: entry for alias, entry in servers.items() if alias in config.servers}
-    return servers
+        return {alias: today(entry) for alias, entry in servers.items() if alias in config.servers}
+    return list(map(today, servers))
+
+
+def today(entry: Any) -> Any:
+    return ServerConfig.renamed(entry)[0] if is_mapping(entry) else entry

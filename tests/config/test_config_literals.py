@@ -213,7 +213,7 @@ def test_any_alias_gives_a_legal_name(alias: str, name: str, tmp_path: Path) -> 
 
 def test_nothing_shows_a_secret(tmp_path: Path) -> None:
     for entry, _, secrets in CASES:
-        result = taken(tmp_path, {"a": {**entry, "trust": True}, "b": {**entry, "nonsense": 1}})
+        result = taken(tmp_path, {"a": {**entry, "trust_annotations": True}, "b": {**entry, "nonsense": 1}})
         shown = [repr(result), *map(repr, result.secrets), *result.notes, as_yaml(result.servers)]
         for _, _, value in secrets:
             if len(value) > 3:

@@ -203,6 +203,7 @@ RESTRICTIONS = {
     "polcy": "policy",
     "lok": "lock",
     "truts": "trust",
+    "trust_anotations": "trust_annotations",
     "Exclude": "exclude",
 }
 

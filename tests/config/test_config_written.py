@@ -18,7 +18,7 @@ DEMO = ServerConfig(
     transport="stdio",
     command="python",
     args=("-m", "toolbus.demo.notes", "--db", "notes.db"),
-    trust=True,
+    trust_annotations=True,
 )
 YAML = Path("toolbus.yaml")
 NEW: dict[str, Any] = {"new": {"command": "npx", "args": ["-y", "pkg"]}}

@@ -46,13 +46,17 @@ call peer_book --on-input suspend > call.json
 resume call.json day=Sunday
 resume call.json days=3
 resume none.json
+call --resume none.json
 resources
+read
 read memo://one
 read odd://one
 prompts
+prompt
 prompt peer/ask what=tea
 prompt peer/odd
 skills
+skill
 skill odd
 check peer
 check down
@@ -74,7 +78,9 @@ lock --check
 lock --yes
 lock --check
 diff
+lock diff
 approve peer/echo
+lock approve peer/echo
 tools
 audit
 audit --verify
@@ -84,10 +90,12 @@ key revoke ann
 key revoke ann
 key add eve --expires 30d
 run script.py
+script script.py
 run script.py --check
 run script.py --stubs
 run none.py
 logins
+login
 login peer
 logout odd
 console
@@ -100,6 +108,7 @@ remove more
 import cursor
 runs --store none.db
 worker odd:agent
+runs worker odd:agent
 store rekey
 chat hello --model odd
 odd

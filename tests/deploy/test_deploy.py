@@ -59,7 +59,7 @@ def test_the_compose_file_has_all_parts() -> None:
         assert "command" not in services[name]  # as the container file says
         assert services[name]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
     for name in ("worker1", "worker2"):
-        assert services[name]["command"][0] == "worker"
+        assert services[name]["command"][:2] == ["runs", "worker"]
         assert services[name]["profiles"] == ["agents"]  # without a model they would end again and again
     for name in (*GATEWAYS, "worker1", "worker2"):
         assert services[name]["environment"]["TOOLBUS_RUNS"].endswith("@postgres/toolbus")

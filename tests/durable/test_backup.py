@@ -72,7 +72,7 @@ async def test_a_waiting_run_and_one_with_a_call_in_flight_go_on_from_a_backup(
     old, new = ({"TOOLBUS_RUNS": place, "EFFECTS": str(effects)} for place in places.values())
     toolbus(tmp_path, "runs", "start", "ann bob", "--key", "letters", **old)
     toolbus(tmp_path, "runs", "start", "slow", "--key", "flight", "--agent", "fast", **old)
-    workers = [Process(tmp_path, "worker", f"{name}:agent", **old) for name in ("asking", "calling")]
+    workers = [Process(tmp_path, "runs", "worker", f"{name}:agent", **old) for name in ("asking", "calling")]
     runs = Runs(settings(tmp_path, store=places["old"]))
     try:
         await run_when(runs, "letters", is_waiting)
@@ -91,7 +91,7 @@ async def test_a_waiting_run_and_one_with_a_call_in_flight_go_on_from_a_backup(
     assert out.startswith("restored 2 runs: ")
     runs = Runs(settings(tmp_path, store=places["new"]))
     assert await runs.workers() == [], "those of the old database are not here"
-    workers = [Process(tmp_path, "worker", f"{name}:agent", **new) for name in ("asking", "calling")]
+    workers = [Process(tmp_path, "runs", "worker", f"{name}:agent", **new) for name in ("asking", "calling")]
     try:
         assert toolbus(tmp_path, *answer_to("q2"), **new)[0] == 0
         ended = [await run_when(runs, run, lambda info: not info.is_open) for run in ("letters", "flight")]
@@ -140,7 +140,7 @@ def test_a_mistake_is_one_line_with_the_next_step(tmp_path: Path) -> None:
     )
     toolbus(tmp_path, "runs", "start", "ann", "--key", "letters")
     assert toolbus(tmp_path, "store", "backup", "b.db")[0] == 0
-    step = "choose another name, or overwrite it with --force"
+    step = "choose another name, or overwrite it with --yes"
     assert fails("backup", "b.db") == (2, f"toolbus: 'b.db' exists; {step}\n")
     assert (
         json.loads(toolbus(tmp_path, "store", "backup", "b.db", "--force", "--json")[1])["runs"]["runs"] == 1

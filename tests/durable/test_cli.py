@@ -1,4 +1,4 @@
-"""`toolbus runs` and `toolbus worker`, as processes that share nothing but the store."""
+"""`toolbus runs` and `toolbus runs worker`, as processes that share nothing but the store."""
 
 import asyncio
 import json
@@ -107,8 +107,8 @@ async def test_a_run_is_started_executed_answered_and_watched_by_different_proce
     (tmp_path / "letters.py").write_text(PROGRAM)
     code, out, err = toolbus(tmp_path, "runs", "start", "Write to Ann.", "--key", "letter")
     assert (code, out) == (0, "letter\n")
-    assert "no worker takes runs of 'agent' now; start one: toolbus worker" in err
-    worker = Process(tmp_path, "worker", "letters:agent")
+    assert "no worker takes runs of 'agent' now; start one: toolbus runs worker" in err
+    worker = Process(tmp_path, "runs", "worker", "letters:agent")
     try:
         await _waits_for(tmp_path, "q1")
         (listed,) = document(tmp_path, "runs")["runs"]
@@ -153,7 +153,7 @@ async def test_a_run_is_started_executed_answered_and_watched_by_different_proce
 
 async def test_a_worker_reports_as_json_that_it_takes_runs(tmp_path: Path) -> None:
     (tmp_path / "letters.py").write_text(PROGRAM)
-    worker = Process(tmp_path, "worker", "letters:agent", "--json")
+    worker = Process(tmp_path, "runs", "worker", "letters:agent", "--json")
     await worker.prints("}\n")
     ready = json.loads(worker.printed)
     assert ready["agent"] == "agent"
@@ -167,7 +167,7 @@ async def test_workers_and_watchers_report_a_death_and_an_outage(
     (tmp_path / "letters.py").write_text(PROGRAM)
     store = {"TOOLBUS_RUNS": postgres_url}
     assert toolbus(tmp_path, "runs", "start", "Write to Ann.", "--key", "letter", **store)[0] == 0
-    first = Process(tmp_path, "worker", "letters:agent", **store)
+    first = Process(tmp_path, "runs", "worker", "letters:agent", **store)
     started = [first]
     try:
         await _waits_for(tmp_path, "q1", **store)
@@ -178,10 +178,10 @@ async def test_workers_and_watchers_report_a_death_and_an_outage(
         assert ", which has ended\n" in out
         assert "no worker takes runs of 'agent' now" in err
         _, _, err = toolbus(tmp_path, "runs", "start", "Go.", "--key", "b", "--agent", "other", **store)
-        assert "no worker takes runs of 'other' now; start one: toolbus worker MODULE:NAME" in err
+        assert "no worker takes runs of 'other' now; start one: toolbus runs worker MODULE:NAME" in err
         second, watcher = (
             Process(tmp_path, *words, **store)
-            for words in (("worker", "letters:agent"), ("runs", "watch", "letter"))
+            for words in (("runs", "worker", "letters:agent"), ("runs", "watch", "letter"))
         )
         started += [second, watcher]
         await second.prints("is dead; others take its runs over\n")
@@ -216,7 +216,7 @@ async def test_without_a_program_a_worker_has_the_servers_of_the_config(tmp_path
     script = [[WireCall("notes_add", {"text": "tea"})], "Kept."]
     with Provider(script) as provider:
         env = running.environment(tmp_path, **provider.environment, TOOLBUS_RUNS=str(folder / "runs.db"))
-        command = [warm.toolbus(), "worker", "--model", "openai-chat:gpt-5.1", "--approve", "never"]
+        command = [warm.toolbus(), "runs", "worker", "--model", "openai-chat:gpt-5.1", "--approve", "never"]
         worker = subprocess.Popen(command, cwd=folder, env=env)  # noqa: ASYNC220  it starts at once
         try:
             opened = Runs(settings(folder))
@@ -251,17 +251,25 @@ def test_a_run_is_deleted_when_it_has_ended(tmp_path: Path) -> None:
         (["runs", "show", "a", "--store", "new.db"], 1, "no run 'a' in"),
         (["runs", "cancel", "a", "--store", "new.db"], 1, "no run 'a' in"),
         (["runs", "start", " "], 2, "the prompt is empty"),
-        (["worker", "letters"], 2, "expected MODULE:NAME, such as orders:agent"),
-        (["worker", "letters:missing"], 2, "letters:missing: module 'letters' has no attribute 'missing'"),
-        (["worker", "missing:agent"], 2, "missing:agent: No module named 'missing'"),
-        (["worker", "letters:broken"], 1, "your program raised KeyError: 'TOKEN' ("),
-        (["worker", "wrong:agent"], 1, "wrong:agent: your program raised ZeroDivisionError: "),
+        (["runs", "worker", "letters"], 2, "expected MODULE:NAME, such as orders:agent"),
         (
-            ["worker", "letters:agent", "--model", "x", "--store", "y"],
+            ["runs", "worker", "letters:missing"],
+            2,
+            "letters:missing: module 'letters' has no attribute 'missing'",
+        ),
+        (["runs", "worker", "missing:agent"], 2, "missing:agent: No module named 'missing'"),
+        (["runs", "worker", "letters:broken"], 1, "your program raised KeyError: 'TOKEN' ("),
+        (["runs", "worker", "wrong:agent"], 1, "wrong:agent: your program raised ZeroDivisionError: "),
+        (
+            ["runs", "worker", "letters:agent", "--model", "x", "--store", "y"],
             2,
             "--model and --store: letters:agent",
         ),
-        (["worker", "letters:nothing"], 2, "expected an Agent, or a function that returns one, not int"),
+        (
+            ["runs", "worker", "letters:nothing"],
+            2,
+            "expected an Agent, or a function that returns one, not int",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_with_the_next_step(
@@ -280,7 +288,7 @@ def test_a_mistake_is_one_line_with_the_next_step(
 def test_the_line_of_the_program_that_failed_is_named(tmp_path: Path) -> None:
     (tmp_path / "letters.py").write_text(PROGRAM)
     line = PROGRAM.splitlines().index('    return {}["TOKEN"]') + 1
-    _, _, err = toolbus(tmp_path, "worker", "letters:broken")
+    _, _, err = toolbus(tmp_path, "runs", "worker", "letters:broken")
     assert f"({tmp_path / 'letters.py'}, line {line})" in err
 
 

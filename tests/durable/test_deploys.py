@@ -245,7 +245,7 @@ async def test_the_command_line_shows_the_versions_and_tools_of_all_workers(
         await stage.reached("hold")
         _, noted = await toolbus("runs", "start", "order", "--key", "p", "--agent", "mail", "--version", "3")
         assert noted.startswith("no worker takes runs of 'mail' of version '3' now; start one: ")
-        assert "toolbus worker --agent mail --version 3 --store " in noted
+        assert "toolbus runs worker --agent mail --version 3 --store " in noted
         document = json.loads((await toolbus("runs", "--json"))[0])
         assert document["workers"] == 2
         newer, older = document["worker_details"]

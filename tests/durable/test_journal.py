@@ -111,7 +111,7 @@ async def test_reads_of_one_turn_are_made_at_the_same_time_and_writes_one_after_
     meeting = Meeting(3)
     looks = [("meeting_look", {"name": name}) for name in "abc"]
     writes = [("meeting_write", {"name": name}) for name in "de"]
-    servers = {"meeting": {"server": meeting.server(), "trust": True}}
+    servers = {"meeting": {"server": meeting.server(), "trust_annotations": True}}
     model = following(calling(*looks, *writes), saying)
     async with Agent(model, mcp_servers=servers, durable=settings(tmp_path)) as agent:
         run = agent.start("Go.")

@@ -126,7 +126,7 @@ async def test_a_run_in_another_process_links_to_the_callers_span(
     runs = Runs(settings(tmp_path))
     with collected.tracer.start_as_current_span("start") as caller:
         await runs.start("Go.", key="k")
-    worker = Process(tmp_path, "worker", "traced:agent")
+    worker = Process(tmp_path, "runs", "worker", "traced:agent")
     try:
         info = await run_when(runs, "k", lambda info: not info.is_open)
         assert (info.status, info.output) == ("done", "wrote b"), info.error

@@ -48,7 +48,7 @@ async def test_a_thousand_idle_sessions(per_session: bool, include: str | None) 
         assert len({id(view.catalog) for view in views}) == 1
         assert (after - before) / SESSIONS < MOST
         for session in sessions:
-            await session.end_session()
+            await session.close()
 
 
 async def _use(view: Any) -> None:

@@ -244,7 +244,7 @@ async def test_what_is_known_never_decides_about_a_call(tmp_path: Path) -> None:
     stock = Stock(tmp_path, count=1)
     stock.offer("left", "tightened", annotations={"readOnlyHint": True})
     trusted: dict[str, Any] = {
-        "servers": {"s0": {**stock.config["servers"]["s0"], "trust": True}},
+        "servers": {"s0": {**stock.config["servers"]["s0"], "trust_annotations": True}},
         "policy": [{"hint": "destructive", "do": "deny"}],
     }
     known = await stock.listed(**trusted)

@@ -106,7 +106,7 @@ async def test_one_killed_one_hanging_one_flooding() -> None:
             bus, "flooding", lambda status: status.state != "ready" and status.error is not None
         )
         assert "limits.unasked" in str(flooded.error)
-        await session.end_session()
+        await session.close()
 
 
 async def test_the_same_through_a_gateway(tmp_path: Path) -> None:

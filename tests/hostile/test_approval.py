@@ -60,14 +60,17 @@ async def test_a_tool_that_calls_itself_read_only(tmp_path: Path) -> None:
 
 
 async def test_a_read_only_tool_of_a_trusted_server(tmp_path: Path) -> None:
-    """Nobody is asked; `trust: true` is the user's word."""
-    assert await asked_about({**liar(tmp_path, tools=[[tool(annotations=READS)]]), "trust": True}) == []
+    """Nobody is asked; `trust_annotations: true` is the user's word."""
+    assert (
+        await asked_about({**liar(tmp_path, tools=[[tool(annotations=READS)]]), "trust_annotations": True})
+        == []
+    )
 
 
 async def test_a_tool_that_is_read_only_and_destructive(tmp_path: Path) -> None:
     """It counts as destructive, everywhere, even if its server is trusted."""
     entry = liar(tmp_path, tools=[[tool(annotations=BOTH)]])
-    assert await asked_about({**entry, "trust": True}) == ["a_look"]
+    assert await asked_about({**entry, "trust_annotations": True}) == ["a_look"]
 
     spec = ToolSpec(name="look", origin=Origin("a", "look"), annotations=BOTH, trusted=True)
     assert not spec.reads_only
@@ -79,7 +82,7 @@ async def test_a_tool_that_is_read_only_and_destructive(tmp_path: Path) -> None:
 async def test_a_hint_that_is_not_a_boolean(tmp_path: Path, hint: Any) -> None:
     """It counts as missing."""
     entry = liar(tmp_path, tools=[[tool(annotations={"readOnlyHint": hint})]])
-    assert await asked_about({**entry, "trust": True}) == ["a_look"]
+    assert await asked_about({**entry, "trust_annotations": True}) == ["a_look"]
 
 
 FOREIGN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
@@ -93,7 +96,7 @@ FOREIGN: dict[str, Callable[[dict[str, Any]], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize("host", FOREIGN)
-@pytest.mark.parametrize("key", ["trust", "sandbox"])
+@pytest.mark.parametrize("key", ["trust", "trust_annotations", "sandbox"])
 async def test_another_hosts_word_for_trust(tmp_path: Path, host: str, key: str) -> None:
     """It only warns: it means something else there."""
     heard: list[Event] = []
@@ -119,7 +122,7 @@ def test_trust_for_a_whole_file(tmp_path: Path) -> None:
     path = tmp_path / "mcp.json"
     path.write_text(json.dumps({"servers": {"a": {"command": "x"}}, "trust": True}))
     server = load_config(path).servers["a"]
-    assert not server.trust
+    assert not server.trust_annotations
     assert len(server.warnings) == 1
 
 
@@ -130,7 +133,7 @@ async def test_reading_a_resource_of_a_server_that_is_not_trusted(tmp_path: Path
     entry = liar(tmp_path, tools=[[]], resources=resources, prompts=prompts)
     for shared, trust in ((True, False), (True, True), ("server", False), ("server", True)):
         config = {
-            "servers": {"a": {**entry, "trust": trust}},
+            "servers": {"a": {**entry, "trust_annotations": trust}},
             "resource_tools": shared,
             "prompt_tools": True,
         }

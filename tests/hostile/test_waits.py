@@ -59,7 +59,7 @@ async def test_a_server_that_closes_its_input() -> None:
 async def test_a_server_that_no_longer_reads(way: tuple[str, str]) -> None:
     """Calls end in time, nothing piles up, and the server is started again."""
     how, arguments = way[0], SIZES[way[1]]
-    entry = deaf(how, timeouts={"call": 1.0, "recover": PATIENCE})
+    entry = deaf(how, timeouts={"call": 1.0, "reconnect": PATIENCE})
     async with asyncio.timeout(PATIENCE), Toolbus({"servers": {"a": entry}}) as bus:
         events = bus.events()
         first = (await bus.call("a_stop")).text
@@ -73,7 +73,7 @@ async def test_a_server_that_no_longer_reads(way: tuple[str, str]) -> None:
 
 async def test_calls_to_a_server_that_no_longer_reads() -> None:
     """Those that were not sent are not queued, and are sent to the server that is started again."""
-    entry = deaf("stops reading", timeouts={"call": 1.0, "recover": PATIENCE})
+    entry = deaf("stops reading", timeouts={"call": 1.0, "reconnect": PATIENCE})
     async with asyncio.timeout(PATIENCE), Toolbus({"servers": {"a": entry}}) as bus:
         first = (await bus.call("a_stop")).text
         stuck = asyncio.create_task(bus.call("a_echo", LARGE, timeout=1.0))

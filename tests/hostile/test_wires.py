@@ -99,7 +99,7 @@ def test_a_response_in_the_modern_era_with(name: str, runner: asyncio.Runner) ->
 
 
 async def attack_start(method: str, data: bytes) -> None:
-    entry = {"era": "auto" if method == "server/discover" else "legacy", "timeouts": {"recover": 2}}
+    entry = {"era": "auto" if method == "server/discover" else "legacy", "timeouts": {"reconnect": 2}}
     with nothing_unhandled():
         async with asyncio.timeout(PATIENCE), hostile_http("session") as server:
             server.odd, server.attack, server.kind = method, data, "post"

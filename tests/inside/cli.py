@@ -1,6 +1,8 @@
 """Internal names of `toolbus.cli` that tests use."""
 
 from toolbus.cli.app import COMMANDS as COMMANDS
+from toolbus.cli.app import HIDDEN as HIDDEN
+from toolbus.cli.app import SECTIONS as SECTIONS
 from toolbus.cli.app import commands as commands
 from toolbus.cli.chat.background import background_loop as background_loop
 from toolbus.cli.chat.conversation import ChatTurns as ChatTurns
@@ -29,5 +31,6 @@ from toolbus.cli.output.run_lines import Hints as Hints
 from toolbus.cli.output.run_lines import answer_text as answer_text
 from toolbus.cli.output.screen import Screen as Screen
 from toolbus.cli.output.serve_log import ServeLog as ServeLog
+from toolbus.cli.parameters import seconds_in as seconds_in
 from toolbus.cli.sign_in import WrongPaste as WrongPaste
 from toolbus.cli.sign_in import redirect_in as redirect_in

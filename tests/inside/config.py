@@ -1,5 +1,6 @@
 """Internal names of `toolbus.config` that tests use."""
 
+from toolbus.config.base import ConfigModel as ConfigModel
 from toolbus.config.editing.edit import TextChange as TextChange
 from toolbus.config.editing.edit import edited as edited
 from toolbus.config.editing.edit import host_document as host_document

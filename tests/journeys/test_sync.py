@@ -79,7 +79,7 @@ def test_a_session_has_its_own_connection_and_ends() -> None:
         bus.max_sessions = 1
         one = bus.as_user("", session="one")
         assert [one.call("me_count").text, one.call("me_count").text] == ["1", "2"]
-        one.end_session()
+        one.close()
         other = bus.as_user("", session="other")
         assert other.call("me_count").text == "1"
-    other.end_session()
+    other.close()

@@ -115,9 +115,12 @@ COMMANDS = (
     ("lock", "--yes"),
     ("lock", "--check"),
     ("lock", "--sarif"),
-    ("approve", "files"),
-    ("approve", "files/read"),
-    ("diff",),
+    ("lock", "approve", "files"),
+    ("lock", "approve", "files/read"),
+    (
+        "lock",
+        "diff",
+    ),
     ("check",),
 )
 
@@ -175,7 +178,7 @@ def test_no_command_goes_on_with_a_broken_lockfile(name: str, tmp_path: Path) ->
 
 def test_the_error_is_json_for_programs(tmp_path: Path) -> None:
     found = damaged(tmp_path / "work", "truncated")
-    done = toolbus("--json", "--config", "toolbus.json", "diff", folder=found.place.folder)
+    done = toolbus("--json", "--config", "toolbus.json", "lock", "diff", folder=found.place.folder)
     assert json.loads(done.stdout)["error"]["type"] == "LockError"
     assert done.returncode == 2
 

@@ -128,7 +128,7 @@ def test_the_lockfile_is_made_for_version_control(place: Place) -> None:
 def test_without_a_terminal_lock_writes_nothing_unless_told(tmp_path: Path) -> None:
     place = Place(tmp_path / "work")
     done = run(place, "lock")
-    assert (done.returncode, place.lock.exists()) == (1, False)
+    assert (done.returncode, place.lock.exists()) == (2, False)
     assert done.stderr == "nothing was written; to approve it without being asked, pass --yes\n"
     assert "files/read  new  Read a file." in done.stdout
     assert printed(place, "lock")["written"] is False
@@ -200,7 +200,15 @@ def test_what_this_user_cannot_see_does_not_fail_a_check(place: Place) -> None:
 
 def test_check_without_a_lockfile_is_an_error(tmp_path: Path) -> None:
     place = Place(tmp_path / "work")
-    for words in (("lock", "--check"), ("lock", "--sarif"), ("diff",), ("approve", "files")):
+    for words in (
+        ("lock", "--check"),
+        ("lock", "--sarif"),
+        (
+            "lock",
+            "diff",
+        ),
+        ("lock", "approve", "files"),
+    ):
         done = run(place, *words)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.endswith(f"toolbus.lock: does not exist; create it: toolbus lock {OPTION}\n")
@@ -212,15 +220,15 @@ def test_check_and_yes_exclude_each_other(place: Place) -> None:
 
 
 def test_diff_prints_the_difference_and_does_not_fail(drifted: Place) -> None:
-    done = run(drifted, "diff")
+    done = run(drifted, "lock", "diff")
     assert (done.returncode, done.stdout) == (0, DIFFERENCES)
-    assert run(drifted, "diff", "files").stdout == DIFFERENCES
-    unknown = run(drifted, "diff", "flies")
+    assert run(drifted, "lock", "diff", "files").stdout == DIFFERENCES
+    unknown = run(drifted, "lock", "diff", "flies")
     assert (unknown.returncode, "did you mean 'files'?" in unknown.stderr) == (2, True)
 
 
 def test_diff_for_programs(drifted: Place) -> None:
-    found = printed(drifted, "diff")["differences"]
+    found = printed(drifted, "lock", "diff")["differences"]
     assert [(one["kind"], one["name"], one["status"]) for one in found] == [
         ("instructions", "", "changed"),
         ("tool", "read", "changed"),
@@ -240,19 +248,19 @@ def test_diff_for_programs(drifted: Place) -> None:
 
 
 def test_one_tool_is_approved(drifted: Place) -> None:
-    done = run(drifted, "approve", "files/read")
+    done = run(drifted, "lock", "approve", "files/read")
     assert (done.returncode, done.stderr) == (0, APPROVED)
     assert done.stdout.startswith("files/read  changed\n")
     assert "files/run" not in done.stdout
-    left = printed(drifted, "diff")["differences"]
+    left = printed(drifted, "lock", "diff")["differences"]
     assert [one["name"] for one in left] == ["", "run", "stat"]
-    assert printed(drifted, "approve", "files/run")["written"] is True
-    assert run(drifted, "approve", "files/stat").returncode == 0  # that it is gone
-    assert [one["kind"] for one in printed(drifted, "diff")["differences"]] == ["instructions"]
+    assert printed(drifted, "lock", "approve", "files/run")["written"] is True
+    assert run(drifted, "lock", "approve", "files/stat").returncode == 0  # that it is gone
+    assert [one["kind"] for one in printed(drifted, "lock", "diff")["differences"]] == ["instructions"]
 
 
 def test_a_whole_server_is_approved(drifted: Place) -> None:
-    done = run(drifted, "approve", "files")
+    done = run(drifted, "lock", "approve", "files")
     assert (done.returncode, done.stdout, done.stderr) == (
         0,
         DIFFERENCES,
@@ -273,16 +281,16 @@ def test_a_whole_server_is_approved(drifted: Place) -> None:
 )
 def test_what_cannot_be_approved_is_explained(target: str, message: str, drifted: Place) -> None:
     before = drifted.lock.read_bytes()
-    done = run(drifted, "approve", target)
+    done = run(drifted, "lock", "approve", target)
     assert (done.returncode, message in done.stderr) == (2, True)
     assert drifted.lock.read_bytes() == before
 
 
 def test_a_tool_cannot_be_approved_alone_if_the_launch_line_changed(drifted: Place) -> None:
     drifted.configure(env={"X": "1"})
-    done = run(drifted, "approve", "files/read")
-    assert (done.returncode, "approve all of it: toolbus approve files" in done.stderr) == (2, True)
-    assert run(drifted, "approve", "files").returncode == 0
+    done = run(drifted, "lock", "approve", "files/read")
+    assert (done.returncode, "approve all of it: toolbus lock approve files" in done.stderr) == (2, True)
+    assert run(drifted, "lock", "approve", "files").returncode == 0
     assert run(drifted, "lock", "--check").returncode == 0
 
 
@@ -295,7 +303,7 @@ def test_a_tool_that_cannot_be_locked_is_left_out_with_a_warning(place: Place) -
         f"warning: files/count: left out of the lock: {reason}",
         "no differences: 1 server, 3 tools",
     ]
-    refused = run(place, "approve", "files/count")
+    refused = run(place, "lock", "approve", "files/count")
     assert refused.stderr == f"toolbus: 'count' of server 'files' cannot be locked: {reason}\n"
     assert refused.returncode == 2
 
@@ -320,7 +328,7 @@ def test_a_server_that_cannot_be_reached_keeps_its_lock(tmp_path: Path) -> None:
     assert after.servers["other"].digests == before.servers["other"].digests
     assert after.servers["files"].digests != before.servers["files"].digests
     assert printed(place, "lock", "--check")["failed"].keys() == {"other"}
-    assert run(place, "approve", "other").returncode == 1
+    assert run(place, "lock", "approve", "other").returncode == 1
 
 
 def test_a_server_that_left_the_config_leaves_the_lock(tmp_path: Path) -> None:
@@ -356,10 +364,10 @@ sys.exit(exit_code(["--config", "toolbus.json", *sys.argv[1:]]))
 """
 
 
-WRITING = [("lock", "--yes"), ("approve", "files"), ("approve", "files/read")]
+WRITING = [("lock", "--yes"), ("lock", "approve", "files"), ("lock", "approve", "files/read")]
 
 
-@pytest.mark.parametrize("words", sampled(WRITING, ("approve", "files")))
+@pytest.mark.parametrize("words", sampled(WRITING, ("lock", "approve", "files")))
 def test_a_lockfile_that_cannot_be_written_stays_as_it_was(words: tuple[str, ...], drifted: Place) -> None:
     before = drifted.lock.read_bytes()
     done = subprocess.run(
@@ -448,7 +456,7 @@ def test_tools_answers_from_the_lock_and_says_so(drifted: Place) -> None:
     ]
     assert (done.returncode, drifted.starts) == (0, 0)
     assert (
-        done.stderr == f"from toolbus.lock; to contact the servers first: toolbus tools --wait 10 {OPTION}\n"
+        done.stderr == f"from toolbus.lock; to contact the servers first: toolbus tools --wait 10s {OPTION}\n"
     )
     found = printed(drifted, "tools", "--search", "describe")
     assert ([tool["name"] for tool in found["tools"]], found["source"]) == (["files_stat"], "lock")
@@ -459,8 +467,8 @@ def test_tools_answers_from_the_lock_and_says_so(drifted: Place) -> None:
 
 def test_tools_contacts_the_servers_first_if_told_to_wait(drifted: Place) -> None:
     done = run(drifted, "tools", "--wait", "20")
-    review = f"since toolbus.lock was written; review it: toolbus diff files {OPTION}"
-    held = f"{review}, accept it: toolbus approve files"
+    review = f"since toolbus.lock was written; review it: toolbus lock diff files {OPTION}"
+    held = f"{review}, accept it: toolbus lock approve files"
     assert done.stdout.splitlines() == [
         "files  ready  2025-11-25 (legacy)  1 tool",
         f"  tool 'read': held: its annotations, description and inputSchema changed {held}/read {OPTION}",
@@ -495,7 +503,7 @@ def test_tools_of_a_new_server(place: Place) -> None:
     assert done.returncode == 0
     assert "other  held  it is not in toolbus.lock; review it" in done.stdout
     assert run(place, "tools", "other").returncode == 1
-    assert run(place, "approve", "other").returncode == 0
+    assert run(place, "lock", "approve", "other").returncode == 0
     assert "other  locked  3 tools" in run(place, "tools").stdout
 
 
@@ -513,9 +521,9 @@ def test_check_reports_what_is_held(drifted: Place) -> None:
     done = run(drifted, "check")
     assert done.returncode == 1
     assert "  error      tool 'run': held: it is new since toolbus.lock was written" in done.stdout
-    step = f"review it: toolbus diff files {OPTION}, accept it: toolbus approve files/run {OPTION}"
+    step = f"review it: toolbus lock diff files {OPTION}, accept it: toolbus lock approve files/run {OPTION}"
     assert f"  next step  {step}" in done.stdout
-    assert run(drifted, "approve", "files").returncode == 0
+    assert run(drifted, "lock", "approve", "files").returncode == 0
     assert run(drifted, "check").returncode == 0
 
 
@@ -523,9 +531,9 @@ def test_a_held_tool_is_not_called(drifted: Place) -> None:
     done = run(drifted, "call", "files_read", "path=x", "mode=text")
     assert done.returncode == 1
     assert done.stderr.startswith("toolbus: tool 'files_read' was refused: its annotations, description")
-    assert done.stderr.endswith(f"accept it: toolbus approve files/read {OPTION}\n")
+    assert done.stderr.endswith(f"accept it: toolbus lock approve files/read {OPTION}\n")
     new = run(drifted, "call", "files_run", "name=x")
-    assert (new.returncode, f"'toolbus diff {OPTION}' shows what is new" in new.stderr) == (1, True)
+    assert (new.returncode, f"'toolbus lock diff {OPTION}' shows what is new" in new.stderr) == (1, True)
     assert drifted.calls == []
 
 
@@ -569,7 +577,7 @@ def test_watch_shows_what_is_held_and_follows_the_lockfile(drifted: Place) -> No
         screen.until("reloaded toolbus.json")
         drifted.configure(env={"X": "1"})
         screen.until("launch held: its launch line changed")
-        run(drifted, "approve", "files")
+        run(drifted, "lock", "approve", "files")
         # At first, for `approve`, and with the new launch line.
         while drifted.starts < 3:
             screen.until("files")  # the table, drawn again
@@ -596,7 +604,7 @@ def test_a_server_that_could_not_start_is_not_called_new(tmp_path: Path) -> None
     locked = run(place, "lock", "--yes")
     assert locked.returncode == 1
     assert "late could not be compared: " in locked.stdout
-    assert "; once it starts: toolbus approve late" in locked.stdout
+    assert "; once it starts: toolbus lock approve late" in locked.stdout
     listed = run(place, "tools", "late")
-    assert "late  held  it is not in toolbus.lock; review it: toolbus diff late" in listed.stdout
+    assert "late  held  it is not in toolbus.lock; review it: toolbus lock diff late" in listed.stdout
     assert "new" not in listed.stdout

@@ -159,7 +159,7 @@ async def test_a_model_that_was_offered_the_tool_before_is_told_why_it_is_held(
         with model(script) as provider:
             await framework().run(bus)
     [read, stat] = provider.asked[-1].given
-    assert (REASON in read.text, "toolbus approve files/read" in read.text) == (True, True)
+    assert (REASON in read.text, "toolbus lock approve files/read" in read.text) == (True, True)
     assert stat.text == "ran stat"
     assert place.calls == ["stat"]
 

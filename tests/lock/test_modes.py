@@ -17,8 +17,8 @@ pytestmark = pytest.mark.anyio
 ALL = ["read", "stat", "write"]
 CHANGED = mutated(MUTATIONS["description"])
 REASON = (
-    "its description changed since toolbus.lock was written; review it: toolbus diff files, "
-    "accept it: toolbus approve files/read"
+    "its description changed since toolbus.lock was written; review it: toolbus lock diff files, "
+    "accept it: toolbus lock approve files/read"
 )
 
 

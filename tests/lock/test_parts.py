@@ -17,7 +17,10 @@ from toolbus.errors import CallDenied, ConfigError, ToolbusError
 from toolbus.events import Event, ToolHeld
 
 pytestmark = pytest.mark.anyio
-WHAT = "since toolbus.lock was written; review it: toolbus diff files, accept it: toolbus approve files"
+WHAT = (
+    "since toolbus.lock was written; review it: toolbus lock diff files, "
+    "accept it: toolbus lock approve files"
+)
 
 
 def held(bus: Toolbus) -> dict[str, str]:
@@ -164,11 +167,11 @@ async def test_a_server_that_is_not_in_the_lockfile_is_not_started(tmp_path: Pat
     place.configure()
     async with Toolbus(place.config, on_event=events.append) as bus:
         await bus.wait_ready()
-        steps = "; review it: toolbus diff extra, accept it: toolbus approve extra"
+        steps = "; review it: toolbus lock diff extra, accept it: toolbus lock approve extra"
         assert held(bus) == {"extra: launch": f"it is not in toolbus.lock{steps}"}
         assert (names(bus), bus.servers["extra"].state) == (["read", "stat", "write"], "failed")
         with pytest.raises(
-            ToolbusError, match=r"held: it is not in toolbus\.lock; review it: toolbus diff extra"
+            ToolbusError, match=r"held: it is not in toolbus\.lock; review it: toolbus lock diff extra"
         ):
             await bus.call("extra_read")
     assert extra.starts == 0

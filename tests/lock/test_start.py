@@ -357,7 +357,7 @@ def test_toolbus_tools_does_not_import_the_sdk(tmp_path: Path) -> None:
     assert done.stdout.splitlines()[-1] == ""
     assert done.stdout.startswith("files  locked  3 tools\n")
     assert (done.stderr, place.starts) == (
-        "from toolbus.lock; to contact the servers first: toolbus tools --wait 10 --config toolbus.json\n",
+        "from toolbus.lock; to contact the servers first: toolbus tools --wait 10s --config toolbus.json\n",
         0,
     )
 
@@ -379,7 +379,7 @@ def test_completion_and_suggestions_come_from_the_lock(tmp_path: Path) -> None:
     assert offered(f"{config} prompt ") == ["files/greet"]
     done = toolbus("--config", "toolbus.json", "call", "files_raed", folder=place.folder)
     assert "did you mean 'files_read'" in done.stderr
-    assert "(not in toolbus.lock; 'toolbus diff --config toolbus.json' shows what is new)" in done.stderr
+    assert "(not in toolbus.lock; 'toolbus lock diff --config toolbus.json' shows what is new)" in done.stderr
     assert (done.returncode, place.starts) == (1, 0)
 
 

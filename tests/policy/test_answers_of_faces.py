@@ -43,7 +43,7 @@ REFUSED = "tool 'desk_echo' was refused: "
 
 
 def bus_with(policy: list[dict[str, Any]], **options: Any) -> Toolbus:
-    servers = {"desk": {"server": everyday(), "trust": True}}
+    servers = {"desk": {"server": everyday(), "trust_annotations": True}}
     return Toolbus({"servers": servers, "policy": policy}, **options)
 
 

@@ -84,7 +84,10 @@ def test_a_rule_that_may_match_is_not_dead(rule: dict[str, Any]) -> None:
         ),
         (
             {"hint": "read-only", "do": "allow"},
-            "only servers without `trust: true` mark tools as read-only, and their word allows nothing",
+            (
+                "only servers without `trust_annotations: true` mark tools as read-only, "
+                "and their word allows nothing"
+            ),
         ),
     ],
 )

@@ -443,7 +443,7 @@ async def test_a_tool_that_changes_while_a_person_is_asked() -> None:
 async def test_a_tool_object_that_is_older_than_the_hints_of_its_tool() -> None:
     """The hints that count are those that the server sends now."""
     server = everyday()
-    settings = {"servers": {"day": {"server": server, "trust": True}}}
+    settings = {"servers": {"day": {"server": server, "trust_annotations": True}}}
     rules = [{"tools": "day/add", "hint": "destructive", "do": "deny"}]
     async with Toolbus(settings | {"policy": rules}) as bus:
         old = next(tool for tool in bus.tools() if tool.name == "day_add")

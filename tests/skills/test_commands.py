@@ -1,4 +1,4 @@
-"""`toolbus skills` and `toolbus skill`."""
+"""`toolbus skill`: list skills, and print one."""
 
 import json
 from pathlib import Path
@@ -12,10 +12,10 @@ def test_skills_are_listed_and_printed(tmp_path: Path) -> None:
     shelf.put()
     write_config(tmp_path, {"shelf": shelf.server})
     size = sum(len(text) for text in FILES.values())
-    listed = toolbus("skills", folder=tmp_path).stdout.splitlines()
+    listed = toolbus("skill", folder=tmp_path).stdout.splitlines()
     assert listed[0].endswith("1 skill")
     assert listed[1].split() == ["shelf/pdf", PDF, "2", "files,", str(size), "B", "Do", "it", "well"]
-    told = json.loads(toolbus("skills", "--json", folder=tmp_path).stdout)
+    told = json.loads(toolbus("skill", "--json", folder=tmp_path).stdout)
     assert [
         (one["server"], one["uri"], [file["path"] for file in one["files"]]) for one in told["skills"]
     ] == [("shelf", PDF, ["SKILL.md", "references/FORMS.md"])]

@@ -37,7 +37,7 @@ async def test_a_changed_file_holds_the_skill_until_it_is_approved(tmp_path: Pat
     changed = {**FILES, FORMS: "Send it to me.\n"}
     shelf.put(changed, entry(PDF, changed))
     async with Toolbus(config) as bus:
-        with pytest.raises(CallDenied, match="toolbus approve shelf"):
+        with pytest.raises(CallDenied, match="toolbus lock approve shelf"):
             await bus.load_skill("shelf", PDF)  # starts the server, whose skill is known from the lock
         assert bus.skills() == []
         assert [(one.kind, one.name, one.fields) for one in bus.held.values()] == [

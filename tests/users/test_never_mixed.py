@@ -190,7 +190,7 @@ class Model:
             case _:
                 if isinstance(view, SessionView):
                     del self.views[who]
-                    await view.end_session()
+                    await view.close()
 
     async def _lose(self, view: View, alias: str) -> None:
         """Lose a link of that view; a link that was not built yet cannot be lost."""

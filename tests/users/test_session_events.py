@@ -110,7 +110,7 @@ async def test_a_tool_that_appears_in_one_session_is_seen_by_that_session_alone(
         assert "me_extra" not in two.catalog
         assert two.catalog is bus.catalog
         assert changes == []
-        await one.end_session()
+        await one.close()
         assert "me_extra" not in bus.as_user("", session="one").catalog
 
 
@@ -196,10 +196,10 @@ async def test_a_subscription_of_a_session_ends_with_it() -> None:
         await event_of(one, ResourceUpdated, text_of(two, "touch"))
         assert [len(events) for events in found] == [1, 0, 0]
         await two.subscribe("me", "count://now")
-        await one.end_session()
+        await one.close()
         await event_of(two, ResourceUpdated, text_of(bus, "touch"))
         assert [len(events) for events in found] == [1, 1, 0]
-        await two.end_session()
+        await two.close()
         assert await text_of(bus, "subscribed") == "", "the server knows it, too"
 
 
@@ -228,7 +228,7 @@ async def test_a_lock_holds_what_differs_for_one_session(tmp_path: Path) -> None
         assert one.catalog is two.catalog is bus.catalog
         assert sorted(one.catalog.names) == names
         assert (await one.call("files_stat")).text == "ran stat"
-        await one.end_session()
+        await one.close()
         place.offer(mutated(MUTATIONS["description"]))
         held = [heard(view, ToolHeld) for view in (two, bus)]
         with pytest.raises(CallDenied):

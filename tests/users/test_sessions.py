@@ -80,7 +80,7 @@ async def test_the_end_of_a_session_leaves_nothing() -> None:
         hanging = asyncio.create_task(text_of(one, "hang"))
         events = one.events()
         await one.view(include="me_*").call("me_count")
-        await one.end_session()
+        await one.close()
         await until(lambda: not alive(pid))
         with pytest.raises((ConnectionLost, ServerDown)):
             await hanging
@@ -93,7 +93,7 @@ async def test_the_end_of_a_session_leaves_nothing() -> None:
         for view in (one, one.view(servers="me")):
             with pytest.raises(BusClosed, match="session 'one' is closed"):
                 await text_of(view, "count")
-        await one.end_session()
+        await one.close()
         assert await text_of(two, "count") == "2"
         assert await text_of(bus.as_user("", session="one"), "count") == "1", "it is another session"
         assert not one.running
@@ -105,7 +105,7 @@ async def test_a_session_can_end_while_it_connects() -> None:
         one = bus.as_user("", session="one")
         calling = asyncio.create_task(one.read_resource("me", "count://now"))
         await until(lambda: bool(children()))
-        await one.end_session()
+        await one.close()
         with pytest.raises(ServerDown):
             await calling
         await until(lambda: not children())
@@ -143,7 +143,7 @@ async def test_only_so_many_sessions_have_their_own_connections() -> None:
                 await asked
             assert (raised.value.server, raised.value.limit) == ("me", 2)
         await one.call("also/count")
-        await two.end_session()
+        await two.close()
         assert await text_of(three, "count") == "1"
 
 
@@ -166,7 +166,7 @@ async def test_everything_ends_with_the_bus() -> None:
         assert not view.running
         with pytest.raises(BusClosed):
             await text_of(view, "count")
-        await view.end_session()
+        await view.close()
 
 
 async def test_a_lazy_server_is_not_started_for_the_bus(tmp_path: Path) -> None:
@@ -234,7 +234,7 @@ async def test_the_sessions_of_a_user_share_the_links_of_that_user() -> None:
         assert len({(await view.call("each/process")).text for view in (one, two, ann, bus)}) == 4
         pid = await pid_of(ann)
         for view in (one, two):
-            await view.end_session()
+            await view.close()
         assert await pid_of(ann) == pid
 
 
@@ -246,7 +246,7 @@ async def test_a_user_with_a_session_is_kept(monkeypatch: pytest.MonkeyPatch) ->
         for name in ("bob", "cid", "dan"):
             await bus.as_user(name).call("me/count")
         assert await pid_of(one) == pid
-        await one.end_session()
+        await one.close()
         await until(lambda: not alive(pid))
 
 
@@ -257,7 +257,7 @@ async def test_sessions_can_be_served_from_other_threads_and_loops() -> None:
         async def visit(name: str) -> None:
             view = bus.as_user("", session=name)
             results.append(await text_of(view, "count"))
-            await view.end_session()
+            await view.close()
 
         def work(name: str) -> None:
             asyncio.run(visit(name))
@@ -276,7 +276,7 @@ async def test_sessions_can_be_served_from_other_threads_and_loops() -> None:
 def test_a_session_has_a_name(name: Any, error: type[Exception] | None) -> None:
     bus = bus_of(counting())
     if error is None:
-        assert not hasattr(bus.as_user("ann", session=name), "end_session")
+        assert not hasattr(bus.as_user("ann", session=name), "close")
         return
     with pytest.raises(error, match="the name of a session must"):
         bus.as_user("ann", session=name)

@@ -5,7 +5,8 @@ function. An adapter's function says which tools need approval, and the framewor
 decides about each call itself. An answer to the policy is handed over with the call, and the guard of the
 bus takes it for exactly that call.
 
-What a server says about its own tools decides nothing, unless the config marks the server with `trust: true`.
+What a server says about its own tools decides nothing, unless the config marks the server with
+`trust_annotations: true`.
 """
 
 import hashlib

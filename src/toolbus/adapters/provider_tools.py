@@ -120,7 +120,7 @@ class ProviderTools(ToolList[T], Generic[T, R]):
     async def _run_call(self, call: RequestedCall, own: Functions) -> CompletedCall:
         tool = self._by_name.get(call.name) or self._hidden(call.name)
         if not call.complete:
-            result = ToolResult.failure(_INCOMPLETE)
+            result = ToolResult.failure(_INCOMPLETE, sent=False)
             if tool is not None:
                 tool.report_unsent("not_json", _INCOMPLETE)
         elif call.name in own:
@@ -154,7 +154,7 @@ class ProviderTools(ToolList[T], Generic[T, R]):
         if isinstance(self._source, Bus):
             with suppress(BusClosed):  # no one to report to
                 bus_of(self._source).report_unsent(name, reason_of(error), str(error))
-        return ToolResult.failure(str(error))
+        return ToolResult.failure(str(error), sent=False)
 
 
 def field_of(value: object, name: str) -> JSON:

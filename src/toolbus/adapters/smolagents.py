@@ -199,7 +199,7 @@ class LiveTools(BusTools):
         try:
             result = tool.runner.wait(self._unless_interrupted(tool, arguments))
         except ToolbusError as error:
-            return ToolResult.failure(str(error))
+            return ToolResult.failure(str(error), sent=error.sent)
         self._results.append(result)
         return result
 

@@ -102,7 +102,7 @@ def parse_arguments(
     if tool is not None:
         # Events do not carry the arguments: they may hold secrets.
         tool.report_unsent("not_json", "the arguments are not a JSON object; nothing was sent")
-    return ToolResult.failure(problem)
+    return ToolResult.failure(problem, sent=False)
 
 
 def tool_metadata(tool: Tool, result: ToolResult | None = None) -> dict[str, JSON]:
@@ -187,6 +187,6 @@ def run_tool_sync(tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
     try:
         return tool.runner.wait(tool.run(arguments) if calls is None else calls.run(tool, arguments))
     except ToolbusError as error:
-        return ToolResult.failure(str(error))
+        return ToolResult.failure(str(error), sent=error.sent)
     except CancelledError:
         raise asyncio.CancelledError from None

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias, TypedDict, TypeVar, cast, overload
 
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.connection import Connecting, McpConnection
-from toolbus.bus.sync import SyncTool, SyncView
+from toolbus.bus.sync import SyncMcpConnection, SyncTool, SyncView
 from toolbus.bus.view import View
 from toolbus.config.settings.expose import ExposeMode, check_mode
 from toolbus.core.operation.events import CatalogChanged, Event
@@ -17,7 +17,7 @@ from toolbus.core.values.errors import CallDenied, ToolNotFound
 from toolbus.shape import UnknownDialect
 
 T = TypeVar("T")
-Bus: TypeAlias = View | SyncView | McpConnection
+Bus: TypeAlias = View | SyncView | McpConnection | SyncMcpConnection
 ToolSource: TypeAlias = Bus | Iterable[Tool | SyncTool]
 """Where an adapter gets its tools: a bus, or a list of its tools."""
 Servers: TypeAlias = Sequence[str] | str | None
@@ -26,7 +26,9 @@ Servers: TypeAlias = Sequence[str] | str | None
 
 def bus_of(source: Bus) -> View:
     """The bus itself, or the view of it."""
-    return source if isinstance(source, View) else source.bus
+    if isinstance(source, View):
+        return source
+    return source.bus.bus if isinstance(source, SyncMcpConnection) else source.bus
 
 
 def current_tools(
@@ -36,7 +38,7 @@ def current_tools(
 
     `loadable` is for providers that load tools, see `View.tools`.
     """
-    if isinstance(source, View | SyncView | McpConnection):
+    if isinstance(source, Bus):
         tools = bus_of(source).tools(servers, loadable=loadable)
         return tools if live else [Tool(tool.spec, tool.runner, can_read_more=False) for tool in tools]
     selected = {servers} if isinstance(servers, str) else set(servers or ())

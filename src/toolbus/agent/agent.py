@@ -351,7 +351,7 @@ class Agent:
                 # Entered only now, so that runs in different event loops can use the model.
                 await stack.enter_async_context(self.model)
             if self._bus is not None:
-                stack.push_async_callback(self._bus.stop)
+                stack.push_async_callback(self._bus.close)
             if self._starting is not None and not self._starting.done():
                 self._starting.cancel()
                 stack.push_async_callback(asyncio.wait, {self._starting})
@@ -359,7 +359,7 @@ class Agent:
                 stack.push_async_callback(context.close)
             for run in tuple(self._runs):
                 run.cancel()
-                stack.push_async_callback(run.stop)
+                stack.push_async_callback(run.close)
             if self._durable is not None:
                 stack.push_async_callback(self._durable.close)
 

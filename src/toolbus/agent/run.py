@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Generic, Literal, TypeAlias, TypeVar, cast
 from uuid import uuid4
@@ -131,7 +131,7 @@ class RunResult(Generic[T]):
 
 
 class Run(Generic[T]):
-    """A run, started when created. Iterate over its events, or just await `final`."""
+    """A run, started when created. Await it for its output, or iterate over its events."""
 
     def __init__(self, approve: ApprovalRule[Approver], limits: Limits) -> None:
         self._approve: ApprovalRule[Approver] = approve
@@ -152,9 +152,12 @@ class Run(Generic[T]):
         self._task.add_done_callback(lambda _: self._events.put_nowait(None))
         return self
 
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._final().__await__()
+
     @property
     def final(self) -> Awaitable[T]:
-        """Awaits the output; raises the error that ended the run. Cancelling the wait cancels the run."""
+        """Awaits the output, as awaiting the run does; cancelling the wait cancels the run."""
         return self._final()
 
     @property
@@ -170,7 +173,7 @@ class Run(Generic[T]):
         if self._task is not None:
             self._task.cancel()
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Cancel the run, and wait for its end up to `STOP_TIMEOUT`."""
         self.cancel()
         await asyncio.wait([self._started_task()], timeout=STOP_TIMEOUT)

@@ -96,7 +96,7 @@ class BackgroundBus:
                         self._place.socket.unlink(missing_ok=True)
                 await self.clients.drain(DRAIN_SECONDS)
             finally:
-                await self.bus.stop()
+                await self.bus.close()
             self._log.add_line("up", "stopped")
             return 0
 

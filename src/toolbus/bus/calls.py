@@ -131,15 +131,17 @@ class ViewCalls:
             raise TypeError(
                 f"the name of a tool must be a string, its public name or 'server/tool', not {kind}"
             )
-        exposure = self._scope.exposure(self._access.config)
-        if (own := exposure.own_tool(name, self._catalog().for_models)) is not None:
-            return own
-        if (spec := self._catalog().get(name) or self._lookup.known(name)) is None:
+        if (spec := self.known(name, self._catalog()) or self._lookup.known(name)) is None:
             await self._access.run(self._lookup.look_for(name))
             spec = self._catalog().get(name) or self._lookup.known(name)
         if spec is None:
             raise self._lookup.missing(name)
         return spec
+
+    def known(self, name: str, catalog: Catalog) -> ToolSpec | None:
+        """The tool of that name in a catalog, or one of the two that lead a model to the others."""
+        exposure = self._scope.exposure(self._access.config)
+        return exposure.own_tool(name, catalog.for_models) or catalog.get(name)
 
     async def find_to_call(self, name: str) -> ToolSpec:
         """As `find`, for a call: observers see an unknown name."""

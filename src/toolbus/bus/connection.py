@@ -8,6 +8,7 @@ from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.toolbus import Toolbus
 from toolbus.call import OnInput, Progress
 from toolbus.config import BusConfig, ServerConfig, load_server
+from toolbus.config.hosts.entry import is_server_object
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation.events import OnLog
 from toolbus.core.values.errors import BusClosed
@@ -88,7 +89,7 @@ class McpConnection:
 
     async def close(self) -> None:
         """Disconnect; from any task, any number of times."""
-        await self.bus.stop()
+        await self.bus.close()
 
     async def __aenter__(self) -> "McpConnection":
         return self
@@ -103,8 +104,9 @@ class Connecting:
     """A connection that is not open yet: `await` it, or use `async with`."""
 
     def __init__(self, server: ServerConfig, interactions: Interactions) -> None:
-        self._server = server
-        self._interactions = interactions
+        self.server = server.alias
+        self.config = BusConfig(servers={server.alias: server}, naming="{tool}")
+        self.interactions = interactions
         self._connection: McpConnection | None = None
 
     def __await__(self) -> Generator[Any, None, McpConnection]:
@@ -121,11 +123,9 @@ class Connecting:
             await self._connection.close()
 
     async def _connect(self) -> McpConnection:
-        server = self._server
-        config = BusConfig(servers={server.alias: server}, naming="{tool}")
-        bus = Toolbus(config, interactions=self._interactions)
+        bus = Toolbus(self.config, interactions=self.interactions)
         await bus.start()
-        return McpConnection(bus, server.alias)
+        return McpConnection(bus, self.server)
 
 
 def connect_mcp(
@@ -141,8 +141,8 @@ def connect_mcp(
     Raises `ConnectFailed` with the phase that failed.
     """
     if source is not None and config:
-        if not isinstance(source, str):
+        if not isinstance(source, str) and not is_server_object(source):
             raise TypeError("pass a server as one argument or as keywords, not both")
-        config = {"url": source, **config}
+        config = {"url" if isinstance(source, str) else "server": source, **config}
     server = load_server(config if source is None or config else source, alias=alias)
     return Connecting(server.model_copy(update={"required": True}), interactions)

@@ -206,7 +206,9 @@ class ContextProvider:
     # The current content
 
     async def _current(self) -> list[tuple[str, Embedded]]:
-        sources = self._config.context if self._sources is None else self._sources
+        config = self._config
+        sources = config.context if self._sources is None else self._sources
+        sources = [source for source in sources if source.server not in config.disabled]
         if not sources:
             return []
         self._listen()

@@ -65,7 +65,7 @@ class Portal:
         loop.set_result(asyncio.get_running_loop())
         try:
             await self._stop.wait()
-            await self._bus.stop()
+            await self._bus.close()
         finally:
             self._stopped.set()
 
@@ -92,15 +92,15 @@ class Portal:
             future.cancel()
             raise
 
-    def events(self, view: View) -> Iterator[Event]:
+    def events(self, view: View, kinds: tuple[type[Any], ...]) -> Iterator[Any]:
         """The events of a view from now on; waits for the next one, and ends when the bus stops."""
 
-        async def listen() -> EventStream:  # a stream belongs to the loop that it is made on
-            return view.events()
+        async def listen() -> EventStream[Any]:  # a stream belongs to the loop that it is made on
+            return view.events(*kinds)
 
         return self._received(self.run(listen()))
 
-    def _received(self, stream: EventStream) -> Iterator[Event]:
+    def _received(self, stream: EventStream[Event]) -> Iterator[Event]:
         try:
             while True:
                 yield self.run(stream.__anext__())

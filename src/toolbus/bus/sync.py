@@ -9,16 +9,18 @@ from contextlib import suppress
 from types import TracebackType
 from typing import Any, Protocol, Self, TypeVar, overload
 
+from toolbus.bus import connection
 from toolbus.bus.catalog.registry import Registry
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.connection import McpConnection
 from toolbus.bus.portal import Derived, Portal, Shown, like, same, waiting
 from toolbus.bus.rules.scope import Names
 from toolbus.bus.scripts import Scripts
 from toolbus.bus.tasks import TaskHandle
-from toolbus.bus.toolbus import Toolbus
+from toolbus.bus.toolbus import Toolbus, config_of
 from toolbus.bus.view import SessionView, View
-from toolbus.core.ask.interactions import Interactions
-from toolbus.core.operation.events import Event
+from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
+from toolbus.core.operation.events import E, Event
 from toolbus.core.values.errors import BusClosed
 from toolbus.core.values.records import (
     JSON,
@@ -131,6 +133,10 @@ class SyncView(Derived):
     def tools(self, *args: Any, **options: Any) -> list[SyncTool]:
         return [SyncTool(tool) for tool in self.bus.tools(*args, **options)]
 
+    @like(View.tool)
+    def tool(self, name: str) -> SyncTool:
+        return SyncTool(self.bus.tool(name))
+
     def register_into(
         self,
         registry: Registry,
@@ -187,9 +193,13 @@ class SyncView(Derived):
     connect = waiting(View.connect)
     on_event = same(View.on_event)
 
-    def events(self) -> Iterator[Event]:
-        """The events from now on, for `for`; waits for the next one, and ends when the bus stops."""
-        return self._portal.events(self.bus)
+    @overload
+    def events(self) -> Iterator[Event]: ...
+    @overload
+    def events(self, *kinds: type[E]) -> Iterator[E]: ...
+    def events(self, *kinds: type[Any]) -> Iterator[Any]:
+        """As `Toolbus.events`, for `for`; waits for the next one, and ends when the bus is closed."""
+        return self._portal.events(self.bus, kinds)
 
 
 class SyncSessionView(SyncView):
@@ -201,10 +211,10 @@ class SyncSessionView(SyncView):
     def view(self, **narrower: Any) -> "SyncSessionView":
         return SyncSessionView(self.bus.view(**narrower), self._portal)
 
-    def end_session(self) -> None:
-        """As `SessionView.end_session`."""
+    def close(self) -> None:
+        """As `SessionView.close`."""
         with suppress(BusClosed):  # so has every session ended
-            self.run(self.bus.end_session())
+            self.run(self.bus.close())
 
 
 class SyncToolbus(SyncView):
@@ -218,6 +228,12 @@ class SyncToolbus(SyncView):
         bus = Toolbus(*args, **options)
         super().__init__(bus, Portal(bus))
 
+    @classmethod
+    def from_servers(cls, options: Mapping[str, Any] | None = None, /, **servers: Any) -> Self:
+        """As `Toolbus.from_servers`."""
+        config, given = config_of(options or {}, servers)
+        return cls(config, **given)
+
     def __repr__(self) -> str:
         return repr(self.bus).replace("<Toolbus", "<SyncToolbus", 1)
 
@@ -228,15 +244,18 @@ class SyncToolbus(SyncView):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.stop()
+        self.close()
 
     def start(self) -> None:
         """Connect to all servers; as `Toolbus.start`."""
         self._portal.open()
 
-    def stop(self) -> None:
+    def close(self) -> None:
         """Disconnect and end the thread; any number of times."""
         self._portal.close()
+
+    stop = close
+    """The same under its earlier name."""
 
     @overload
     def as_user(self, user: str) -> SyncView: ...
@@ -276,5 +295,53 @@ class SyncToolbus(SyncView):
     restart = waiting(Toolbus.restart)
     sign_in = waiting(Toolbus.sign_in)
     stderr = same(Toolbus.stderr)
+    enable = waiting(Toolbus.enable)
+    disable = waiting(Toolbus.disable)
     reload = waiting(Toolbus.reload)
     reload_lock = waiting(Toolbus.reload_lock)
+
+
+class SyncMcpConnection(Derived):
+    """`McpConnection` with methods that wait."""
+
+    def __init__(self, connection: McpConnection, bus: SyncToolbus) -> None:
+        super().__init__(connection, bus.run)
+        self.bus = bus
+        self.server = connection.server
+
+    @like(McpConnection.list_tools)
+    def list_tools(self, prefix: str | None = None) -> list[SyncTool]:
+        return [SyncTool(tool) for tool in self._run(self._source.list_tools(prefix))]
+
+    call_tool = waiting(McpConnection.call_tool)
+    list_resources = waiting(McpConnection.list_resources)
+    list_templates = waiting(McpConnection.list_templates)
+    read_resource = waiting(McpConnection.read_resource)
+    list_prompts = waiting(McpConnection.list_prompts)
+    get_prompt = waiting(McpConnection.get_prompt)
+
+    def close(self) -> None:
+        """Disconnect and end the thread; any number of times."""
+        self.bus.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def connect_mcp(
+    source: Any = None,
+    *,
+    alias: str | None = None,
+    interactions: Interactions = NO_HANDLERS,
+    **config: Any,
+) -> SyncMcpConnection:
+    """Connect to one server, as `toolbus.connect_mcp` does, and wait; use it with `with`, or `close()` it."""
+    opening = connection.connect_mcp(source, alias=alias, interactions=interactions, **config)
+    bus = SyncToolbus(opening.config, interactions=interactions)
+    bus.start()
+    return SyncMcpConnection(McpConnection(bus.bus, opening.server), bus)

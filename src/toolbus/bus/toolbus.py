@@ -6,9 +6,10 @@ started it; calls from other loops and threads are passed to that loop.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from inspect import signature
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, overload
+from typing import Any, Self, cast, overload
 
 from toolbus.bus.engine.engine import BusExtensions
 from toolbus.bus.engine.stores import sign_in
@@ -69,6 +70,16 @@ class Toolbus(View):
         if on_event is not None:
             self.on_event(on_event)
 
+    @classmethod
+    def from_servers(cls, options: Mapping[str, Any] | None = None, /, **servers: Any) -> Self:
+        """A bus of these servers by alias: each a URL, a command as a list, a mapping or a server object.
+
+        `options` are those of `Toolbus(...)`, and what a config has beside `servers`: every keyword is an
+        alias.
+        """
+        config, given = config_of(options or {}, servers)
+        return cls(config, **given)
+
     def __repr__(self) -> str:
         servers = counted(len(self.config.servers), "server")
         if not self.running:
@@ -84,7 +95,7 @@ class Toolbus(View):
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self.stop()
+        await self.close()
 
     @overload
     def as_user(self, user: str) -> View: ...
@@ -103,7 +114,7 @@ class Toolbus(View):
         What one user lists, calls, keeps and subscribes to is invisible to the others.
 
         With a `session`, it also has its own connections to servers with `per_session`, made when they are
-        first needed, and its own `interactions` for their requests; end it with `end_session()`. A session
+        first needed, and its own `interactions` for their requests; end it with `close()`. A session
         may be without a user (empty).
         """
         _check_name(user, "user", may_be_empty=session is not None)
@@ -131,8 +142,7 @@ class Toolbus(View):
 
     async def reload_lock(self) -> None:
         """Read the lockfile again, after something was approved; the config stays."""
-        engine = self._bus.engine
-        await engine.run(engine.apply(lambda servers: servers))
+        await self._change(lambda config: config)
 
     @property
     def unreviewed(self) -> dict[str, Inventory]:
@@ -178,23 +188,41 @@ class Toolbus(View):
         """
         await self._bus.engine.start()
 
-    async def stop(self) -> None:
+    async def close(self) -> None:
         """Disconnect from all servers; calls in flight fail. Any number of times, from anywhere."""
         await self._bus.engine.stop()
+
+    stop = close
+    """The same under its earlier name."""
 
     async def add_server(self, alias: str, config: Any) -> None:
         """Connect to one more server; its tools join the catalog. Fails as `start` does."""
         added = load_server(config, alias=alias, bus=self.config)
-        if alias in self.config.servers:
+        if alias in self.config.servers or alias in self.config.off:
             raise ConfigError("a server with that alias already exists", server=alias)
-        engine = self._bus.engine
-        await engine.run(engine.apply(lambda servers: {**servers, alias: added}))
+        await self._change(lambda old: old.model_copy(update={"servers": {**old.servers, alias: added}}))
 
     async def remove_server(self, alias: str) -> None:
-        """Disconnect from a server; its tools leave the catalog."""
-        self._check(alias)
+        """Disconnect from a server, enabled or not; its tools leave the catalog."""
+        await self._change(lambda old: old.without(alias))
+
+    async def enable(self, alias: str) -> None:
+        """Connect to a server that is disabled, by the config or by `disable`; its tools join the catalog.
+
+        Fails as `add_server` does. `ServerNotFound` if the config has no such entry.
+        """
+        await self._change(lambda old: old.switch(alias, on=True))
+
+    async def disable(self, alias: str) -> None:
+        """Disconnect from a server, whose tools leave the catalog; `enable` brings it back.
+
+        A `reload` keeps it disabled, as it keeps others enabled, until the new config says the same.
+        """
+        await self._change(lambda old: old.switch(alias, on=False))
+
+    async def _change(self, change: Callable[[BusConfig], BusConfig]) -> None:
         engine = self._bus.engine
-        await engine.run(engine.apply(lambda old: {a: s for a, s in old.items() if a != alias}))
+        await engine.run(engine.apply(change))
 
     async def restart(self, alias: str) -> None:
         """End the connection to a server, and its process, and connect again; `ServerDown` if that fails.
@@ -226,11 +254,31 @@ class Toolbus(View):
     async def reload(self, config: ConfigSource) -> None:
         """Use another config: connect to new servers, disconnect from removed ones, leave the rest alone.
 
+        What the program has enabled or disabled stays so.
         If a required server cannot be connected, or no entry is valid, it raises and nothing changes.
         """
         new = bus_config(config)
-        engine = self._bus.engine
-        await engine.run(engine.apply(lambda _: new.servers, new))
+        await self._change(new.with_switches)
+
+
+def config_of(
+    options: Mapping[str, Any], servers: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A config of these servers, and the options for a bus among all options."""
+    names = signature(Toolbus).parameters.keys() - {"config"}
+    settings = {key: value for key, value in options.items() if key not in names}
+    if "servers" in settings:
+        raise TypeError("pass the servers as keywords: Toolbus.from_servers(options, notes=...)")
+    entries = {alias: _entry_of(server) for alias, server in servers.items()}
+    return {**settings, "servers": entries}, {key: options[key] for key in names & options.keys()}
+
+
+def _entry_of(server: Any) -> Any:
+    """The entry of a server in a config."""
+    if not isinstance(server, list | tuple):
+        return server
+    command, *args = cast("Sequence[object]", server) or [""]  # an empty one is refused as such
+    return {"command": command, "args": args}
 
 
 def _check_name(name: object, what: str, *, may_be_empty: bool = False) -> None:

@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
 from toolbus.bus.calls import CallOrigin, ViewCalls, check_call
 from toolbus.bus.catalog.exposure import OWN_ROUTES, RUN_CODE
@@ -23,7 +23,7 @@ from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode, check_mode
 from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.ask.approval import Approval, ApprovalRequest
-from toolbus.core.operation.events import Emit, EventStream, Filter, OnLog, Reason
+from toolbus.core.operation.events import E, Emit, Event, EventStream, Filter, OnLog, Reason, of_types
 from toolbus.core.operation.operation import Caller, Resumed
 from toolbus.core.values import freshness
 from toolbus.core.values.catalog import Catalog
@@ -164,6 +164,13 @@ class View:
         exposed = shown.calls.loadable(shown.catalog) if loadable else shown.exposed
         listed = (spec for spec in exposed if servers is None or not is_own_resource(spec))
         return [Tool(spec, shown if spec.route in OWN_ROUTES else self) for spec in listed]
+
+    def tool(self, name: str) -> Tool:
+        """The tool of that public name or `server/tool`; `ToolNotFound` suggests similar ones."""
+        spec = self.calls.known(name, self.catalog)
+        if spec is None:
+            raise self._lookup.missing(name)
+        return Tool(spec, self)
 
     def register_into(
         self,
@@ -534,10 +541,14 @@ class View:
         """Call `listener` with every event, or none of `calls`, in the bus's loop; returns how to end it."""
         return self._hub.on(listener, self._filter, calls=calls)
 
-    def events(self) -> EventStream:
-        """The events from now on, for `async for`; ends when the bus stops."""
+    @overload
+    def events(self) -> EventStream[Event]: ...
+    @overload
+    def events(self, *kinds: type[E]) -> EventStream[E]: ...
+    def events(self, *kinds: type[Any]) -> EventStream[Any]:
+        """The events from now on, or those of some types, for `async for`; ends when the bus is closed."""
         self._access.check_process()
-        return self._hub.listen(self._filter)
+        return self._hub.listen(of_types(kinds, self._filter))
 
     @property
     def _filter(self) -> Filter | None:
@@ -556,7 +567,7 @@ class SessionView(View):
         """As `View.view`; a part of a session can end it."""
         return SessionView(self._session, super().view(**narrower)._scope)
 
-    async def end_session(self) -> None:
+    async def close(self) -> None:
         """End the session: disconnect from its own servers. Any number of times, from anywhere."""
         try:
             loop = self._session.engine.loop

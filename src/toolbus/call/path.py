@@ -224,7 +224,7 @@ class PolicyStation:
             try:
                 approval = await self.check(operation)
             except ApprovalPending as suspended:
-                return ToolResult.from_pending(suspended.pending)
+                return replace(ToolResult.from_pending(suspended.pending), sent=False)
             result = await onward(operation)
             if approval is not None and result.pending is not None:
                 approved = replace(result.pending, approved=approval.call, approved_by=approval.by)

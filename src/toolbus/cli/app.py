@@ -14,70 +14,90 @@ from typing import Annotated, Any, TextIO
 
 import typer
 
-from toolbus.cli.command import Invocation, LazyGroup, command_tree, group
+from toolbus.cli.command import Invocation, LazyGroup, command_tree, root_group
 
-COMMANDS = {
-    "demo": ("use.demo", "Run a demo on bundled servers; needs no API key or network."),
-    "trust": ("safety.trust", "Review a config and allow toolbus to use it."),
-    "tools": ("use.tools", "List servers and their tools."),
-    "search": ("use.search", "Find tools by what they do, or by name, best first."),
-    "run": ("use.run", "Run a Python script that calls tools, in a sandbox without files and network."),
-    "call": ("use.call", "Call a tool and print the result; exit 1 if the tool fails."),
-    "resume": ("use.resume", "Resume a call that is waiting for an answer."),
-    "resources": ("use.listings", "List resources and resource templates."),
-    "read": ("use.read", "Read a resource; print text, save binary data with --out."),
-    "prompts": ("use.listings", "List prompts and their arguments."),
-    "prompt": ("use.prompt", "Fill in a prompt and print its messages."),
-    "skills": ("use.listings", "List skills: instructions for a task, with their files."),
-    "skill": ("use.skill", "Print a skill, or a file of it, if it is as the server listed it."),
-    "chat": ("use.chat", "Chat with a model that can use your servers' tools."),
-    "check": ("servers.check", "Diagnose servers and suggest fixes."),
-    "watch": ("servers.watch", "Keep servers running and show events until Ctrl-C."),
-    "up": ("servers.up", "Keep the servers running in the background."),
-    "down": ("servers.down", "Stop the servers in the background; running commands may end first."),
-    "status": ("servers.status", "Show the servers in the background; exit 1 if there are none."),
-    "serve": ("gateway.serve", "Offer the tools, resources and prompts of all servers as one MCP server."),
-    "console": (
-        "gateway.console",
-        "Open the page of a running gateway or background bus: its servers, tools, calls and questions.",
-    ),
-    "install": ("config.install", "Let an editor or agent use all your servers through toolbus."),
-    "worker": (
-        "agents.worker",
-        "Execute durable runs until stopped; start as many as you need, on any machine.",
-    ),
-    "init": ("config.init", "Create a commented toolbus.yaml in this folder."),
-    "import": ("config.import_", "Import servers from an editor's or agent's config."),
-    "add": ("config.edit", "Add a server to the config; create the config if needed."),
-    "remove": ("config.edit", "Remove a server from the config."),
-    "enable": ("config.edit", "Enable a server in the config."),
-    "disable": ("config.edit", "Disable a server in the config without removing it."),
-    "login": ("servers.login", "Sign in to a server that has auth: oauth."),
-    "logins": ("servers.login", "Show who is signed in to which server."),
-    "logout": ("servers.login", "Sign out of a server: forget its tokens."),
-    "lock": ("safety.lock", "Write what the servers offer to toolbus.lock, after you agree."),
-    "diff": ("safety.lock", "Show how the servers differ from toolbus.lock."),
-    "approve": ("safety.lock", "Approve a server, or one of its tools, as it is now."),
-    "policy": ("safety.policy", "Show the policy, or explain what it decides about a call."),
-    "audit": ("safety.audit", "Show the recorded calls, or check that nobody changed them."),
-    "config": ("config.config", "Show the config as toolbus reads it, without secrets."),
-    "runs": ("agents.runs", "List, answer, start and cancel durable runs of agents."),
-    "runs show": ("agents.runs", "Show a run: its steps, what it waits for, and how it ended."),
-    "runs watch": ("agents.runs", "Print the events of a run until it ends."),
-    "runs resume": ("agents.runs_resume", "Answer a run's question, or continue a stopped run."),
-    "runs cancel": ("agents.runs", "Cancel a run, wherever it is executed."),
-    "runs delete": ("agents.runs", "Delete a run that has ended, with all that is recorded of it."),
-    "runs start": ("agents.runs", "Add a run for the workers, and print its id."),
-    "key": ("gateway.key", "Manage the keys that let clients into toolbus serve."),
-    "key add": ("gateway.key", "Make a key and print it; it cannot be shown again."),
-    "key list": ("gateway.key", "List the keys, and when each was last used."),
-    "key revoke": ("gateway.key", "Revoke a key; a running gateway refuses it within two seconds."),
-    "store": ("gateway.store", "Back up, restore and re-encrypt shared databases."),
-    "store rekey": ("gateway.store", "Encrypt all that is stored with the first key of $TOOLBUS_STORE_KEY."),
-    "store backup": ("gateway.store", "Save the store of the config and the durable runs in one file."),
-    "store restore": ("gateway.store", "Restore a backup into empty databases."),
+SECTIONS = {
+    "Start": {
+        "demo": ("use.demo", "Run a demo on bundled servers; needs no API key or network."),
+        "init": ("config.init", "Create a commented toolbus.yaml in this folder."),
+        "add": ("config.edit", "Add a server to the config; create the config if needed."),
+        "import": ("config.import_", "Import servers from an editor's or agent's config."),
+        "install": ("config.install", "Let an editor or agent use all your servers through toolbus."),
+        "check": ("servers.check", "Diagnose servers and suggest fixes."),
+    },
+    "Use": {
+        "tools": ("use.tools", "List servers and their tools."),
+        "search": ("use.search", "Find tools by what they do, or by name, best first."),
+        "call": ("use.call", "Call a tool and print the result; exit 1 if the tool fails."),
+        "read": ("use.read", "Read a resource; without URI, list the resources."),
+        "prompt": ("use.prompt", "Fill in a prompt; without NAME, list the prompts."),
+        "skill": ("use.skill", "Print a skill; without NAME, list the skills."),
+        "script": ("use.script", "Run a Python script that calls tools, in a sandbox."),
+        "chat": ("use.chat", "Chat with a model that can use your servers' tools."),
+    },
+    "Servers": {
+        "up": ("servers.up", "Keep the servers running in the background."),
+        "down": ("servers.down", "Stop the servers in the background."),
+        "status": ("servers.status", "Show the servers in the background; exit 1 if none run."),
+        "login": ("servers.login", "Sign in to a server; without SERVER, list the logins."),
+        "logout": ("servers.login", "Sign out of a server: forget its tokens."),
+    },
+    "Gateway": {
+        "serve": ("gateway.serve", "Offer all servers as one MCP server, over HTTP or stdio."),
+        "console": ("gateway.console", "Open the web console of a gateway or background bus."),
+        "key": ("gateway.key", "Manage the keys that let clients into toolbus serve."),
+        "key add": ("gateway.key", "Make a key and print it; it cannot be shown again."),
+        "key list": ("gateway.key", "List the keys, and when each was last used."),
+        "key revoke": ("gateway.key", "Revoke a key; a gateway refuses it within two seconds."),
+        "store": ("gateway.store", "Back up, restore and re-encrypt shared databases."),
+        "store rekey": ("gateway.store", "Re-encrypt the store with the first $TOOLBUS_STORE_KEY."),
+        "store backup": ("gateway.store", "Save the config's store and the durable runs in one file."),
+        "store restore": ("gateway.store", "Restore a backup into empty databases."),
+    },
+    "Safety": {
+        "trust": ("safety.trust", "Review a config and allow toolbus to use it."),
+        "lock": ("safety.lock", "Review what servers offer, and write it to toolbus.lock."),
+        "lock diff": ("safety.lock", "Show how the servers differ from toolbus.lock."),
+        "lock approve": ("safety.lock", "Approve a server, or one of its tools, as it is now."),
+        "policy": ("safety.policy", "Show the policy, or explain what it decides about a call."),
+        "audit": ("safety.audit", "Show the recorded calls, or check that nobody changed them."),
+    },
+    "Config": {
+        "config": ("config.config", "Show the config as toolbus reads it, without secrets."),
+        "update": ("config.update", "Update servers from a registry, or list newer versions."),
+        "remove": ("config.edit", "Remove a server from the config."),
+        "enable": ("config.edit", "Enable a server in the config."),
+        "disable": ("config.edit", "Disable a server in the config without removing it."),
+    },
+    "Agents": {
+        "runs": ("agents.runs", "List, answer, start and cancel durable runs of agents."),
+        "runs show": ("agents.runs", "Show a run: its steps, what it waits for, and how it ended."),
+        "runs watch": ("agents.runs", "Print the events of a run until it ends."),
+        "runs resume": ("agents.runs_resume", "Answer a run's question, or continue a stopped run."),
+        "runs cancel": ("agents.runs", "Cancel a run, wherever it is executed."),
+        "runs delete": ("agents.runs", "Delete a finished run, with all that is recorded of it."),
+        "runs start": ("agents.runs", "Add a run for the workers, and print its id."),
+        "runs worker": ("agents.worker", "Execute durable runs until stopped."),
+    },
 }
-"""The module of each command in `cli/commands`, and the first line of its help."""
+"""The sections of the help: the module of each command in `cli/commands`, and the first line of its help."""
+
+COMMANDS = {words: (*row, section) for section, rows in SECTIONS.items() for words, row in rows.items()}
+"""All of them, with their sections."""
+
+HIDDEN = {
+    "watch": ("servers.watch", ""),
+    "run": ("use.script", "script"),
+    "worker": ("agents.worker", "runs worker"),
+    "diff": ("safety.lock", "lock diff"),
+    "approve": ("safety.lock", "lock approve"),
+    "resume": ("use.resume", "call --resume FILE"),
+    "resources": ("use.listings", "read"),
+    "prompts": ("use.listings", "prompt"),
+    "skills": ("use.listings", "skill"),
+    "logins": ("servers.login", "login"),
+}
+"""Commands that work, but are not listed: the module of each, and its new spelling, if it has one."""
 
 app = typer.Typer(
     help="Use the tools of all your MCP servers from the terminal.",
@@ -98,7 +118,7 @@ def _print_version(requested: bool) -> None:
 
 
 @app.callback()
-@group
+@root_group
 def root(
     own: Invocation,
     version: Annotated[
@@ -146,7 +166,7 @@ def exit_code(arguments: Sequence[str]) -> int:
 def commands() -> Any:
     """The commands; each is built when it is first needed."""
     tree = command_tree(app)
-    tree.list_below(COMMANDS)
+    tree.list_below(COMMANDS, hidden=HIDDEN)
     return tree
 
 

@@ -10,11 +10,12 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from functools import cached_property, partial, wraps
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 
 import typer
-from typer.core import TyperCommand, TyperGroup
+from typer.core import TyperGroup
 
+from toolbus.cli.help import GLOBAL, PlainCommand, write_commands, write_options, write_usage
 from toolbus.cli.options import SharedOptions, check_config, repeat_config
 from toolbus.cli.terminal import run_until_signal
 from toolbus.schema.values import JSON
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
 
 _TAKEN = ("import", "list")
 """Names that a function cannot have, or should not."""
+NO_COMMANDS: Mapping[str, tuple[str, str]] = {}
 
 
 class CommandResult(NamedTuple):
@@ -97,7 +99,7 @@ class Invocation:
         return terminal_interactions(self.screen)
 
 
-def command(work: Callable[..., Any], *, cls: type[TyperCommand] = TyperCommand) -> Callable[..., int | None]:
+def command(work: Callable[..., Any], *, cls: type[PlainCommand] = PlainCommand) -> Callable[..., int | None]:
     """Adapt a function that takes an `Invocation` to typer: each shared setting becomes an option."""
     return _adapted(work, cls=cls)
 
@@ -113,9 +115,16 @@ def bus_command(work: Callable[..., Any]) -> Callable[..., int | None]:
     return _adapted(work, _parameters(_bus_options), needs_config=True)
 
 
-def group(work: Callable[..., Any], *, runs_alone: bool = False) -> Callable[..., int | None]:
+def group(
+    work: Callable[..., Any], *, runs_alone: bool = False, needs_config: bool = False
+) -> Callable[..., int | None]:
     """The same for a group of commands; with `runs_alone`, it is called if none of them is."""
-    return _adapted(work, runs_alone=runs_alone)
+    return _adapted(work, runs_alone=runs_alone, needs_config=needs_config)
+
+
+def root_group(work: Callable[..., Any]) -> Callable[..., int | None]:
+    """The same for the program itself, which takes the options of every command."""
+    return _adapted(work, _parameters(_bus_options))
 
 
 def _shared_options(
@@ -125,13 +134,14 @@ def _shared_options(
         typer.Option(
             "--config",
             metavar="FILE",
+            rich_help_panel=GLOBAL,
             help="Config file. Default: toolbus.yaml or mcp.json in this folder or a parent, or "
             "toolbus.yaml in your config folder.",
         ),
     ] = None,
     json: Annotated[
         bool,
-        typer.Option("--json", help="Print one JSON document and nothing else."),
+        typer.Option("--json", rich_help_panel=GLOBAL, help="Print one JSON document and nothing else."),
     ] = False,
     verbose: Annotated[
         int,
@@ -141,18 +151,28 @@ def _shared_options(
             count=True,
             show_default=False,
             metavar="",
+            rich_help_panel=GLOBAL,
             help="Show info logs; -vv for debug.",
         ),
     ] = 0,
-    no_color: Annotated[bool, typer.Option("--no-color", help="Disable colored output.")] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show a traceback on errors.")] = False,
+    no_color: Annotated[
+        bool, typer.Option("--no-color", rich_help_panel=GLOBAL, help="Disable colored output.")
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", rich_help_panel=GLOBAL, help="Show a traceback on errors.")
+    ] = False,
 ) -> None:
     """Never called; its parameters are added to every command."""
 
 
 def _bus_options(
     no_up: Annotated[
-        bool, typer.Option("--no-up", help="Start the servers for this command, even after 'toolbus up'.")
+        bool,
+        typer.Option(
+            "--no-up",
+            rich_help_panel=GLOBAL,
+            help="Start the servers for this command, even after 'toolbus up'.",
+        ),
     ] = False,
 ) -> None:
     """Never called; `bus_command` adds its parameters to a command."""
@@ -162,7 +182,7 @@ def _adapted(
     work: Callable[..., Any],
     unused: Iterable[inspect.Parameter] = (),
     *,
-    cls: type[TyperCommand] = TyperCommand,
+    cls: type[PlainCommand] = PlainCommand,
     needs_config: bool = False,
     runs_alone: bool = False,
 ) -> Callable[..., int | None]:
@@ -180,13 +200,16 @@ def _adapted(
         if runs_alone and context.invoked_subcommand is not None:
             _pass_on(own, values, context)
             return None
-        if needs_config:
+        if needs_config and not values.get("registry"):  # a search there needs none
             check_config(settings)
-        return _shown(Invocation(settings), work, values)
+        invocation = Invocation(settings)
+        if (spelling := getattr(context.command, "new_spelling", "")) and not settings.json:
+            invocation.screen.note(f"'{context.command_path}' is now 'toolbus {spelling}'")
+        return _shown(invocation, work, values)
 
     del run.__wrapped__  # or typer would use the signature without the options
     parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *unused, *shared)
+        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared, *unused)
     ]
     vars(run).update(__signature__=inspect.Signature(parameters), command_class=cls, runs_alone=runs_alone)
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
@@ -218,20 +241,33 @@ def _parameters(function: Callable[..., object]) -> list[inspect.Parameter]:
     return list(inspect.signature(function, eval_str=True).parameters.values())
 
 
+Table: TypeAlias = Mapping[str, tuple[str, str, str]]
+"""The module, the line of help and the section of each command."""
+
+
 class LazyGroup(TyperGroup):
     """A group whose commands are imported when they run; until then, a line of help stands for each."""
 
-    def list_below(self, table: Mapping[str, tuple[str, str]], path: str = "") -> None:
+    def list_below(
+        self, table: Table, path: str = "", hidden: Mapping[str, tuple[str, str]] = NO_COMMANDS
+    ) -> None:
         """Take the commands of the table that are directly below this path.
 
-        Each has a module, with a function of the command's name, and a line of help.
+        Each has a module, with a function of the command's name. `hidden` commands are not listed; each has
+        a module and its new spelling.
         """
-        self._table, self._path = table, path
+        self._table, self._path, self._hidden = table, path, hidden
         self._loaded: dict[str, Any] = {}
-        for words, (_, line) in table.items():
+        for words, (_, line, section) in table.items():
             above, _, name = words.rpartition(" ")
             if above == path:
-                self.commands[name] = TyperCommand(name, help=line)
+                self.commands[name] = PlainCommand(
+                    name, help=line, rich_help_panel="Commands" if path else section
+                )
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of that name, even if it is not listed."""
+        return self.loaded(cmd_name) if cmd_name in self._hidden else super().get_command(ctx, cmd_name)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """The real command of that name."""
@@ -242,15 +278,58 @@ class LazyGroup(TyperGroup):
         """The command, which is imported and built once."""
         if name not in self._loaded:
             words = f"{self._path} {name}".strip()
-            self._loaded[name] = _built(words, name, self._table)
+            module, spelling = self._hidden.get(name) or (self._table[words][0], "")
+            self._loaded[name] = _built(module, words, self._table)
+            self._loaded[name].new_spelling = spelling
         return self._loaded[name]
 
+    # A group that runs alone may have arguments; they are not those of its commands.
 
-def _built(words: str, name: str, table: Mapping[str, tuple[str, str]]) -> Any:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the words as those of a command, or else as arguments of the group itself."""
+        has_own = any(one.param_type_name == "argument" for one in self.params)
+        ctx.allow_interspersed_args = has_own and _first_word(self.params, args) not in self.commands
+        return super().parse_args(ctx, args)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options, and the arguments if no command is called."""
+        is_own = ctx.command is self and ctx.allow_interspersed_args
+        params = super().get_params(ctx)
+        return [one for one in params if is_own or one.param_type_name == "option"]
+
+    def format_usage(self, ctx: Any, formatter: Any) -> None:
+        """Write how the group is called, and how its commands are."""
+        if self.invoke_without_command:
+            write_usage(self, ctx, formatter)
+        write_usage(self, ctx, formatter, "COMMAND [ARGS]...", is_first=not self.invoke_without_command)
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        """Write the commands and the options."""
+        write_commands(self.commands.values(), formatter)
+        write_options(self, ctx, formatter)
+
+
+def _first_word(params: Iterable[Any], args: Iterable[str]) -> str | None:
+    """The first of these words that is neither an option nor the value of one."""
+    options = [one for one in params if one.param_type_name == "option"]
+    with_value = {name for one in options if not (one.is_flag or one.count) for name in one.opts}
+    words = iter(args)
+    for word in words:
+        if word in with_value:
+            next(words, None)
+        elif word == "--":
+            return None
+        elif not word.startswith("-"):
+            return word
+    return None
+
+
+def _built(module: str, words: str, table: Table) -> Any:
     from typer.main import get_command
 
-    module: Any = import_module(f"toolbus.cli.commands.{table[words][0]}")
-    function = getattr(module, f"{name}_" if name in _TAKEN else name)
+    name = words.rpartition(" ")[2]
+    found: Any = import_module(f"toolbus.cli.commands.{module}")
+    function = getattr(found, f"{name}_" if name in _TAKEN else name)
     is_group = any(other.startswith(f"{words} ") for other in table)
     plain: Any = {"add_completion": False, "rich_markup_mode": None}
     if is_group:

@@ -41,7 +41,7 @@ def complete(shell: str, commands: Any) -> int:
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()), anything:
         line, done = _command_line(shell)
         words = _split(line)
-        for word in [word for word in words[1:-1] if word in commands.commands][:1]:
+        for word in [word for word in words[1:-1] if commands.get_command(None, word)][:1]:
             commands.loaded(word)  # imported before the clock runs: a busy machine takes long for it
         with _time_limit():
             names = _names(commands, words)
@@ -164,7 +164,9 @@ def _time_limit() -> Generator[None]:
 
 
 def tool_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Tool names with this prefix."""
+    """Tool names with this prefix; none for a call that is resumed."""
+    if ctx.params.get("resume"):
+        return []
     return [
         name
         for tools in offers(_config_path(ctx), "tools").values()
@@ -211,6 +213,12 @@ def server_names(ctx: typer.Context, incomplete: str) -> list[str]:
     return _matching_servers(ctx, incomplete, include_disabled=False)
 
 
+def lock_words(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Servers, and first the commands of `toolbus lock`."""
+    commands: Any = [] if ctx.params.get("servers") else vars(ctx.command)["commands"]
+    return [*(name for name in commands if name.startswith(incomplete)), *server_names(ctx, incomplete)]
+
+
 def all_server_names(ctx: typer.Context, incomplete: str) -> list[str]:
     """All servers in the config with this prefix, including disabled ones."""
     return _matching_servers(ctx, incomplete, include_disabled=True)
@@ -239,11 +247,15 @@ def _matching_servers(ctx: typer.Context, incomplete: str, *, include_disabled: 
 
 
 def prompt_names(ctx: typer.Context, incomplete: str) -> list[str]:
-    """Prompts as `server/name`, or else by name."""
+    """Servers, and prompts as `server/name`, or else by name."""
     found = [(alias, name) for alias, own in offers(_config_path(ctx), "prompts").items() for name in own]
     full = [f"{alias}/{name}" for alias, name in found]
-    return [name for name in full if name.startswith(incomplete)] or [
-        name for _, name in found if name.startswith(incomplete)
+    return [
+        *server_names(ctx, incomplete),
+        *(
+            [name for name in full if name.startswith(incomplete)]
+            or [name for _, name in found if name.startswith(incomplete)]
+        ),
     ]
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 IN_BACKGROUND = frozenset(
     (
-        *("tools", "search", "call", "run", "resume", "check", "chat"),
-        *("resources", "read", "prompts", "prompt", "skills", "skill"),
+        *("tools", "search", "call", "script", "check", "chat", "read", "prompt", "skill"),
+        *("run", "resume", "resources", "prompts", "skills"),  # their old names
     )
 )
 """The commands that use a background bus."""
@@ -24,6 +24,7 @@ WITH_VALUE = frozenset(
         "--timeout",
         "--out",
         "--on-input",
+        "--resume",
         "--search",
         "--limit",
         "--wait",
@@ -33,7 +34,7 @@ WITH_VALUE = frozenset(
     )
 )
 """The options of these commands that take the next word as their value."""
-NOT_THERE = frozenset(("--no-up", "-h", "--help", "--version"))
+NOT_THERE = frozenset(("--no-up", "--registry", "-h", "--help", "--version"))
 """Options with which a command runs by itself."""
 
 

@@ -52,8 +52,8 @@ def no_config(folder: Path) -> Exception:
 
 _WORD = r"""(?:'[^']*'(?:"'"'[^']*')*|(?!--(?:\s|$))[\w@%+=:./-]+)"""
 _COMMAND = re.compile(
-    r"\btoolbus (?:add|approve|call|check|diff|disable|enable|install|lock|login|logins|logout|policy|read"
-    rf"|remove|resources|resume|status|tools|up|down)\b(?: {_WORD})*"
+    r"\btoolbus (?:add|call|check|disable|down|enable|install|lock|login|logout|policy|prompt|read|remove"
+    rf"|script|skill|status|tools|up|update)\b(?: {_WORD})*"
 )
 _option: ContextVar[str] = ContextVar("toolbus_config_option", default="")
 """The option of this command."""

@@ -1,5 +1,7 @@
-"""Arguments and options that several commands take: metavar, help text and completion."""
+"""Arguments and options that several commands take: metavar, help text, completion and durations."""
 
+import math
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -7,12 +9,63 @@ import typer
 
 from toolbus.cli.completion import argument_names, server_names
 
+_UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
+_DURATION = re.compile(rf"(\d+(?:\.\d+)?|\.\d+)\s*([{''.join(_UNITS)}]?)")
+
+
+def seconds_in(text: str) -> float | None:
+    """The seconds in a text such as `90`, `30s`, `5m`, `2h` or `1d`; None if it is not a duration."""
+    found = _DURATION.fullmatch(text.strip())
+    seconds = float(found[1]) * _UNITS[found[2]] if found else math.inf
+    return seconds if math.isfinite(seconds) else None
+
+
+def duration(text: str | float) -> float:
+    """The value of an option that takes a duration, or 0; a `BadParameter` if it is none."""
+    seconds = seconds_in(str(text))
+    if seconds is None:
+        raise typer.BadParameter(f"{str(text)!r} is not a time such as 30s, 5m, 2h or 1d")
+    return seconds
+
+
+def _positive_duration(text: str | float) -> float:
+    seconds = duration(text)
+    if not seconds:
+        raise typer.BadParameter("expected a time above 0, such as 30s, 5m, 2h or 1d")
+    return seconds
+
+
 Servers = Annotated[
     list[str] | None,
     typer.Argument(metavar="SERVER", help="Servers to include; default: all.", autocompletion=server_names),
 ]
 Timeout = Annotated[
-    float | None, typer.Option("--timeout", metavar="S", help="Time limit for the tool, in seconds.")
+    float | None,
+    typer.Option(
+        "--timeout",
+        metavar="TIME",
+        parser=_positive_duration,
+        help="Time limit for the tool, such as 30s.",
+    ),
+]
+Idle = Annotated[
+    float | None,
+    typer.Option(
+        "--idle",
+        metavar="TIME",
+        parser=_positive_duration,
+        help="Stop after this time without a command, such as 30m.",
+    ),
+]
+Wait = Annotated[
+    float,
+    typer.Option(
+        "--wait",
+        metavar="TIME",
+        parser=duration,
+        show_default=False,
+        help="Wait up to this long for servers that are not ready, such as 30s; default: do not wait.",
+    ),
 ]
 Out = Annotated[
     Path | None,
@@ -23,7 +76,7 @@ OnInput = Annotated[
     typer.Option(
         "--on-input",
         help="When the server asks for input: ask on the terminal, or stop and print the call as JSON for "
-        "'toolbus resume'.",
+        "'toolbus call --resume'.",
     ),
 ]
 ToolArguments = Annotated[
@@ -61,4 +114,5 @@ Accept = Annotated[
     bool, typer.Option("--accept", help="Accept the URL, or submit the form with its defaults.")
 ]
 Decline = Annotated[bool, typer.Option("--decline", help="Decline the request.")]
+Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")]
 WriteUnasked = Annotated[bool, typer.Option("--yes", "-y", help="Write the file without asking.")]

@@ -134,7 +134,7 @@ class OwnBus:
                     spinner.set_text(one_line(f"waiting for {', '.join(servers)}"))
                     await bus.wait_ready(list(servers), timeout=wait)
             except BaseException:
-                await bus.stop()
+                await bus.close()
                 raise
         try:
             yield bus
@@ -142,7 +142,7 @@ class OwnBus:
             try:
                 save_listings(config, bus)
             finally:
-                await bus.stop()
+                await bus.close()
 
     async def start_others(self, bus: "Toolbus", config: BusConfig, servers: Collection[str]) -> None:
         await bus.reload(starting_only(config, config.servers))

@@ -66,6 +66,8 @@ class ConfigModel(BaseModel):
     """The problem with a field that is needed."""
     _keeps_null: ClassVar[bool] = False
     """Whether null is a value; otherwise it means not set."""
+    _renamed: ClassVar[Mapping[str, str]] = {}
+    """Keys that have another name today, by their old names, which still work."""
 
     if not TYPE_CHECKING:  # type checkers keep the signature from the fields
 
@@ -87,7 +89,7 @@ class ConfigModel(BaseModel):
     def _validated(cls, value: object, handler: ModelWrapValidatorHandler[Self]) -> Self:
         if isinstance(value, cls):
             return value
-        fields = cls._from_file(value)
+        fields, _ = cls.renamed(cls._from_file(value))
         try:
             model = handler(fields)
         except ValidationError as error:
@@ -103,6 +105,39 @@ class ConfigModel(BaseModel):
         if not is_mapping(value):
             raise ConfigError(cls._expected)
         return {str(key): one for key, one in value.items() if cls._keeps_null or one is not None}
+
+    @classmethod
+    def renamed(cls, values: Mapping[str, JSON]) -> tuple[dict[str, JSON], list[str]]:
+        """The values under the names of today, and a note about each old name, here or in a value.
+
+        ConfigError if a value is given under both names.
+        """
+        now, notes = dict(values), list[str]()
+        for old, new in cls._renamed.items():
+            given = now.pop(old, None)
+            if given is None:
+                continue
+            if now.get(new) is not None:
+                raise ConfigError(f"is the old name of {new}, which is also set; keep {new}", key=old)
+            now[new] = given
+            notes.append(f"{old} is now {new}")
+        for key, value in now.items():
+            model = field.annotation if (field := cls.model_fields.get(key)) else None
+            if isinstance(model, type) and issubclass(model, ConfigModel) and is_mapping(value):
+                now[key], inner = model._renamed_within(key, value)
+                notes += inner
+        return now, notes
+
+    @classmethod
+    def _renamed_within(cls, key: str, values: Mapping[str, JSON]) -> tuple[dict[str, JSON], list[str]]:
+        """The same for the value of a key."""
+        try:
+            now, notes = cls.renamed(values)
+        except ConfigError as error:
+            raise joined(
+                [ConfigError(one.problem, key=within(key, one.key)) for one in error.mistakes]
+            ) from None
+        return now, [f"{key}.{note.replace(' is now ', f' is now {key}.')}" for note in notes]
 
     def _check(self) -> None:
         """Raise ConfigError for rules that types cannot express."""

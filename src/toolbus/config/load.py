@@ -7,7 +7,7 @@ raises for any mistake; a bus continues with the valid servers (`usable_config`)
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -148,7 +148,7 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     mistakes = Mistakes(found.mistakes)
     settings = {key: value for key, value in found.settings.items() if value is not None}
     aliases = [*found.entries, *found.misnamed]
-    wanted, lists, bus = aliases, dict[JSON, JSON](), BusConfig()
+    wanted, lists, bus, notes = aliases, dict[JSON, JSON](), BusConfig(), list[str]()
     with mistakes.collected():
         lists = {**location.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")}
         _known_servers(lists, aliases, "tool_allowlist", location)
@@ -157,6 +157,7 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
         _known_servers(enabled, aliases, "enabled_servers", location)
         wanted = [alias for alias in aliases if alias in enabled]
     try:
+        settings, notes = BusConfig.renamed(settings)
         bus = BusConfig(**settings)
     except ConfigError as error:
         mistakes += location.relocated(error, lambda key: key).mistakes
@@ -164,29 +165,48 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
         bus = BusConfig(**{key: value for key, value in settings.items() if key not in wrong})
     mistakes += [location.error(_no_server(name, aliases), key) for key, name in _named(bus, aliases)]
     bus = _with_whole_paths(bus, location.file, folder)
-    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
+    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=(*found.warnings, *notes))
     servers: dict[str, ServerConfig] = {}
-    for alias in wanted:
+    off: dict[str, _Entry] = {}
+    for alias in aliases:
         entry = found.entries.get(alias)
         here = Location(file=location.file, server=alias)
         try:
-            if alias in found.misnamed:
+            if alias in found.misnamed and alias in wanted:
                 raise found.misnamed[alias]
-            if not is_switched_off(entry, here):
-                entry = _with_allowlist(entry, lists[alias], here) if alias in lists else entry
-                servers[alias] = server_config(alias, entry, location=here, defaults=defaults)
+            read = _Entry(alias, entry, lists.get(alias), here, defaults)
+            if alias not in wanted or is_switched_off(entry, here):
+                off[alias] = read
+            else:
+                servers[alias] = read()
         except ConfigError as error:
             servers[alias] = invalid_config(alias, entry, error)
     with mistakes.collected():
         if bus.policy:
             check_aliases(servers, location)
-    # A disabled server has no resources to read.
-    context = tuple(source for source in bus.context if source.server in servers)
-    disabled = tuple(alias for alias in aliases if alias not in servers)
-    bus = bus.model_copy(update={"servers": servers, "disabled": disabled, "context": context})
+    switches = {"disabled": tuple(off), "off": off, "order": tuple(aliases) if off else ()}
+    bus = bus.model_copy(update={"servers": servers, **switches})
     if mistakes:
         raise joined([*mistakes, *_mistakes(bus)])
     return bus
+
+
+@dataclass(frozen=True, slots=True)
+class _Entry:
+    """The entry of a server; a disabled one is only read when the program enables it."""
+
+    alias: str
+    entry: JSON
+    allowlist: JSON | None
+    location: Location
+    defaults: Defaults
+
+    def __call__(self) -> ServerConfig:
+        entry = self.entry
+        if self.allowlist is not None:
+            entry = _with_allowlist(entry, self.allowlist, self.location)
+        read = server_config(self.alias, entry, location=self.location, defaults=self.defaults)
+        return read if read.enabled else read.model_copy(update={"enabled": True})
 
 
 def _named(bus: BusConfig, aliases: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -204,8 +224,14 @@ def _with_whole_paths(bus: BusConfig, file: str | None, folder: Path | None) -> 
         "tokens": tokens_within(bus.tokens, folder),
         "audit": bus.audit and bus.audit.within(folder),
         "serve": bus.serve and bus.serve.within(folder),
+        "registry": _registry_within(bus.registry, folder),
     }
     return bus.model_copy(update={"file": file, "folder": folder, **own})
+
+
+def _registry_within(registry: str, folder: Path | None) -> str:
+    """A registry; a file by its whole path."""
+    return registry if "://" in registry else os.path.join(folder or "", os.path.expanduser(registry))
 
 
 def _known_servers(names: Iterable[object], aliases: Sequence[str], key: str, location: Location) -> None:

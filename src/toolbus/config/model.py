@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 from string import Formatter
-from typing import Annotated, Literal, TypeAlias, get_args
+from typing import Annotated, Any, Literal, TypeAlias, get_args
 
 from pydantic import (
     AfterValidator,
@@ -39,13 +39,14 @@ from toolbus.config.settings.serve import Serve
 from toolbus.config.settings.store import StoreSetting, TokenSetting
 from toolbus.core.text.display import host_problem
 from toolbus.core.text.lookalikes import looks
-from toolbus.core.values.errors import ConfigError
+from toolbus.core.values.errors import ConfigError, ServerNotFound
 from toolbus.core.values.records import DEFAULT_BUDGET, OWN, LogLevel
 
 # Codex puts up to 32 KiB of project documents into a prompt, which is about as many tokens
 # (developers.openai.com/codex/guides/agents-md). Every request to the model includes it, so it is smaller
 # than the limit for a single result.
 CONTEXT_BUDGET = 8_000
+OFFICIAL_REGISTRY = "https://registry.modelcontextprotocol.io"
 SMALLEST = 200
 """In tokens: enough for the line about skipped resources, and some content."""
 
@@ -102,6 +103,8 @@ _PATTERNS_EXPECTED = "expected a list of patterns, or of annotations such as {re
 class Timeouts(ConfigModel, validate_default=True):
     """The time limit for each step, in seconds."""
 
+    _renamed = {"recover": "reconnect", "longest": "max"}
+
     connect: Seconds = 60
     """Until the server is ready."""
     list: Seconds = 30
@@ -129,6 +132,7 @@ class ServerConfig(ConfigModel):
         "log_level": f"expected one of {', '.join(get_args(LogLevel))}, or off",
     }
     _keeps_null = True
+    _renamed = {"trust": "trust_annotations"}
 
     alias: Text
     """The name of the server; in a mapping of servers, its key is the name."""
@@ -174,7 +178,7 @@ class ServerConfig(ConfigModel):
     """Which of the included tools to exclude, in the same format."""
     override: dict[str, ToolOverride] = {}
     """Changes to tools, by a glob on the server's own tool names."""
-    trust: bool = False
+    trust_annotations: bool = False
     """Whether to rely on the server's annotations: its read-only tools run without approval."""
     repeatable: Texts = ()
     """Globs on the server's own tool names: calls that a durable run may repeat after a crash."""
@@ -206,6 +210,8 @@ class ServerConfig(ConfigModel):
     """Which protocol era to use."""
     lock: Annotated[LockMode | None, _Off] = None
     """What happens to tools that differ from the lockfile; overrides the mode for all servers."""
+    registry: Text | None = None
+    """The server's name and version in the registry it came from: `io.github.user/thing@1.2.3`."""
     server: object | None = None
     """An in-process MCP server object."""
     warnings: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
@@ -366,10 +372,18 @@ class BusConfig(ConfigModel):
     """The database that the replicas of a gateway share; in a file, also its URL alone."""
     search: Search = DEFAULT_SEARCH
     """How tools are found: the encoder that finds them by meaning."""
+    registry: Text = OFFICIAL_REGISTRY
+    """Where `toolbus add` and `search --registry` find servers: the URL of a registry, or a file."""
     serve: Serve | None = None
     """How `toolbus serve` listens, whom it lets in, and what they get."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the disabled servers."""
+    off: dict[str, Any] = Field(default={}, exclude=True, repr=False)
+    """Each disabled server, or a function that reads its entry, which was not checked."""
+    order: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    """The aliases of all servers, enabled or not, in the order of the config."""
+    switched: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
+    """The servers that the program has enabled or disabled since the config was read."""
     file: str | None = None
     """The file it was read from."""
     folder: Path | None = None
@@ -399,6 +413,44 @@ class BusConfig(ConfigModel):
             yield "store.url", self.store.url
         if isinstance(encoder := self.search.encoder, Embeddings) and encoder.key is not None:
             yield "search.encoder.key", encoder.key
+
+    def _need(self, alias: str) -> None:
+        if alias not in self.servers and alias not in self.off:
+            raise ServerNotFound(alias, [*self.servers, *self.off])
+
+    def without(self, alias: str) -> "BusConfig":
+        """The config without a server; `ServerNotFound` if it has none."""
+        self._need(alias)
+        left = {name: server for name, server in self.servers.items() if name != alias}
+        off = {name: server for name, server in self.off.items() if name != alias}
+        more = {"disabled": tuple(off), "switched": self.switched - {alias}}
+        return self.model_copy(update={"servers": left, "off": off, **more})
+
+    def switch(self, alias: str, *, on: bool) -> "BusConfig":
+        """The config with that server enabled or disabled; `ServerNotFound` if it has no such entry."""
+        self._need(alias)
+        if on is (alias in self.servers):
+            return self
+        servers, off = {**self.servers}, {**self.off}
+        if on:
+            found = off.pop(alias)
+            servers[alias] = found if isinstance(found, ServerConfig) else found()
+        else:
+            off[alias] = servers.pop(alias)
+        order = tuple(dict.fromkeys([*self.order, *self.servers]))
+        servers = {name: servers[name] for name in order if name in servers}
+        if on and self.policy:
+            check_aliases(servers, Location())
+        more = {"disabled": tuple(name for name in order if name in off), "switched": self.switched ^ {alias}}
+        return self.model_copy(update={"servers": servers, "off": off, "order": order, **more})
+
+    def with_switches(self, old: "BusConfig") -> "BusConfig":
+        """The config with what the program has switched in an earlier one, where the entries still differ."""
+        new = self
+        for alias in old.switched:
+            if alias in self.servers or alias in self.off:
+                new = new.switch(alias, on=alias in old.servers)
+        return new
 
     def _check(self) -> None:
         for alias in self.servers:

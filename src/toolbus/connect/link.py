@@ -211,7 +211,11 @@ class Link:
         while True:
             session = self._live_session
             if session is None:
-                session = await self._wait_for_session(remaining, reconnect_timeout)
+                try:
+                    session = await self._wait_for_session(remaining, reconnect_timeout)
+                except ServerDown as down:
+                    down.sent = repeats > 0  # else it was never sent over a link that was lost
+                    raise
                 add_event("toolbus.reconnected" if self.restarts else "toolbus.connected")
                 remaining = max(0.001, deadline - loop.time())
             try:

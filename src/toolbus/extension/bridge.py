@@ -138,7 +138,7 @@ class McpBridgeExtension:
         bus = self._bus
         if bus is None:
             return
-        await bus.stop()
+        await bus.close()
         if self._plan is not None and self._plan.events is not None:
             await self._plan.events.finish()
         if self._bus is bus:

@@ -167,7 +167,7 @@ class Reviewer:
 
 def held_reason(server: str, change: str, tool: str = "") -> str:
     target = shlex.quote(f"{server}/{tool}" if tool else server)
-    steps = f"toolbus diff {shlex.quote(server)}, accept it: toolbus approve {target}"
+    steps = f"toolbus lock diff {shlex.quote(server)}, accept it: toolbus lock approve {target}"
     return f"{change}{_STEPS}{steps}"
 
 

@@ -161,7 +161,7 @@ def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
         raise LockError(path, f"is not UTF-8; {_RESTORE}") from None
     if any(f"\n{mark}" in text or text.startswith(mark) for mark in _CONFLICT_MARKS):
         raise LockError(
-            path, "has merge conflicts; take one side, and review the difference with 'toolbus diff'"
+            path, "has merge conflicts; take one side, and review the difference with 'toolbus lock diff'"
         )
 
     def unique(pairs: list[tuple[str, JSON]]) -> dict[str, JSON]:

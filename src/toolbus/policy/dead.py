@@ -225,7 +225,8 @@ def _without_tools(
         problem = f"no tool that it is about has the hint {hint!r}"
         yield DeadRule(rule=rule.index, problem=problem, is_note=True)
     elif "yes" not in found and rule.loosens:
-        problem = f"only servers without `trust: true` mark tools as {hint}, and their word allows nothing"
+        untrusted = "only servers without `trust_annotations: true`"
+        problem = f"{untrusted} mark tools as {hint}, and their word allows nothing"
         yield DeadRule(rule=rule.index, problem=problem, is_note=True)
 
 

@@ -96,7 +96,7 @@ class Fleet:
         }
         module = f"{_PROGRAMS}{version}"
         program, words = (
-            ("python", ["-m", module]) if starts_runs else ("toolbus", ["worker", f"{module}:agent"])
+            ("python", ["-m", module]) if starts_runs else ("toolbus", ["runs", "worker", f"{module}:agent"])
         )
         process = warm.start(program, words, ROOT, env, log)
         member = Member(version=version, process=process, log=log, starts_runs=starts_runs)

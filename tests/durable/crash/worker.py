@@ -69,7 +69,7 @@ def hook(folder: Path):
 async def work(store: str, folder: Path) -> None:
     """Work until SIGTERM."""
     url = f"http://127.0.0.1:{(folder / 'port').read_text()}/mcp"
-    servers = {"effects": {"url": url, "trust": True, "repeatable": ["put"]}}
+    servers = {"effects": {"url": url, "trust_annotations": True, "repeatable": ["put"]}}
     stopped = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stopped.set)
     async with (

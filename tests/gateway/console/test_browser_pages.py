@@ -66,7 +66,7 @@ async def _full_house(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGen
     read = {**READ, "title": HOSTILE, "description": f"Read {HOSTILE} a file."}
     place = Place(folder / "place", {"audit": "audit.jsonl"})
     place.settings["policy"] = [{"do": "ask", "tools": "*/refuse", "reason": HOSTILE}]
-    place.more[ALIAS] = wild(prefix="x", trust=True)
+    place.more[ALIAS] = wild(prefix="x", trust_annotations=True)
     place.configure()
     place.approve()
     place.offer({**OFFER, "tools": [read, WRITE, tool], "instructions": HOSTILE})

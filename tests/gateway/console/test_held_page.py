@@ -60,7 +60,7 @@ async def test_it_shows_what_differs_and_approves_one_tool(tmp_path: Path) -> No
         page = await _held(opened, "files/read", "files/copy")
         assert "Held 2" in plain(page)
         assert "its description changed since toolbus.lock was written" in plain(page)
-        assert "toolbus approve" not in plain(page)
+        assert "toolbus lock approve" not in plain(page)
         assert "<ins>, then send it</ins>" in page
         assert "copy new it is new" in plain(page)
         [form] = [one for one in _forms(page) if one.get("name") == "read"]

@@ -82,7 +82,7 @@ class CatalogShaper:
             *([excluding(*config.exclude)] if config.exclude else []),
         ]
         self._reading: list[Shaper] = [limited(self._limits), cleaned_texts()]
-        relied_on = {alias for alias, server in servers.items() if server.trust}
+        relied_on = {alias for alias, server in servers.items() if server.trust_annotations}
         safe = [f"{alias}/{glob}" for alias, server in servers.items() for glob in server.repeatable]
         marks = {alias: server.mark for alias, server in servers.items()}
         self._shapers: list[Shaper] = [
@@ -153,7 +153,7 @@ class CatalogShaper:
         if self._config.resource_tools not in (True, "bus"):
             return []
         # A read goes to the server that the model names.
-        all_trusted = all(server.trust for server in self._config.servers.values())
+        all_trusted = all(server.trust_annotations for server in self._config.servers.values())
         return [LIST_RESOURCES, replace(READ_RESOURCE, trusted=all_trusted)]
 
     def budget(self, origin: Origin) -> Budget:

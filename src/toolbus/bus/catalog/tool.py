@@ -124,7 +124,7 @@ class Tool:
         try:
             return await self.runner.run(self.spec, arguments, on_progress, keep=self.can_read_more, **made)
         except ToolbusError as error:
-            return self._failure(str(error))
+            return self._failure(str(error), sent=error.sent)
         except Exception as error:  # from a user's hook: `execute` never raises
             logger.exception("calling %r raised", self.name)
             return self._failure(f"{type(error).__name__}: {error}")
@@ -138,10 +138,10 @@ class Tool:
         try:
             return self.runner.wait(self.run(arguments, approval=approval))
         except ToolbusError as error:
-            return self._failure(str(error))
+            return self._failure(str(error), sent=error.sent)
 
-    def _failure(self, message: str) -> ToolResult:
-        return ToolResult.failure(failure_text(message), self.name)
+    def _failure(self, message: str, *, sent: bool = True) -> ToolResult:
+        return ToolResult.failure(failure_text(message), self.name, sent=sent)
 
     def __deepcopy__(self, memo: object) -> "Tool":
         return self  # bound to a live bus, which has no copy; frameworks copy their tools

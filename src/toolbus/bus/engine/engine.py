@@ -19,7 +19,7 @@ from toolbus.bus.engine.stores import store_of, tokens_in
 from toolbus.bus.rules.enforcement import Enforcement
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
 from toolbus.call import CallPath, Hook, Results
-from toolbus.config import BusConfig, GetSecret, Secrets, ServerConfig
+from toolbus.config import BusConfig, GetSecret, Secrets
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
@@ -250,16 +250,15 @@ class Engine:
 
     async def apply(
         self,
-        change: Callable[[dict[str, ServerConfig]], dict[str, ServerConfig]],
-        config: BusConfig | None = None,
+        change: Callable[[BusConfig], BusConfig],
     ) -> None:
-        """Change the servers: connect to new ones, disconnect from removed ones, leave the rest alone.
+        """Change the config: connect to new ones, disconnect from removed ones, leave the rest alone.
 
         If a required server cannot be connected, it raises and nothing changes.
         """
         async with self._mutex:
             root, servers = self.root, self.root.servers
-            new = (config or self.config).model_copy(update={"servers": change(self.config.servers)})
+            new = change(self.config)
             approvals = LockApprovals(new)
             enforced = self.enforcement.prepare(new)
             usable = approvals.servers_to_use(new)

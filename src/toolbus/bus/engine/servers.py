@@ -91,6 +91,7 @@ class Servers:
         self._interactions = with_roots(owner.interactions, config.root_folders)
         """With the roots of the current config."""
         self._aliases = list(config.servers)
+        self._disabled = config.disabled
         self._since = time.time()
         self.by_alias: dict[str, Server] = {}
         self.borrowed: frozenset[str] = frozenset()
@@ -129,7 +130,8 @@ class Servers:
         """The alias; `ServerNotFound` suggests similar ones if no allowed server has it."""
         known = [name for name in self._aliases if allowed is None or name in allowed]
         if alias not in known:
-            raise ServerNotFound(alias, known)
+            is_disabled = alias in self._disabled and (allowed is None or alias in allowed)
+            raise ServerNotFound(alias, known, disabled=is_disabled)
         return alias
 
     def login_required(self, alias: str) -> LoginRequired | None:
@@ -320,6 +322,7 @@ class Servers:
                 gone[alias].discovery.subscriptions.forget(self._emit)
         gone = {alias: server for alias, server in gone.items() if alias not in self.borrowed}
         self._aliases, self.borrowed = list(config.servers), borrowed
+        self._disabled = config.disabled
         self.by_alias = {alias: now[alias] for alias in config.servers if alias in now}
         own = {alias: server for alias, server in self.by_alias.items() if alias not in borrowed}
         # Changed in place: the routes hold this dict.

@@ -134,7 +134,7 @@ class ArgumentStation:
                 if operation.observed is not None:
                     operation.observed.failure = INVALID
                 known = described_schema(operation.spec) if operation.is_unlisted else ""
-                return ToolResult.failure(checked.problem + known)
+                return ToolResult.failure(checked.problem + known, sent=False)
             if checked.arguments is not operation.arguments:
                 operation = replace(operation, arguments=checked.arguments)
             result = await onward(operation)

@@ -269,12 +269,6 @@ def _reject(name: str) -> JSON:
     raise ValueError(f"{name} is not JSON, though Python parses it")
 
 
-def check_timeout(seconds: float | None) -> None:
-    """Raise `Usage` if the time limit is invalid."""
-    if seconds is not None and not (seconds > 0 and math.isfinite(seconds)):
-        raise Usage(f"--timeout {seconds:g}: expected a number of seconds above 0")
-
-
 def check_out_folder(out: Path | None) -> None:
     """Raise `Usage` if the path is not a folder."""
     if out is not None and here(out).exists() and not here(out).is_dir():

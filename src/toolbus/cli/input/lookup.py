@@ -26,7 +26,7 @@ class NotListed(ToolbusError):
             hint = f"; {reason or f'server {alias!r} is not connected'}"
         else:
             reasons = " and see why a server is down" if servers_down else ""
-            hint = f"{missing}; run 'toolbus {what}s' to list them{reasons}"
+            hint = f"{missing}; run 'toolbus {'read' if what == 'resource' else what}' to list them{reasons}"
         super().__init__(f"no {what} {name!r} among {len(known)}{hint}")
 
 

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from toolbus.cli.errors import FAILED, WRONG_USAGE
 from toolbus.cli.input.ask import ask, can_ask
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.review import print_review
@@ -97,6 +98,11 @@ def confirm(question: str) -> bool:
         print(file=sys.stderr)
         typed = ""
     return typed.strip().lower() in YES
+
+
+def code_if_unwritten(screen: Screen) -> int:
+    """The exit code of a command that needs a yes: 1 if the answer was no, 2 if nobody could be asked."""
+    return FAILED if can_ask() and not screen.as_json else WRONG_USAGE
 
 
 @contextmanager

@@ -41,7 +41,7 @@ _CODE_VARIABLE = re.compile(
 )
 _MEANING = {
     ("verify", False): "false: any certificate is accepted",
-    ("trust", True): "true: its read-only tools run without approval",
+    ("trust_annotations", True): "true: its read-only tools run without approval",
 }
 _CONTENTS = {
     "digest": "with digests of arguments",
@@ -197,7 +197,7 @@ class _Project:
             "inherit_env": list(inherited) if is_list(inherited) else "all" if inherited == "all" else None,
             "sandbox": self._sandbox(server, shown),
             "secrets": list(self.sources(_references(server.texts()), own)),
-            "trust": server.trust or None,
+            "trust_annotations": server.trust_annotations or None,
             "override": {
                 tool: _rule(change) for tool, change in server.override.items() if _changes_meaning(change)
             },

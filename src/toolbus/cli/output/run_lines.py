@@ -173,8 +173,8 @@ class Hints:
         which = repr(agent) if version is None else f"{agent!r} of version {version!r}"
         others = f"its workers take only runs of version {' and '.join(pinned)}; " if pinned else ""
         return (
-            f"no worker takes runs of {which} now; {others}start one: toolbus worker MODULE:NAME, or, with "
-            f"the servers of your config, {self._command('worker', *options)}"
+            f"no worker takes runs of {which} now; {others}start one: toolbus runs worker MODULE:NAME, or, "
+            f"with the servers of your config, {self.runs('worker', *options)}"
         )
 
     def _command(self, *words: str) -> str:

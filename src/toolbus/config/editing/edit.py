@@ -175,6 +175,13 @@ def with_switch(text: str, path: Path, alias: str, *, on: bool) -> str:
     return _edited(text, path, changes)
 
 
+def with_texts(text: str, path: Path, alias: str, texts: Mapping[Steps, str]) -> str:
+    """The text with other texts in the entry of this server, by their steps in it: `("args", 1)`."""
+    steps = _server_steps(document_in(text.encode(), path))[alias]
+    changes = [TextChange(kind="replace", steps=(*steps, *at), value=one) for at, one in texts.items()]
+    return _edited(text, path, changes)
+
+
 def _edited(text: str, path: Path, changes: list[TextChange]) -> str:
     if changes and file_format(path) == "json" and has_comments(text):
         raise by_hand("it is JSON with comments")

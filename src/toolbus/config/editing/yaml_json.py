@@ -29,7 +29,7 @@ servers:
   demo_notes:                        # an example without key or network; delete it when you like
     command: python
     args: ["-m", "toolbus.demo.notes", "--db", "notes.db"]
-    trust: true                      # its annotations are right: searching needs no approval
+    trust_annotations: true          # its annotations are right: searching needs no approval
 
   # files:                           # a program on this machine
   #   command: npx

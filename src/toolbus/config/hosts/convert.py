@@ -25,10 +25,10 @@ from toolbus.core.values.records import JSON
 # Variables that an editor fills in from its current state.
 _EDITOR_ONLY = ("workspaceFolderBasename", "pathSeparator", "fileDirname", "execPath", "selectedText")
 # Keys that are already handled.
-_HANDLED = ("enabled", "disabled", "connection", "trust", "sandbox")
+_HANDLED = ("enabled", "disabled", "connection", "trust", "trust_annotations", "sandbox")
 _SANDBOX = frozenset({"sandbox", "sandboxEnabled"})
 # Nobody but the user, in a toolbus.yaml, says that a server can be trusted.
-_UNUSED = (IGNORED | {"trust"}) - _SANDBOX
+_UNUSED = (IGNORED | {"trust", "trust_annotations"}) - _SANDBOX
 _NOT_IMPORTED = {
     "naming": "it applies to all servers",
     "context": "it names servers, which may have other names here",

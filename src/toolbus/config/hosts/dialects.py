@@ -38,7 +38,7 @@ SETTINGS = (
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "skill_tools", "roots", "expose", "expose_budget", "always"),
     *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens"),
-    *("search", "serve", "code", "store"),
+    *("search", "serve", "code", "store", "registry"),
 )
 """Settings for all servers; accepted beside every container."""
 
@@ -52,6 +52,7 @@ _OURS: Mapping[str, Callable[[JSON], bool]] = {
     "telemetry": lambda value: isinstance(value, bool) or _has_only(value, Telemetry),
     "search": lambda value: _has_only(value, Search),
     "serve": lambda value: not _keys(value).isdisjoint(Serve.model_fields),
+    "registry": lambda value: isinstance(value, str),
     "store": lambda value: (
         value.startswith((*SCHEMES, "${"))
         if isinstance(value, str)

@@ -27,12 +27,16 @@ from toolbus.config.settings.sandbox import Sandbox
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import DEFAULT_BUDGET, JSON, Budget
 
-RESTRICTION_KEYS = ("include", "exclude", "enabled", "disabled", "sandbox", "policy", "lock", "trust")
+RESTRICTION_KEYS = (
+    *("include", "exclude", "enabled", "disabled", "sandbox"),
+    *("policy", "lock", "trust", "trust_annotations"),
+)
 """Keys that restrict in some host's dialect, even if they have no meaning here."""
 
 _NO_SANDBOX = "it is another host's key, so the server is not in a sandbox; set sandbox in a toolbus.yaml"
 _PROMISES = {
     "trust": "in this file it is another host's key; only a toolbus.yaml can trust a server's annotations",
+    "trust_annotations": "only a toolbus.yaml can trust a server's annotations",
     "sandbox": _NO_SANDBOX,
     "sandboxEnabled": _NO_SANDBOX,
 }
@@ -216,7 +220,7 @@ def _built(alias: str, draft: _Draft, location: Location, defaults: Defaults) ->
         config = ServerConfig(**fields)
     except ConfigError as error:
         raise location.relocated(error, lambda key: _as_written(key, draft.written)) from None
-    warnings = (*defaults.warnings, *draft.warnings, *auth_warnings(config.auth))
+    warnings = tuple(dict.fromkeys((*defaults.warnings, *draft.warnings, *auth_warnings(config.auth))))
     return config.model_copy(update={"warnings": warnings}) if warnings else config
 
 
@@ -299,11 +303,15 @@ def _draft(entry: Mapping[JSON, JSON], location: Location, *, foreign: bool) -> 
     """The entry with every key translated; null counts as not set."""
     entry, warnings = with_auth(entry, location, foreign=foreign)
     draft = _Draft(warnings=warnings)
+    unused = {*IGNORED, *(_PROMISES if foreign or "serverName" in entry else ())}
+    draft.warnings += promise_warnings({key: value for key, value in entry.items() if key in unused})
+    entry = {key: value for key, value in entry.items() if key not in unused and value is not None}
+    try:
+        entry, notes = ServerConfig.renamed(entry)
+    except ConfigError as error:
+        raise location.relocated(error, lambda key: key) from None
+    draft.warnings += notes
     for key, value in entry.items():
-        is_ignored = key in IGNORED or (key in ("trust", "sandbox") and (foreign or "serverName" in entry))
-        if is_ignored or value is None:
-            draft.warnings += promise_warnings({key: value} if is_ignored else {})
-            continue
         with draft.mistakes.collected():
             if key in KEYS:
                 _put(draft, key, value, entry, location)

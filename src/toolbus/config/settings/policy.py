@@ -42,7 +42,7 @@ class PolicyRule(ConfigModel):
     requests: _Patterns = ()
     """Globs on what a server asks of you: `server/elicitation`, `server/sampling`, `server/roots`."""
     hint: Hint | None = None
-    """Tools that their server marks so; without `trust: true`, a mark can only make the policy stricter."""
+    """Tools that their server marks so; a mark only tightens the policy without `trust_annotations: true`."""
     arguments: dict[str, object] | None = None
     """A JSON Schema that the arguments match, as they are sent."""
     do: Action

@@ -75,13 +75,20 @@ class Fetch:
     config: ServerConfig
     named: Sequence[Url]
     """The URLs that the user named: the server, and the issuer if it is in the config."""
+    limit: int = MAX_BYTES
+    """The most bytes of a response."""
+    seconds: float | None = None
+    """The limit of a request; by default less than for a whole attempt to connect, so that it fails first."""
     _allowed: set[Address] = field(default_factory=set[Address])
     """The addresses of the named hosts, once they were looked up."""
 
     @property
     def _seconds(self) -> float:
-        """For one request: less than for a whole attempt to connect, so that it is the one to fail."""
-        return min(MAX_SECONDS, self.config.timeouts.connect / 3)
+        return self.seconds or min(MAX_SECONDS, self.config.timeouts.connect / 3)
+
+    async def reply(self, url: str) -> FetchedReply:
+        """The response to a GET, whatever its status."""
+        return await self._answered("GET", self._checked(url), {}, None)
 
     async def get(self, url: str) -> FetchedReply:
         return await self._send("GET", self._checked(url), {"accept": "application/json"}, None)
@@ -122,18 +129,24 @@ class Fetch:
     async def _send(
         self, method: str, url: Url, headers: Mapping[str, str], content: bytes | None
     ) -> FetchedReply:
+        reply = await self._answered(method, url, headers, content)
+        if reply.status >= 500 or reply.status == 429:
+            raise Unreachable(f"{_shown(url)}: HTTP {reply.status}")
+        return reply
+
+    async def _answered(
+        self, method: str, url: Url, headers: Mapping[str, str], content: bytes | None
+    ) -> FetchedReply:
         try:
             async with asyncio.timeout(self._seconds):
                 reply = await self._exchange(method, url, headers, content)
         except TimeoutError:
             raise Unreachable(f"{_shown(url)} did not respond in time") from None
         except TooLarge as failure:
-            raise AuthFailure(f"{_shown(url)} sent more than {MAX_BYTES // 1024} KiB") from failure
+            raise AuthFailure(f"{_shown(url)} sent more than {self.limit // 1024:,} KiB") from failure
         except HttpFailure as failure:
             raise Unreachable(f"{_shown(url)}: {failure}") from failure
         logger.debug("%s %s: HTTP %d", method, url.without_query, reply.status)
-        if reply.status >= 500 or reply.status == 429:
-            raise Unreachable(f"{_shown(url)}: HTTP {reply.status}")
         return reply
 
     async def _exchange(
@@ -167,7 +180,7 @@ class Fetch:
             tls=self._tls(url) if url.is_tls else None,
             proxy=proxy,
             connect_timeout=self._seconds,
-            limit=MAX_BYTES,
+            limit=self.limit,
             address=address,
         )
         try:

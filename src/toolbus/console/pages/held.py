@@ -82,7 +82,7 @@ def _difference(difference: LockDifference) -> Element:
 
 
 def _change(change: DefinitionChange) -> Child:
-    """A change, in the words of `toolbus diff`."""
+    """A change, in the words of `toolbus lock diff`."""
     before, after = change.before, change.after
     head: list[Child] = [element("code", change.at), " "]
     if change.is_text:

@@ -80,7 +80,7 @@ class ApprovalRequest:
 
     @property
     def reads_only(self) -> bool:
-        """Whether the tool is marked read-only, by a server that the config trusts (`trust: true`)."""
+        """Whether the tool is marked read-only, by a server with `trust_annotations: true`."""
         return self.spec is not None and self.spec.reads_only
 
     def approved(self, by: str, answer: ApprovalAnswer = "once") -> Approval | None:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Literal, TypeAlias
+from typing import Generic, Literal, TypeAlias, TypeVar, cast, get_args
 
 from toolbus.core.text.text import headed
 from toolbus.core.values.errors import FORKED, BusClosed
@@ -215,6 +215,7 @@ Event: TypeAlias = (
     | ToolHeld
     | LoginNeeded
 )
+E = TypeVar("E", bound=Event)
 Emit: TypeAlias = Callable[[Event], None]
 Filter: TypeAlias = Callable[[Event], Event | None]
 """Returns the event, a changed one, or None to drop it."""
@@ -222,7 +223,7 @@ OnLog: TypeAlias = Callable[[Logged], Awaitable[None] | None]
 """Receives the log messages of a server during a call."""
 
 
-class EventStream:
+class EventStream(Generic[E]):
     """The events since it was created, for `async for`; ends when the bus stops."""
 
     def __init__(self, only: Filter | None = None, max_bytes: int = BACKLOG_BYTES) -> None:
@@ -237,10 +238,10 @@ class EventStream:
         self._wake = asyncio.Event()
         self._ended = False
 
-    def __aiter__(self) -> "EventStream":
+    def __aiter__(self) -> "EventStream[E]":
         return self
 
-    async def __anext__(self) -> Event:
+    async def __anext__(self) -> E:
         while not self._backlog:
             if self._ended:
                 raise StopAsyncIteration
@@ -250,16 +251,16 @@ class EventStream:
             await self._wake.wait()
         return self._next()
 
-    def unread(self) -> Iterator[Event]:
+    def unread(self) -> Iterator[E]:
         """The events received so far; without waiting, so also after the loop has ended."""
         while self._backlog:
             yield self._next()
 
-    def _next(self) -> Event:
+    def _next(self) -> E:
         with self._lock:
             event, size = self._backlog.popleft()
             self._bytes -= size
-        return event
+        return cast(E, event)  # `only` lets no others in
 
     def put(self, event: Event) -> None:
         """Add an event, unless it is filtered out; from any thread."""
@@ -286,7 +287,7 @@ class EventStream:
             self._loop.call_soon_threadsafe(self._wake.set)
 
 
-Listening = EventStream
+Listening = EventStream[Event]
 """The former name."""
 
 
@@ -306,7 +307,7 @@ class Hub:
         """`max_bytes` is for the events that one listener has not read."""
         self._max_bytes = max_bytes
         # Weak, so that a dropped listener costs nothing.
-        self._listeners: weakref.WeakSet[EventStream] = weakref.WeakSet()
+        self._listeners: weakref.WeakSet[EventStream[Event]] = weakref.WeakSet()
         self._callbacks: list[Emit] = []
         self._for_calls = 0
         """The number of callbacks that also receive the events of calls."""
@@ -341,9 +342,9 @@ class Hub:
             self._callbacks = left
             self._for_calls -= calls
 
-    def listen(self, only: Filter | None = None) -> EventStream:
+    def listen(self, only: Filter | None = None) -> EventStream[Event]:
         """A new listener for all events from now on, or for filtered ones."""
-        listener = EventStream(only, self._max_bytes)
+        listener = EventStream[Event](only, self._max_bytes)
         if self._ended:
             listener.end()
         self._listeners.add(listener)
@@ -364,6 +365,15 @@ class Hub:
         self._ended = True
         for listener in tuple(self._listeners):
             listener.end()
+
+
+def of_types(kinds: tuple[type[Event], ...], only: Filter | None) -> Filter | None:
+    """The filter `only`, for events of these types; TypeError for a type that no event has."""
+    if not kinds:
+        return only
+    if wrong := [kind for kind in kinds if kind not in get_args(Event)]:
+        raise TypeError(f"{wrong[0]!r} is not a type of event; toolbus.events has them")
+    return lambda event: (event if only is None else only(event)) if isinstance(event, kinds) else None
 
 
 def _size(event: Event) -> int:

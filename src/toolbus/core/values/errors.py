@@ -13,6 +13,7 @@
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
     ├── TokenStoreError        stored tokens cannot be read or written; they were left as they are
     ├── StoreError             the database that gateways share cannot be used; it was left as it is
+    ├── RegistryError          a registry of servers cannot be read, or sent something unusable
     ├── ScriptNotResumable     a suspended script was changed, has expired, or was resumed before
     ├── RunStoreError          the database of durable runs cannot be used
     ├── RunNotFound            the database of durable runs has no run with that id
@@ -66,6 +67,9 @@ _MOST_CHARACTERS = 100_000
 class ToolbusError(Exception):
     """The base of all errors that toolbus raises."""
 
+    sent = True
+    """False if nothing was sent to a server; True if it was, or if nobody knows."""
+
     def __init__(self, message: object = "") -> None:
         super().__init__(headed(str(message), _MOST_CHARACTERS))
 
@@ -114,7 +118,7 @@ class LockError(ConfigError):
 
 
 class BusClosed(ToolbusError):
-    """The bus is not running: never started, or stopped."""
+    """The bus is not running: never started, or closed."""
 
     def __init__(
         self,
@@ -125,6 +129,7 @@ class BusClosed(ToolbusError):
         how: str = "use `async with`, or await start() first",
     ) -> None:
         self.started = started
+        self.sent = started  # it may have been closed during a call
         super().__init__(
             f"{what} is closed{reason and f': {reason}'}; create a new one"
             if started
@@ -134,6 +139,8 @@ class BusClosed(ToolbusError):
 
 class ToolNotFound(ToolbusError, LookupError):
     """The catalog has no tool with that name."""
+
+    sent = False
 
     def __init__(
         self,
@@ -165,17 +172,25 @@ class ToolNotFound(ToolbusError, LookupError):
 
 
 class ToolFailed(ToolbusError):
-    """A tool reported an error; raised only by `ToolResult.raise_for_error`. `text` is its full text."""
+    """A tool reported an error, or was not called (`sent` is False); `text` is the full text of the result.
 
-    def __init__(self, tool: str | None, text: str) -> None:
+    Raised only by `ToolResult.raise_for_error`.
+    """
+
+    def __init__(self, tool: str | None, text: str, *, sent: bool = True) -> None:
         self.tool = tool
         self.text = text
+        self.sent = sent
         label = "the tool" if tool is None else f"tool {tool!r}"
-        super().__init__(f"{label} failed: {shortened(text, 300) or 'no message'}")
+        outcome = "failed" if sent else "was not called"
+        unsaid = "" if sent or "nothing was sent" in text else "; nothing was sent"
+        super().__init__(f"{label} {outcome}: {shortened(text, 300) or 'no message'}{unsaid}")
 
 
 class CallDenied(ToolbusError):
     """A guard refused an operation: nothing was sent."""
+
+    sent = False
 
     def __init__(self, what: str, reason: str, rule: str | None = None) -> None:
         """`rule` is the rule of the policy that decided, such as `policy[2]`."""
@@ -197,6 +212,8 @@ class AuditFailed(ToolbusError):
 
 class ArgumentsError(ToolbusError, TypeError):
     """The arguments of a call cannot be sent."""
+
+    sent = False
 
     def __init__(self, what: str, problem: str) -> None:
         self.what = what
@@ -239,6 +256,15 @@ class StoreError(ToolbusError):
         self.place = place
         self.problem = problem
         super().__init__(f"store {place}: {problem}; {step}")
+
+
+class RegistryError(ToolbusError):
+    """A registry of servers, or a file that it names, cannot be read; nothing was changed."""
+
+    def __init__(self, source: str, problem: str) -> None:
+        self.source = source
+        self.problem = problem
+        super().__init__(f"registry {source}: {problem}")
 
 
 class ScriptNotResumable(ToolbusError):
@@ -323,10 +349,16 @@ def problem_of(error: Exception) -> str:
 
 
 class ServerNotFound(ServerError, LookupError):
-    """The bus has no server with that alias."""
+    """The bus has no server with that alias, or it is `disabled`."""
 
-    def __init__(self, server: str, known: Sequence[str]) -> None:
+    sent = False
+
+    def __init__(self, server: str, known: Sequence[str], *, disabled: bool = False) -> None:
         self.close_matches = get_close_matches(server, known, n=3)
+        self.disabled = disabled
+        if disabled:
+            super().__init__(server, "it is disabled; enable it first")
+            return
         hint = (
             f"did you mean {self.close_matches[0]!r}?"
             if self.close_matches
@@ -429,6 +461,8 @@ class SignInFailed(AuthRequired):
 class ServerDown(ServerError):
     """The server is not connected; `state` and `reason` explain why."""
 
+    sent = False
+
     def __init__(self, server: str, state: str, reason: str | None) -> None:
         self.state = state
         self.reason = reason
@@ -437,6 +471,8 @@ class ServerDown(ServerError):
 
 class TooManySessions(ServerError):
     """A session needs a connection of its own to the server, and as many sessions as may already have one."""
+
+    sent = False
 
     def __init__(self, server: str, limit: int) -> None:
         self.limit = limit

@@ -1,5 +1,6 @@
 """The values passed between the stages: plain and frozen, independent of the SDK and the network."""
 
+import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, TypeAlias
@@ -74,7 +75,7 @@ class ToolSpec:
     history: tuple[Change, ...] = ()
     """The changes made since the server listed it."""
     trusted: bool = False
-    """Whether its annotations may be relied on: the config marks the server with `trust: true`."""
+    """Whether its annotations may be relied on: its server has `trust_annotations: true`."""
     repeatable: bool = False
     """Whether the config declares that repeating a call is safe."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
@@ -275,16 +276,33 @@ class ToolResult:
     """The result of a request other than a tool call: a `PromptResult`, a `Completion`, a `TaskState`."""
     received: RawResult | None = field(default=None, compare=False)
     """As the server sent it, if it is for an MCP client."""
+    sent: bool = field(default=True, compare=False)
+    """False if nothing was sent: wrong arguments, a call that was denied, a server that is down."""
 
     @property
     def text(self) -> str:
         """The text blocks, joined by line breaks."""
         return "\n".join(block.text for block in self.content if isinstance(block, Text))
 
+    @property
+    def data(self) -> JSON:
+        """The structured content; without it the text read as JSON, or else the text itself."""
+        if self.structured is not None:
+            return self.structured
+        try:
+            return json.loads(self.text, parse_constant=_no_json)
+        except (ValueError, RecursionError):  # nested too deeply
+            return self.text
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """The pictures."""
+        return tuple(block for block in self.content if isinstance(block, Image))
+
     def raise_for_error(self) -> "ToolResult":
-        """Itself; raises `ToolFailed` if the tool reported an error."""
+        """Itself; raises `ToolFailed` if the tool reported an error, or if nothing was sent to it."""
         if self.is_error:
-            raise ToolFailed(self.tool, self.text)
+            raise ToolFailed(self.tool, self.text, sent=self.sent)
         return self
 
     def __repr__(self) -> str:
@@ -312,9 +330,13 @@ class ToolResult:
         return cls(content=(Text(text=str(pending)),), pending=pending)
 
     @classmethod
-    def failure(cls, message: str, tool: str | None = None) -> "ToolResult":
-        """An error result."""
-        return cls(content=(Text(text=f"MCP error: {message}"),), is_error=True, tool=tool)
+    def failure(cls, message: str, tool: str | None = None, *, sent: bool = True) -> "ToolResult":
+        """An error result; `sent` is False if the call did not reach a server."""
+        return cls(content=(Text(text=f"MCP error: {message}"),), is_error=True, tool=tool, sent=sent)
+
+
+def _no_json(constant: str) -> JSON:
+    raise ValueError(f"{constant} is not JSON")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -153,6 +153,6 @@ class ClientViews:
                 followed.offering.close()
                 del self._followed[client.base]
         if isinstance(client.base, SessionView):
-            task = asyncio.get_running_loop().create_task(client.base.end_session())
+            task = asyncio.get_running_loop().create_task(client.base.close())
             self._ending.add(task)
             task.add_done_callback(self._ending.discard)

@@ -105,7 +105,7 @@ async def _serve(
             finally:
                 if bus.running:
                     program.save_listings(bus.config, bus)
-                await bus.stop()
+                await bus.close()
         return 0
 
     return await until_stopped(run, only_begin=worker is not None)

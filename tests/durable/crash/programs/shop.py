@@ -28,7 +28,12 @@ from toolbus.agent.durable import Durable
 
 FOLDER = Path(os.environ["CRASH_FOLDER"])
 URL = f"http://127.0.0.1:{(FOLDER / 'port').read_text()}"
-EFFECTS = {"url": f"{URL}/mcp", "trust": True, "include": ["write", "put", "look"], "repeatable": ["put"]}
+EFFECTS = {
+    "url": f"{URL}/mcp",
+    "trust_annotations": True,
+    "include": ["write", "put", "look"],
+    "repeatable": ["put"],
+}
 STOCK = {"url": f"{URL}/mcp", "include": ["reserve"]}
 _client = httpx.AsyncClient(base_url=URL, trust_env=False, verify=False, timeout=60)
 

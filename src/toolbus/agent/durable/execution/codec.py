@@ -19,6 +19,7 @@ def result_json(result: ToolResult) -> dict[str, JSON]:
             "is_error": result.is_error,
             "meta": result.meta,
             "tool": result.tool,
+            **({} if result.sent else {"sent": False}),
         },
         fallback=str,
     )
@@ -31,6 +32,7 @@ def read_result(stored: Mapping[str, Any]) -> ToolResult:
         is_error=stored["is_error"],
         meta=stored["meta"],
         tool=stored["tool"],
+        sent=stored.get("sent", True),
     )
 
 

@@ -160,7 +160,7 @@ async def cancel(own: Invocation, run: RunId, store: Store = None) -> CommandRes
 
 @command
 async def delete(own: Invocation, run: RunId, store: Store = None) -> CommandResult:
-    """Delete a run that has ended, with all that is recorded of it."""
+    """Delete a finished run, with all that is recorded of it."""
     async with open_runs(own.screen, store) as opened:
         await opened.delete(run)
     return CommandResult({"deleted": run}, f"deleted {run}")
@@ -184,10 +184,14 @@ async def start(
             "--version", metavar="VERSION", help="Pin the run to the workers of this version of the agent."
         ),
     ] = None,
-    wait: Annotated[bool, typer.Option("--wait", help="Wait for its end, and print the output.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Wait until it ends, and print its output.")
+    ] = False,
+    wait: Annotated[bool, typer.Option("--wait", hidden=True)] = False,
     store: Store = None,
 ) -> CommandResult:
     """Add a run for the workers, and print its id."""
+    follow = follow or wait  # the old name
     if not prompt.strip():
         raise Usage("the prompt is empty; write one")
     screen = own.screen
@@ -202,12 +206,12 @@ async def start(
         workers = await opened.workers()
         is_served = _is_served(info.queue, workers)
         print_no_worker(screen, info, workers, Hints(store))
-        if wait:
+        if follow:
             info = await opened.wait(run)
 
     def lines() -> None:
-        screen.line(visible((info.output or "") if wait else run))
-        if wait:
+        screen.line(visible((info.output or "") if follow else run))
+        if follow:
             note_end(screen, info)
 
     code = 0 if info.is_open or info.status == "done" else FAILED

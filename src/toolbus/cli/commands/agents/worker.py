@@ -1,4 +1,4 @@
-"""`toolbus worker`: execute durable runs until stopped."""
+"""`toolbus runs worker`: execute durable runs until stopped."""
 
 import asyncio
 import importlib
@@ -64,10 +64,11 @@ async def worker(
     ] = None,
     store: Store = None,
 ) -> int:
-    """Execute durable runs until stopped; start as many as you need, on any machine.
+    """Execute durable runs until stopped.
 
-    With MODULE:NAME, your program decides about the model, approvals, name and store. The first Ctrl-C or
-    SIGTERM lets calls in flight end; other workers continue its runs.
+    Start as many as you need, on any machine. With MODULE:NAME, your program decides about the model,
+    approvals, name and store. The first Ctrl-C or SIGTERM lets calls in flight end; other workers
+    continue its runs.
     """
     _ = own.screen  # first, because it shows the log
     if not own.settings.verbose:
@@ -127,7 +128,7 @@ async def _agent_of_config(
 ) -> "AsyncGenerator[Agent]":
     """An agent with all servers of the config."""
     screen, config, servers = own.screen, own.config, own.selected()
-    load_durable(screen, "toolbus worker")
+    load_durable(screen, "toolbus runs worker")
     with screen.spinner("loading the agent"):
         from toolbus.agent import Agent
         from toolbus.cli.chat.run import create_model
@@ -149,7 +150,7 @@ async def _agent_of_target(
         raise Usage(
             f"{' and '.join(ignored)}: {target} decides that itself; change it there, or leave it out"
         )
-    load_durable(own.screen, "toolbus worker")
+    load_durable(own.screen, "toolbus runs worker")
     async with agent_of_program(target) as agent:
         yield agent
 

@@ -42,7 +42,7 @@ OAUTH = "oauth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _NewServer:
+class NewServer:
     """The arguments of `toolbus add`."""
 
     target: Sequence[str]
@@ -56,7 +56,7 @@ class _NewServer:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _EditedFile:
+class EditedFile:
     """The file to edit, before the change."""
 
     path: Path
@@ -83,9 +83,15 @@ _Name = Annotated[
 
 
 @command
-def add(
+async def add(
     own: Invocation,
-    name: Annotated[str, typer.Argument(metavar="NAME", help="A name for the server.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="A name for the server; alone, a server of the registry, a server.json or an .mcpb file.",
+        ),
+    ],
     target: Annotated[
         list[str] | None,
         typer.Argument(
@@ -117,31 +123,75 @@ def add(
     cwd: Annotated[
         str | None, typer.Option("--cwd", metavar="DIR", help="Working directory of the command.")
     ] = None,
+    alias: Annotated[
+        str | None,
+        typer.Option("--as", metavar="ALIAS", help="Another name for a server of the registry or a file."),
+    ] = None,
+    input: Annotated[  # noqa: A002  the name of the option
+        list[str] | None,
+        typer.Option("--input", metavar="KEY=VALUE", help="Value that such a server needs; repeatable."),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option("--kind", metavar="KIND", help="Which of its packages: remote, npm, pypi, oci, ..."),
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Add such a server without being asked.")] = False,
 ) -> CommandResult:
     """Add a server to the config; create the config if needed.
 
     \b
+    toolbus add io.github.user/thing
     toolbus add search https://example.com/mcp --header 'X-Api-Key=${SEARCH_KEY}'
     toolbus add linear https://mcp.linear.app/mcp --auth oauth
     toolbus add files -- npx -y @modelcontextprotocol/server-filesystem .
     """
-    server = _NewServer(
+    server = NewServer(
         target=target or (), env=env or (), headers=header or (), auth=auth, transport=transport, cwd=cwd
     )
+    place = published_place(name, server.target)
+    if place is not None:
+        from toolbus.cli.commands.config.published import PublishedRequest, add_published
+
+        named = None if place == name else name
+        request = PublishedRequest(
+            place=place, alias=alias or named, kind=kind, inputs=input or (), yes=yes, given=server
+        )
+        return await add_published(own, request)
+    if alias or input or kind or yes:
+        option = "--as" if alias else "--input" if input else "--kind" if kind else "--yes"
+        raise Usage(f"{option} is for a server of the registry, a server.json or an .mcpb file")
     return _added(own, name, server)
 
 
-def _added(own: Invocation, name: str, server: _NewServer) -> CommandResult:
+def published_place(name: str, target: Sequence[str]) -> str | None:
+    """The registry's name, the `server.json` or the `.mcpb` file to add; None for a URL or a command."""
+    if not target:
+        is_url = "://" in name
+        return None if is_url or not re.search(r"\w", name) else name
+    is_place = len(target) == 1 and re.search(
+        r"^registry:|(?:^|[/\\])server\.json$|\.(?:mcpb|dxt)$", target[0]
+    )
+    return target[0] if is_place else None
+
+
+def _added(own: Invocation, name: str, server: NewServer) -> CommandResult:
     """Add the server, and move its secrets to `.env`."""
-    screen, plain = own.screen, _entry(name, server)
-    edited = _edited_file(own)
+    plain, edited = _entry(name, server), edited_file(own)
     known = edited.servers()
     if name in known:
         raise Usage(
             f"{edited.path} already has a server {name!r}; to replace it, first run: toolbus remove {name}"
         )
-    entry, secrets = _referring(name, plain, known, env_values(edited.path.parent))
-    trusted = _save(screen, edited, _text_with_server(edited, name, entry), secrets)
+    entry, secrets = referring(name, plain, known, env_values(edited.path.parent))
+    return written(own, edited, name, entry, secrets)
+
+
+def written(
+    own: Invocation, edited: EditedFile, name: str, entry: Mapping[str, JSON], secrets: Sequence[Secret]
+) -> CommandResult:
+    """Write a new server and its secrets."""
+    screen = own.screen
+    trusted = save_edited(screen, edited, text_with_server(edited, name, entry), secrets)
     use = "login" if entry.get("auth") == OAUTH else "tools"
     step = f"toolbus {use} {name}" if trusted or edited.is_named else "toolbus trust"
 
@@ -153,7 +203,7 @@ def _added(own: Invocation, name: str, server: _NewServer) -> CommandResult:
             screen.note(f"add {DOTENV} to .gitignore to keep it out of version control")
 
     document = {
-        **_facts(edited, name),
+        **edit_facts(edited, name),
         "entry": entry,
         "secrets": [picked(secret, "key name") for secret in secrets],
         "trusted": trusted,
@@ -169,8 +219,10 @@ def remove(own: Invocation, name: _Name) -> CommandResult:
         after = without_server(edited.text, edited.path, name)
     except NotEditable as error:
         raise Usage(f"{edited.path} {error.problem}: remove the entry {name!r}") from None
-    trusted = _save(own.screen, edited, after)
-    return CommandResult({**_facts(edited, name), "trusted": trusted}, f"removed {name} from {edited.path}")
+    trusted = save_edited(own.screen, edited, after)
+    return CommandResult(
+        {**edit_facts(edited, name), "trusted": trusted}, f"removed {name} from {edited.path}"
+    )
 
 
 @command
@@ -193,18 +245,18 @@ def _switched(own: Invocation, name: str, *, enabled: bool) -> CommandResult:
         flag = json.dumps({"disabled": not enabled})[1:-1]
         raise Usage(f"{edited.path} {error.problem}: set {flag} in the entry {name!r}") from None
     changed = after != edited.text
-    trusted = _save(own.screen, edited, after) if changed else edited.is_own
+    trusted = save_edited(own.screen, edited, after) if changed else edited.is_own
     word = "enabled" if enabled else "disabled"
     line = f"{word} {name} in {edited.path}" if changed else f"{name} is already {word} in {edited.path}"
-    document = {**_facts(edited, name), "enabled": enabled, "changed": changed, "trusted": trusted}
+    document = {**edit_facts(edited, name), "enabled": enabled, "changed": changed, "trusted": trusted}
     return CommandResult(document, line)
 
 
-def _facts(edited: _EditedFile, name: str) -> dict[str, JSON]:
+def edit_facts(edited: EditedFile, name: str) -> dict[str, JSON]:
     return {"file": str(edited.path), "server": name}
 
 
-def _entry(name: str, server: _NewServer) -> dict[str, JSON]:
+def _entry(name: str, server: NewServer) -> dict[str, JSON]:
     """The server's config entry; raises `Usage` or `ConfigError` if it is invalid."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
@@ -219,7 +271,7 @@ def _entry(name: str, server: _NewServer) -> dict[str, JSON]:
     return entry
 
 
-def _referring(
+def referring(
     name: str, plain: Mapping[str, JSON], known: Mapping[str, JSON], env: dict[str, str]
 ) -> tuple[dict[str, JSON], Sequence[Secret]]:
     """The entry with references for its secrets, under names that the other entries do not use."""
@@ -238,7 +290,7 @@ def _referring(
     return entry, secrets
 
 
-def _remote(name: str, url: str, rest: Sequence[str], server: _NewServer) -> dict[str, JSON]:
+def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict[str, JSON]:
     if rest:
         raise Usage(
             f"unexpected {rest[0]!r} after the URL; to add a command, run toolbus add {name} -- COMMAND"
@@ -251,11 +303,11 @@ def _remote(name: str, url: str, rest: Sequence[str], server: _NewServer) -> dic
         entry["auth"] = OAUTH if server.auth.lower() == OAUTH else server.auth
     if server.headers:
         # Also `:`, as in curl.
-        entry["headers"] = _pairs(server.headers, "--header", r"\s*[:=]\s*")
+        entry["headers"] = given_pairs(server.headers, "--header", r"\s*[:=]\s*")
     return entry
 
 
-def _local(command: str, args: Sequence[str], server: _NewServer) -> dict[str, JSON]:
+def _local(command: str, args: Sequence[str], server: NewServer) -> dict[str, JSON]:
     if server.headers or server.auth is not None or server.transport not in (None, "stdio"):
         option = "--header" if server.headers else "--transport" if server.auth is None else "--auth"
         raise Usage(f"{option} is for a URL, and {command!r} is not one; a URL starts with https://")
@@ -266,11 +318,11 @@ def _local(command: str, args: Sequence[str], server: _NewServer) -> dict[str, J
     if args:
         entry["args"] = list(args)
     if server.env:
-        entry["env"] = _pairs(server.env, "--env", "=")
+        entry["env"] = given_pairs(server.env, "--env", "=")
     return {**entry, "cwd": server.cwd} if server.cwd else entry
 
 
-def _pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
+def given_pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
     pairs: dict[str, JSON] = {}
     for text in given:
         key, *value = re.split(separator, text, maxsplit=1)
@@ -280,7 +332,7 @@ def _pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]
     return pairs
 
 
-def _edited_file(own: Invocation) -> _EditedFile:
+def edited_file(own: Invocation) -> EditedFile:
     """The config in use, or a new file."""
     named = own.settings.config or named_config()
     path = named
@@ -292,22 +344,22 @@ def _edited_file(own: Invocation) -> _EditedFile:
     if path.exists():
         content = read_content(path)
         text = content.decode("utf-8", errors="replace")
-        edited = _EditedFile(
+        edited = EditedFile(
             path=Path(short_path(path)), text=text, is_named=named is not None, is_own=is_trusted(path)
         )
         if not edited.is_blank:
             document_in(content, path)
         return edited
     is_own = not (path.parent / DOTENV).exists()
-    return _EditedFile(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
+    return EditedFile(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
 
 
-def _file_with_server(own: Invocation, name: str) -> _EditedFile:
+def _file_with_server(own: Invocation, name: str) -> EditedFile:
     """The config in use; raises `Usage` if it has no such server."""
     path = own.settings.config or find_config()
     if not path.is_file():
         raise Usage(f"{str(path)!r}: no such file; check the path")
-    edited = _edited_file(own)
+    edited = edited_file(own)
     servers = edited.servers()
     if name not in servers:
         close = near_miss(name, servers)
@@ -316,7 +368,7 @@ def _file_with_server(own: Invocation, name: str) -> _EditedFile:
     return edited
 
 
-def _text_with_server(edited: _EditedFile, name: str, entry: Mapping[str, JSON]) -> str:
+def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -> str:
     """The file's text with the server; if it cannot be edited, `Usage` shows what to paste."""
     if edited.is_blank:
         gap = "" if not edited.text or edited.text.endswith("\n") else "\n"
@@ -328,7 +380,7 @@ def _text_with_server(edited: _EditedFile, name: str, entry: Mapping[str, JSON])
         raise Usage(f"{edited.path} {error.problem}:", tuple(shown)) from None
 
 
-def _save(screen: Screen, edited: _EditedFile, after: str, secrets: Sequence[Secret] = ()) -> bool:
+def save_edited(screen: Screen, edited: EditedFile, after: str, secrets: Sequence[Secret] = ()) -> bool:
     """Write the file and the secrets; return whether the file is trusted afterwards."""
     if (
         _config_error(edited.text, edited.path) is None

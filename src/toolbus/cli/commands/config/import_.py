@@ -56,26 +56,29 @@ def import_(
             autocompletion=editor_names,
         ),
     ] = None,
-    write: Annotated[
+    yes: Annotated[
         bool,
         typer.Option(
-            "--write",
+            "--yes",
+            "-y",
             help="Add them to toolbus.yaml in this folder, or to --config; default: only show them.",
         ),
     ] = False,
     with_secrets: Annotated[
-        bool, typer.Option("--with-secrets", help="With --write: copy literal secrets to .env.")
+        bool, typer.Option("--with-secrets", help="With --yes: copy literal secrets to .env.")
     ] = False,
+    write: Annotated[bool, typer.Option("--write", hidden=True)] = False,  # the old name
 ) -> CommandResult:
     """Import servers from an editor's or agent's config."""
     screen = own.screen
     target = own.settings.config or Path("toolbus.yaml")
     if target.suffix not in (".yaml", ".yml"):
         raise Usage(f"{str(target)!r}: not a YAML file; pass a .yaml file with --config")
-    if with_secrets and not write:
-        raise Usage("--with-secrets needs --write; add it")
+    yes = yes or write
+    if with_secrets and not yes:
+        raise Usage("--with-secrets needs --yes; add it")
     plan = _plan_import(_sources(source), target)
-    written = write and bool(plan.servers or (with_secrets and plan.secrets))
+    written = yes and bool(plan.servers or (with_secrets and plan.secrets))
     if written:
         is_own = _is_own(plan)
         after = _write(plan, with_secrets)
@@ -238,7 +241,7 @@ def _summary(plan: ImportPlan, written: bool) -> str:
     if written:
         return f"wrote {what} to {where}; next: toolbus {'check' if plan.trusted else 'trust'}"
     if plan.servers:
-        return f"would add {what} to {where}; run with --write to do it"
+        return f"would add {what} to {where}; run with --yes to do it"
     if plan.secrets:
-        return f"no new servers; run with --write --with-secrets to add {what} to {where}"
+        return f"no new servers; run with --yes --with-secrets to add {what} to {where}"
     return "nothing to import"

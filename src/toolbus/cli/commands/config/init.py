@@ -24,15 +24,16 @@ SCHEMA = "toolbus.schema.json"
 @command
 def init(
     own: Invocation,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Overwrite an existing file.")] = False,
+    force: Annotated[bool, typer.Option("--force", hidden=True)] = False,  # the old name
 ) -> CommandResult:
     """Create a commented toolbus.yaml in this folder."""
     screen = own.screen
     path = own.settings.config or Path("toolbus.yaml")
     if path.suffix not in (".yaml", ".yml"):
         raise Usage(f"{str(path)!r}: not a YAML file; pass a .yaml file with --config")
-    if path.exists() and not force:
-        raise Usage(f"{str(path)!r} already exists; overwrite it with --force")
+    if path.exists() and not (yes or force):
+        raise Usage(f"{str(path)!r} already exists; overwrite it with --yes")
     if not path.parent.is_dir():
         raise Usage(f"the folder {str(path.parent)!r} does not exist; create it first")
     schema = path.with_name(SCHEMA)

@@ -14,9 +14,9 @@ import typer
 
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import editor_names
-from toolbus.cli.errors import FAILED, Usage
+from toolbus.cli.errors import Usage
 from toolbus.cli.input.ask import can_ask
-from toolbus.cli.input.trust import confirm
+from toolbus.cli.input.trust import code_if_unwritten, confirm
 from toolbus.cli.output.screen import Screen, exact, visible
 from toolbus.cli.parameters import WriteUnasked
 from toolbus.config.editing.edit import entry_text, host_document, value_at, with_entry, without_entry
@@ -84,7 +84,7 @@ def install(
 
     \b
     toolbus install cursor
-    toolbus install codex --url https://tools.example.com/mcp --key '${TOOLBUS_KEY}'
+    toolbus install codex --url https://tools.example.com/mcp --key '${KEY}'
     """
     given = {"--remove": remove, "--print": print_only, "--url": url, "--key": key, "--view": view}
     _check(editor, name, {**given, "--yes": yes})
@@ -264,7 +264,7 @@ def _outcome(
     if done != "nothing":
         return CommandResult(document, message)
     unchanged = f"{place.shown} was not changed; to change it without being asked, pass --yes"
-    return CommandResult(document, lambda: screen.note(unchanged), FAILED)
+    return CommandResult(document, lambda: screen.note(unchanged), code_if_unwritten(screen))
 
 
 def _list(screen: Screen, name: str) -> CommandResult:

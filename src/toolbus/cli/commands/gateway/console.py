@@ -10,13 +10,19 @@ from toolbus.cli.command import CommandResult, Invocation, command
 @command
 def console(
     own: Invocation,
-    print_only: Annotated[
-        bool, typer.Option("--print", help="Only print the URL; it can be opened once, within 10 minutes.")
+    no_browser: Annotated[
+        bool,
+        typer.Option(
+            "--no-browser",
+            help="Do not open a browser; only print the URL. It can be opened once, within 10 minutes.",
+        ),
     ] = False,
+    print_only: Annotated[bool, typer.Option("--print", hidden=True)] = False,  # the old name
 ) -> CommandResult:
-    """Open the page of a running gateway or background bus: its servers, tools, calls and questions.
+    """Open the web console of a gateway or background bus.
 
-    It is served by 'toolbus serve' and 'toolbus up'. The URL contains a token, which lets one browser in.
+    It shows servers, tools, calls and questions, and is served by 'toolbus serve' and 'toolbus up'. The
+    URL contains a token, which lets one browser in.
     """
     import asyncio
 
@@ -27,7 +33,7 @@ def console(
     url = f"{found.public_url}?token={console_token(found)}"
 
     def open_page() -> None:
-        if print_only or not has_browser():
+        if no_browser or print_only or not has_browser():
             print(url)
             return
         screen.note(f"opening {found.public_url} in your browser")

@@ -102,7 +102,7 @@ def list_(own: Invocation) -> CommandResult:
 
 @config_command
 def revoke(own: Invocation, name: _Name) -> CommandResult:
-    """Revoke a key; a running gateway refuses it within two seconds."""
+    """Revoke a key; a gateway refuses it within two seconds."""
     from toolbus.config.location import near_miss
     from toolbus.gateway.access.keys import explained
 

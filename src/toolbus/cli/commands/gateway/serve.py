@@ -11,6 +11,7 @@ import typer
 
 from toolbus.cli.command import Invocation, config_command
 from toolbus.cli.errors import Usage
+from toolbus.cli.parameters import duration
 from toolbus.core.values.errors import ConfigError, ToolbusError
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ def serve(
         float | None,
         typer.Option(
             "--drain",
-            metavar="SECONDS",
-            min=0,
-            help="How long calls in flight may take to end when it stops; default: 30.",
+            metavar="TIME",
+            parser=duration,
+            help="How long calls in flight may take to end when it stops; default: 30s.",
         ),
     ] = None,
     workers: Annotated[
@@ -58,7 +59,7 @@ def serve(
         ),
     ] = None,
 ) -> int:
-    """Offer the tools, resources and prompts of all servers as one MCP server.
+    """Offer all servers as one MCP server, over HTTP or stdio.
 
     Serves HTTP unless --stdio is given. 'toolbus install' adds it to an editor.
     """

@@ -47,7 +47,7 @@ def store(own: Invocation) -> None:
 
 @config_command
 def rekey(own: Invocation) -> CommandResult:
-    """Encrypt all that is stored with the first key of $TOOLBUS_STORE_KEY.
+    """Re-encrypt the store with the first $TOOLBUS_STORE_KEY.
 
     Then the other keys in it are not needed any more. Gateways may run meanwhile, if they have both.
 
@@ -84,9 +84,10 @@ def backup(
     own: Invocation,
     file: _Backup,
     runs: _Runs = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Overwrite an existing file.")] = False,
+    force: Annotated[bool, typer.Option("--force", hidden=True)] = False,  # the old name
 ) -> CommandResult:
-    """Save the store of the config and the durable runs in one file.
+    """Save the config's store and the durable runs in one file.
 
     Gateways and workers may run meanwhile; each database is saved as of one moment. Values of the store stay
     encrypted, and their key is not in the file. Runs are not encrypted. Only you can read the file.
@@ -98,8 +99,8 @@ def backup(
     screen, path = own.screen, working_folder() / file
     if not path.parent.is_dir():
         raise Usage(f"there is no folder {str(path.parent)!r}; create it first")
-    if path.exists() and not force:
-        raise Usage(f"{str(file)!r} exists; choose another name, or overwrite it with --force")
+    if path.exists() and not (yes or force):
+        raise Usage(f"{str(file)!r} exists; choose another name, or overwrite it with --yes")
     parts = [part for part in (_store_part(own), _runs_part(screen, runs, is_new=False)) if part]
     if not parts:
         raise Usage(

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Generator, Iterable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
-from typer.core import TyperCommand
 
 from toolbus.audit.lines import chains
 from toolbus.audit.read import Query, Recorded, decision_of, read_events, target_of, what_happened
@@ -17,7 +16,9 @@ from toolbus.audit.verify import ChainReport, verify
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import tool_origins
 from toolbus.cli.errors import FAILED, Usage
+from toolbus.cli.help import PlainCommand
 from toolbus.cli.output.screen import Cell, Screen, escaped_json, exact, picked, short_path
+from toolbus.cli.parameters import seconds_in
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import AuditFailed
 from toolbus.core.values.records import JSON
@@ -25,13 +26,11 @@ from toolbus.shape.render import human_size
 
 LAST_EVENTS = 50
 """How many events of an audit trail are shown, unless somebody wants another number."""
-_SPAN = re.compile(r"(\d+(?:\.\d+)?)\s*([smhdw])")
-_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _HASH = re.compile(r"[0-9a-f]{64}")
 _STYLES = {"allow": "green", "ok": "green", "accept": "green", "started": "dim", "removed": "dim"}
 
 
-class _AuditCommand(TyperCommand):
+class _AuditCommand(PlainCommand):
     """Accepts `--tail` without a number, which typer has no way to say."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -125,10 +124,11 @@ def _checked(own: Invocation, file: Path | None, expect: Sequence[str]) -> Comma
 
 def moment(text: str, *, ahead: bool = False) -> datetime:
     """The time of `2h`, `2026-11-16` or `2026-11-16 15:04`; a span ends, or with `ahead` begins, now."""
-    if (span := _SPAN.fullmatch(text.strip())) is None:
+    with suppress(ValueError):  # first, because 20261116 is a date
         return datetime.fromisoformat(text.strip()).astimezone(UTC)
-    length = timedelta(**{_UNITS[span[2]]: float(span[1])})
-    return datetime.now(UTC) + (length if ahead else -length)
+    if (seconds := seconds_in(text)) is None:
+        raise ValueError("neither a date nor a duration")
+    return datetime.now(UTC) + timedelta(seconds=seconds if ahead else -seconds)
 
 
 def _since_time(text: str | None) -> str | None:

@@ -186,7 +186,7 @@ def only_tool(found: Comparison, alias: str, tool: str) -> Comparison:
     old = (found.old or {}).get(alias) or LockedServer(launch=now.launch, package=now.package)
     if not is_approved(now.launch, old.launch):
         raise Usage(
-            f"the launch of server {alias!r} changed, too; approve all of it: toolbus approve {alias}"
+            f"the launch of server {alias!r} changed, too; approve all of it: toolbus lock approve {alias}"
         )
     if tool not in now.definitions["tools"] and tool not in old.definitions["tools"]:
         known = ", ".join(map(quoted, now.definitions["tools"])) or "none"
@@ -217,7 +217,7 @@ def print_comparison(screen: Screen, found: Comparison) -> None:
         screen.line((visible(f"warning: {warning}"), "yellow"))
     for alias, reason in found.failed.items():
         is_known = alias in (found.old or {})
-        kept = "; its lock is kept" if is_known else f"; once it starts: toolbus approve {alias}"
+        kept = "; its lock is kept" if is_known else f"; once it starts: toolbus lock approve {alias}"
         screen.line((visible(f"{alias} could not be compared: {reason}{kept}"), "red"))
     if not differences and found.old is not None and found.now:
         tools = sum(len(now.locked.definitions["tools"]) for now in found.now.values())

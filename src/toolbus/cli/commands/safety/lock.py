@@ -1,14 +1,15 @@
-"""`toolbus lock`, `diff` and `approve`: review what servers offer, and write it to the lockfile."""
+"""`toolbus lock`, `lock diff` and `lock approve`: review what servers offer, and write it to the lockfile."""
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import CommandResult, Invocation, config_command
-from toolbus.cli.completion import server_names, tool_origins
+from toolbus.cli.command import CommandResult, Invocation, config_command, group
+from toolbus.cli.completion import lock_words, server_names, tool_origins
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Screen, short_path, visible
-from toolbus.cli.parameters import Servers, WriteUnasked
+from toolbus.cli.parameters import WriteUnasked
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ServerNotFound
 
@@ -18,10 +19,13 @@ if TYPE_CHECKING:
     from toolbus.lock.file import Lockfile
 
 
-@config_command
+@partial(group, runs_alone=True, needs_config=True)
 async def lock(
     own: Invocation,
-    servers: Servers = None,
+    servers: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="SERVER", help="Servers to include; default: all.", autocompletion=lock_words),
+    ] = None,
     yes: WriteUnasked = False,
     check: Annotated[
         bool, typer.Option("--check", help="Only compare: exit 1 if a server differs from the file.")
@@ -30,10 +34,10 @@ async def lock(
         bool, typer.Option("--sarif", help="As --check, and print the result in SARIF, for code scanners.")
     ] = False,
 ) -> CommandResult | int:
-    """Write what the servers offer to toolbus.lock, after you agree.
+    """Review what servers offer, and write it to toolbus.lock.
 
-    The file is next to the config. From then on, a tool that is new or has changed is held back until you
-    approve it, and a server whose command or URL has changed is not started.
+    Asks before it writes the file, next to the config. From then on, a tool that is new or has changed is
+    held back until you approve it, and a server whose command or URL has changed is not started.
     """
     only_check = check or sarif
     if only_check and yes:
@@ -58,8 +62,11 @@ async def lock(
     if agreed:
         screen.note(_written(found.updated))
     elif is_needed:
+        from toolbus.cli.input.trust import code_if_unwritten
+
         screen.note("nothing was written; to approve it without being asked, pass --yes")
-    return FAILED if found.failed or (is_needed and not agreed) else 0
+        return code_if_unwritten(screen)
+    return FAILED if found.failed else 0
 
 
 @config_command
@@ -91,6 +98,7 @@ async def approve(
             metavar="SERVER[/TOOL]", help="What to approve, as it is now.", autocompletion=tool_origins
         ),
     ],
+    yes: Annotated[bool, typer.Option("--yes", "-y", hidden=True)] = False,  # naming it is the consent
 ) -> CommandResult | int:
     """Approve a server, or one of its tools, as it is now.
 

@@ -7,7 +7,7 @@ import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import Usage
-from toolbus.cli.parameters import Servers
+from toolbus.cli.parameters import Servers, Wait
 from toolbus.core.values.errors import ConfigError
 from toolbus.shape import DIALECTS
 
@@ -22,6 +22,7 @@ async def check(
             "--dialect", metavar="NAME", help="Show how schemas change for a provider: openai, google, ..."
         ),
     ] = None,
+    wait: Wait = 0,
 ) -> CommandResult:
     """Diagnose servers and suggest fixes."""
     if dialect is not None and dialect not in DIALECTS:
@@ -31,7 +32,7 @@ async def check(
     from toolbus.config.launch.administrator import read_administrator
 
     try:
-        return await checked(own, own.selected(servers), dialect)
+        return await checked(own, own.selected(servers), dialect, wait)
     except ConfigError as error:  # nothing was started, perhaps because of what an administrator requires
         if is_refusal(error) and not own.screen.as_json:
             with suppress(ConfigError):

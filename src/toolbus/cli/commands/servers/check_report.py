@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import shutil
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
@@ -27,6 +28,7 @@ from toolbus.cli.output.screen import Cell, Screen, exact, one_line, picked, quo
 from toolbus.cli.session import BUS
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.launch.administrator import FILE_NAME, Administrator, read_administrator
+from toolbus.config.registry import unpinned
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import (
@@ -109,10 +111,12 @@ class _StartupEvents:
                 pass
 
 
-async def checked(own: Invocation, selected: Sequence[str], dialect: str | None) -> CommandResult:
+async def checked(
+    own: Invocation, selected: Sequence[str], dialect: str | None, wait: float
+) -> CommandResult:
     """Check these servers and the rules about them."""
     screen, config, events = own.screen, own.config, _StartupEvents()
-    async with own.bus(selected, events.on_event) as bus:
+    async with own.bus(selected, events.on_event, wait=wait) as bus:
         await bus.calls.refresh(*KINDS)
         for event in BUS.get().startups(selected):
             events.on_event(event)
@@ -188,10 +192,19 @@ def _with_problems(
         failure = [replace(failure[0], fix=fix)]
     renamed = name_problems(report.tools, config, report.config)
     converted = dialect_problems(report.tools, dialect)
-    found = dict.fromkeys([*failure, *report.reviews, *warnings, *renamed, *converted])
+    unpinned = _unpinned_problems(report.config)
+    found = dict.fromkeys([*failure, *report.reviews, *warnings, *unpinned, *renamed, *converted])
     advised = [replace(problem, fix=suggested(problem.fix)) for problem in found]
     problems = sorted(advised, key=lambda problem: list(LABELS).index(problem.severity))
     return replace(report, problems=problems, seconds=events.seconds.get(alias))
+
+
+def _unpinned_problems(config: ServerConfig) -> list[ToolProblem]:
+    """That another version may run than the one that was added from a registry."""
+    if (reason := unpinned(config)) is None:
+        return []
+    fix = f"pin it again: toolbus update {shlex.quote(config.alias)}"
+    return [ToolProblem(severity="warning", message=reason, fix=fix)]
 
 
 def _failure_problems(error: ToolbusError, config: ServerConfig) -> list[ToolProblem]:

@@ -19,7 +19,10 @@ POLL_SECONDS = 0.02
 
 @command
 def down(own: Invocation) -> CommandResult:
-    """Stop the servers in the background; running commands may end first."""
+    """Stop the servers in the background.
+
+    Commands in progress get 30 seconds to finish.
+    """
     from toolbus.background.inquiry import open_inquiry
     from toolbus.cli.output.bus_status import background_config
 

@@ -1,4 +1,4 @@
-"""`toolbus login`, `logins` and `logout`: sign in to servers, show who is signed in, and sign out."""
+"""`toolbus login` and `logout`: sign in to servers, show who is signed in, and sign out."""
 
 import shlex
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ import typer
 
 from toolbus.cli.command import CommandResult, Invocation, config_command
 from toolbus.cli.completion import server_names
-from toolbus.cli.errors import FAILED
+from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Cell, visible
 from toolbus.core.values.errors import ServerError, SignInFailed, ToolbusError, problem_of
 from toolbus.core.values.records import JSON
@@ -32,7 +32,14 @@ _User = Annotated[
 @config_command
 async def login(
     own: Invocation,
-    server: _Server,
+    server: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="SERVER",
+            help="The server's name in the config; without it, show who is signed in to which server.",
+            autocompletion=server_names,
+        ),
+    ] = None,
     user: _User = "",
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Do not open a browser; only print the URL.")
@@ -50,11 +57,16 @@ async def login(
         bool, typer.Option("--device", help="Sign in on another device, with a short code (device flow).")
     ] = False,
 ) -> CommandResult:
-    """Sign in to a server that has auth: oauth.
+    """Sign in to a server; without SERVER, list the logins.
 
-    Opens your browser, if there is one, and waits until it comes back. If it cannot (over SSH, in a
-    container), paste the URL of the page it ends on, or the code in it.
+    The server has auth: oauth in the config. Opens your browser, if there is one, and waits until it
+    comes back. If it cannot (over SSH, in a container), paste the URL of the page it ends on, or the code
+    in it.
     """
+    if server is None:
+        if user or no_browser or scopes or device:
+            raise Usage("name the server to sign in to; without options, 'toolbus login' lists the logins")
+        return await list_logins(own)
     from toolbus.cli import sign_in
     from toolbus.cli.sign_in import LoginPrompt
 
@@ -153,6 +165,11 @@ class _Row:
 @config_command
 async def logins(own: Invocation) -> CommandResult:
     """Show who is signed in to which server."""
+    return await list_logins(own)
+
+
+async def list_logins(own: Invocation) -> CommandResult:
+    """Who is signed in to which server, and which servers lack a login."""
     from toolbus.cli.sign_in import lasting_tokens
 
     screen, tokens = own.screen, lasting_tokens(own.config)

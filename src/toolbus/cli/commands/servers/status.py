@@ -6,7 +6,7 @@ from toolbus.cli.errors import FAILED
 
 @command
 def status(own: Invocation) -> CommandResult:
-    """Show the servers in the background; exit 1 if there are none."""
+    """Show the servers in the background; exit 1 if none run."""
     from toolbus.background.inquiry import facts_of
     from toolbus.cli.output.bus_status import background_config, print_facts
     from toolbus.cli.output.screen import short_path

@@ -1,6 +1,5 @@
 """`toolbus up`: keep the servers of a config running in the background, for the commands that follow."""
 
-import re
 import sys
 import time
 from pathlib import Path
@@ -12,6 +11,7 @@ from toolbus.cli.command import CommandResult, Invocation, config_command
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Screen, short_path
+from toolbus.cli.parameters import Idle
 from toolbus.core.files import located
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from toolbus.background.place import BusPlace
     from toolbus.background.server import BackgroundBus
 
-_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-
 
 @config_command
 def up(
@@ -29,10 +27,7 @@ def up(
     foreground: Annotated[
         bool, typer.Option("--foreground", help="Run here until Ctrl-C, as for systemd or a container.")
     ] = False,
-    idle: Annotated[
-        str | None,
-        typer.Option("--idle", metavar="TIME", help="Stop after this time without a command, such as 30m."),
-    ] = None,
+    idle: Idle = None,
     no_console: Annotated[
         bool, typer.Option("--no-console", help="Without the page that 'toolbus console' opens.")
     ] = False,
@@ -44,7 +39,6 @@ def up(
     does not.
     """
     began = time.time_ns()
-    seconds = None if idle is None else _idle_seconds(idle)
     if sys.platform == "win32":
         raise Usage("toolbus up needs a Unix system; commands work without it")
     file = _config_file(own)
@@ -55,17 +49,8 @@ def up(
         return _already_running(own.screen, facts)
     place = places(file)[0]
     if foreground:
-        return _run_here(own, place, seconds, began, has_console=not no_console)
-    return _started(own, place, seconds, has_console=not no_console)
-
-
-def _idle_seconds(text: str) -> float:
-    """The seconds that `--idle` names, such as 90s, 30m, 2h or 1d; raises `Usage`."""
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", text.strip())
-    seconds = 0.0 if found is None else float(found[1]) * _UNITS[found[2] or "s"]
-    if seconds <= 0:
-        raise Usage(f"--idle {text}: expected a time such as 90s, 30m or 2h")
-    return seconds
+        return _run_here(own, place, idle, began, has_console=not no_console)
+    return _started(own, place, idle, has_console=not no_console)
 
 
 def _config_file(own: Invocation) -> Path:

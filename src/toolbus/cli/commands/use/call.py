@@ -1,8 +1,6 @@
 """`toolbus call`: call one tool."""
 
-import json
-from collections.abc import Callable, Coroutine, Generator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Coroutine, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,16 +8,19 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
-from toolbus.cli.commands.use.tools import named_json
+from toolbus.cli.commands.use.resume import chosen_action, resumed
 from toolbus.cli.completion import tool_names
-from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.input.arguments import GivenArguments, check_out_folder, check_timeout, given, hint, read
+from toolbus.cli.errors import Usage
+from toolbus.cli.input.arguments import GivenArguments, check_out_folder, given, hint, read
 from toolbus.cli.listing_cache import CachedListing
-from toolbus.cli.output import results
-from toolbus.cli.output.screen import Screen, escaped_json, one_line, picked
+from toolbus.cli.output.outcome import call_outcome, call_progress
+from toolbus.cli.output.screen import Screen
 from toolbus.cli.parameters import (
+    Accept,
     Args,
     ArgsFile,
+    Cancel,
+    Decline,
     OnInput,
     Out,
     Timeout,
@@ -27,7 +28,7 @@ from toolbus.cli.parameters import (
 )
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Stopwatch
 from toolbus.core.values.errors import CallDenied, ToolNotFound
-from toolbus.core.values.records import JSON, Progress, ToolResult, ToolSpec
+from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
 
 if TYPE_CHECKING:
@@ -40,18 +41,45 @@ if TYPE_CHECKING:
 def call(
     own: Invocation,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="Tool name, or SERVER/TOOL.", autocompletion=tool_names)
-    ],
+        str | None,
+        typer.Argument(metavar="NAME", help="Tool name, or SERVER/TOOL.", autocompletion=tool_names),
+    ] = None,
     pairs: ToolArguments = None,
     args: Args = None,
     args_file: ArgsFile = None,
     timeout: Timeout = None,
     out: Out = None,
     on_input: OnInput = "ask",
-) -> Coroutine[Any, Any, CommandResult]:
-    """Call a tool and print the result; exit 1 if the tool fails."""
+    resume: Annotated[
+        str | None,
+        typer.Option(
+            "--resume",
+            metavar="FILE",
+            help="Answer the call that '--on-input suspend' printed to this file, or to stdin (-); give "
+            "KEY=VALUE for the form instead of NAME.",
+        ),
+    ] = None,
+    accept: Accept = False,
+    decline: Decline = False,
+    cancel: Cancel = False,
+) -> Coroutine[Any, Any, CommandResult | int]:
+    """Call a tool and print the result; exit 1 if the tool fails.
+
+    \b
+    toolbus call inn/book guest=Ann --on-input suspend > call.json
+    toolbus call --resume call.json seats=2
+    """
+    if resume is not None:
+        if args is not None or args_file is not None:
+            raise Usage("--resume continues a call that has its arguments; leave out --args and --args-file")
+        answers = [*([] if name is None else [name]), *(pairs or [])]
+        action = chosen_action(accept=accept, decline=decline, cancel=cancel)
+        return resumed(own, resume, answers, action, timeout=timeout, out=out, on_input=on_input)
+    if accept or decline or cancel:
+        raise Usage("--accept, --decline and --cancel answer a call that waits; name its file with --resume")
+    if name is None:
+        raise Usage("missing argument 'NAME'; see 'toolbus call --help'")
     words = given(pairs or [], args, args_file)
-    check_timeout(timeout)
     check_out_folder(out)
     return _called(own, name, words, timeout, out, on_input)
 
@@ -137,61 +165,6 @@ def _note_dead_rules(screen: Screen, config: "BusConfig", bus: "Toolbus") -> Non
         screen.note(warning)
 
 
-@contextmanager
-def call_progress(screen: Screen, name: str) -> Generator[Progress]:
-    """Show a progress line; yields the callback that updates it."""
-    import asyncio
-
-    with screen.spinner(name) as spinner:
-        loop = asyncio.get_running_loop()
-
-        def show(done: float, total: float | None, message: str | None) -> None:
-            spinner.set_progress(done, total)
-            spinner.set_text(one_line(message or name))
-
-        def progressed(done: float, total: float | None, message: str | None) -> None:
-            # Not in the loop of a background bus, which must not wait for a terminal.
-            with suppress(RuntimeError):  # the command is over
-                loop.call_soon_threadsafe(show, done, total, message)
-
-        yield progressed
-
-
-def call_outcome(
-    screen: Screen, spec: ToolSpec, result: ToolResult, out: Path | None, seconds: float
-) -> CommandResult:
-    """The result, or the pending call if it was suspended."""
-    files: results.SavedFiles = {} if out is None else results.save_blobs(result, out, spec.name)
-
-    def facts() -> dict[str, JSON]:
-        content = results.content_json(result, files)
-        said = {**picked(result, "is_error text"), "content": content, "structured": result.structured}
-        return {**named_json(spec), **said}
-
-    return suspendable(screen, facts, result, seconds, lambda: results.print_result(screen, result, files))
-
-
-def suspendable(
-    screen: Screen,
-    facts: Callable[[], dict[str, JSON]],
-    result: ToolResult,
-    seconds: float,
-    lines: Callable[[], None],
-) -> CommandResult:
-    """The result that these facts and lines are about, or the pending call if it was suspended."""
-    # The same keys as without --json, so that `resume` accepts both.
-    waiting: dict[str, JSON] = {} if result.pending is None else json.loads(result.pending.to_json())
-
-    def print_pending() -> None:
-        print(escaped_json(waiting), flush=True)
-        screen.note(f"{result.pending}; to answer, run: toolbus resume FILE")
-
-    def document() -> JSON:
-        return {**facts(), "elapsed_ms": round(seconds * 1000, 1), **waiting}
-
-    return CommandResult(document, print_pending if waiting else lines, FAILED if result.is_error else 0)
-
-
 def _reject_unknown(arguments: Mapping[str, JSON], spec: ToolSpec) -> None:
     """Raise `Usage` for a name in the JSON object that the tool's schema forbids."""
     schema = spec.input_schema
@@ -234,7 +207,7 @@ def _reject_misspelling(config: "BusConfig", name: str, listed: Mapping[str, Cac
     alike = [public for _, public, tool in tools if tool == name]
     is_locked = config.file is not None and lock_path(config.file).exists()
     step = (
-        f"not in {NAME}; 'toolbus diff' shows what is new"
+        f"not in {NAME}; 'toolbus lock diff' shows what is new"
         if is_locked
         else "run 'toolbus tools' to refresh the list"
     )

@@ -24,11 +24,12 @@ def chat(
     ] = None,
     model: Model = None,
     approve: Annotated[
-        Literal["ask", "writes", "never"],
+        Literal["never", "writes", "ask"],
         typer.Option(
             "--approve",
-            help="Ask before every call, before all but read-only tools of servers with trust: true, or "
-            "never. Without a terminal, and with --json, calls that need approval are not run.",
+            help="Never ask, ask before all but read-only tools of servers with trust_annotations: true, "
+            "or ask before every call. Without a terminal, and with --json, calls that need approval are "
+            "not run.",
         ),
     ] = "writes",
     out: Annotated[

@@ -82,15 +82,15 @@ def _config(folder: Path, worker: str, pictures: str) -> BusConfig:
 
     def module(name: str, *args: str) -> dict[str, JSON]:
         program = {"command": sys.executable, "args": ["-m", f"toolbus.demo.{name}", *args]}
-        return {**program, "trust": True}  # it ships with toolbus
+        return {**program, "trust_annotations": True}  # it ships with toolbus
 
     return load_config(
         {
             "servers": {
                 "notes": {**module("notes", "--db", str(folder / "notes.db")), "era": "legacy"},
                 "files": module("files", str(folder / "files")),
-                "worker": {"url": worker, "trust": True},
-                "pictures": {"url": pictures, "era": "legacy", "trust": True},
+                "worker": {"url": worker, "trust_annotations": True},
+                "pictures": {"url": pictures, "era": "legacy", "trust_annotations": True},
                 "broken": {"command": "no-such-program"},
             },
             "timeouts": {"reconnect": TIMEOUT},

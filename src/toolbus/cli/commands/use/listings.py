@@ -1,4 +1,4 @@
-"""`toolbus prompts`, `resources` and `skills`: list what servers offer besides tools."""
+"""The resources, prompts and skills of servers: what `toolbus read`, `prompt` and `skill` list."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
@@ -9,7 +9,7 @@ from toolbus.cli.commands.use.tools import exit_code, servers_json
 from toolbus.cli.listing_cache import template_variables
 from toolbus.cli.output.headline import print_headline
 from toolbus.cli.output.screen import Cell, Screen, about, one_line, picked
-from toolbus.cli.parameters import Servers
+from toolbus.cli.parameters import Servers, Wait
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON, Prompt, Resource, ResourceTemplate
 from toolbus.core.values.skills import Skill
@@ -17,36 +17,52 @@ from toolbus.shape.render import human_size
 
 
 @bus_command
-async def prompts(own: Invocation, servers: Servers = None) -> CommandResult:
+async def prompts(own: Invocation, servers: Servers = None, wait: Wait = 0) -> CommandResult:
     """List prompts and their arguments."""
-    return await _listed(own, servers or (), ["prompts"], _prompt_json, _print_prompts)
+    return await list_prompts(own, servers or (), wait)
 
 
 @bus_command
-async def resources(own: Invocation, servers: Servers = None) -> CommandResult:
+async def resources(own: Invocation, servers: Servers = None, wait: Wait = 0) -> CommandResult:
     """List resources and resource templates."""
-    return await _listed(own, servers or (), ["resources", "templates"], _item_json, _print_items)
+    return await list_resources(own, servers or (), wait)
 
 
 @bus_command
-async def skills(own: Invocation, servers: Servers = None) -> CommandResult:
+async def skills(own: Invocation, servers: Servers = None, wait: Wait = 0) -> CommandResult:
     """List skills: instructions for a task, with their files.
 
     Nothing of a skill is read for that.
     """
-    return await _listed(own, servers or (), ["skills"], skill_json, _print_skills)
+    return await list_skills(own, servers or (), wait)
+
+
+async def list_prompts(own: Invocation, servers: Sequence[str] = (), wait: float = 0) -> CommandResult:
+    """The prompts of these servers, by default of all."""
+    return await _listed(own, servers, wait, ["prompts"], _prompt_json, _print_prompts)
+
+
+async def list_resources(own: Invocation, servers: Sequence[str] = (), wait: float = 0) -> CommandResult:
+    """The same for resources and their templates."""
+    return await _listed(own, servers, wait, ["resources", "templates"], _item_json, _print_items)
+
+
+async def list_skills(own: Invocation, servers: Sequence[str] = (), wait: float = 0) -> CommandResult:
+    """The same for skills."""
+    return await _listed(own, servers, wait, ["skills"], skill_json, _print_skills)
 
 
 async def _listed(
     own: Invocation,
     servers: Sequence[str],
+    wait: float,
     kinds: Sequence[Any],
     encode: Callable[[Any], JSON],
     show: Callable[[Screen, Sequence[Any]], None],
 ) -> CommandResult:
     """List the offers of these servers, by default all; a kind is a plural such as `prompts`."""
     screen, selected = own.screen, own.selected(servers)
-    async with own.bus(selected) as bus:
+    async with own.bus(selected, wait=wait) as bus:
         await bus.calls.refresh(*kinds)
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         offered = {kind: {alias: getattr(bus, kind)(alias) for alias in selected} for kind in kinds}

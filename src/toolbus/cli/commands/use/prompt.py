@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
+from toolbus.cli.commands.use.listings import list_prompts
 from toolbus.cli.completion import prompt_arguments, prompt_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import check_out_folder, facts_by_name, hint, texts
@@ -24,13 +25,14 @@ if TYPE_CHECKING:
 def prompt(
     own: Invocation,
     name: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="NAME",
-            help="SERVER/PROMPT, or the prompt's name if only one server has it.",
+            help="SERVER/PROMPT, or the prompt's name if only one server has it. The name of a server lists "
+            "its prompts.",
             autocompletion=prompt_names,
         ),
-    ],
+    ] = None,
     pairs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -41,11 +43,15 @@ def prompt(
     ] = None,
     out: Out = None,
 ) -> Coroutine[Any, Any, CommandResult]:
-    """Fill in a prompt and print its messages.
+    """Fill in a prompt; without NAME, list the prompts.
 
     toolbus prompt docs/review language=python code=@main.py
     """
     check_out_folder(out)
+    if name is None or (name in own.config.servers and not pairs):
+        if out is not None:
+            raise Usage("--out needs the name of a prompt; 'toolbus prompt' lists them")
+        return list_prompts(own, [] if name is None else [name])
     return _filled_in(own, name, texts(pairs or []), out)
 
 

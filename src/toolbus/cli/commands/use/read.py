@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
+from toolbus.cli.commands.use.listings import list_resources
 from toolbus.cli.completion import read_arguments
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import texts
@@ -44,13 +45,14 @@ class _ReadRequest:
 async def read(
     own: Invocation,
     first: Annotated[
-        str,
+        str | None,
         typer.Argument(
             metavar="[SERVER] URI",
-            help="URI to read; SERVER is optional if only one server has it.",
+            help="URI to read; SERVER is optional if only one server has it. Without URI, list the resources "
+            "of SERVER, or of all.",
             autocompletion=read_arguments,
         ),
-    ],
+    ] = None,
     pairs: Annotated[
         list[str] | None,
         typer.Argument(
@@ -66,12 +68,16 @@ async def read(
         ),
     ] = None,
 ) -> CommandResult:
-    """Read a resource; print text, save binary data with --out.
+    """Read a resource; without URI, list the resources.
 
     toolbus read docs 'file:///{path}' path=README.md
     """
     if out is not None and here(out).exists() and not here(out).is_dir():
         raise Usage(f"--out {str(out)!r} already exists; pass another file, or a folder")
+    if first is None or (not pairs and _is_server(first, own.config)):
+        if out is not None:
+            raise Usage("--out needs the URI of the resource to save; 'toolbus read' lists them")
+        return await list_resources(own, [] if first is None else [first])
     from toolbus.cli.session import command_line
 
     screen, request = own.screen, _parse_request([first, *(pairs or [])], own.config)
@@ -96,13 +102,18 @@ async def read(
     )
 
 
+def _is_server(word: str, config: "BusConfig") -> bool:
+    """Whether it names a server, known or not, rather than a URI or template."""
+    return word in config.servers or (":" not in word and "{" not in word)
+
+
 def _parse_request(words: Sequence[str], config: "BusConfig") -> _ReadRequest:
     """Parse `[SERVER] URI [KEY=VALUE]...`; raises `Usage` if a template lacks a value."""
     first, *rest = words
-    names_server = ":" not in first and "{" not in first and rest and not _PAIR.match(rest[0])
-    server = first if first in config.servers or names_server else None
-    if server is not None and not rest:
-        raise Usage(f"missing the URI to read from {server!r}; run 'toolbus resources {server}' to list them")
+    is_value = bool(rest) and _PAIR.match(rest[0]) is not None
+    server = (
+        first if first in config.servers or (rest and not is_value and _is_server(first, config)) else None
+    )
     uri, *pairs = words if server is None else rest
     given = texts(pairs)
     names = template_variables(uri)

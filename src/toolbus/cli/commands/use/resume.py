@@ -1,4 +1,4 @@
-"""`toolbus resume`: resume a call that is waiting for an answer, possibly from another process."""
+"""`toolbus call --resume`: resume a call that waits for an answer, possibly from another process."""
 
 from collections.abc import Coroutine, Mapping, Sequence
 from pathlib import Path
@@ -7,14 +7,14 @@ from typing import Annotated, Any, Literal, TypeAlias
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
-from toolbus.cli.commands.use.call import call_outcome, call_progress
-from toolbus.cli.commands.use.run import script_outcome
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.arguments import check_out_folder, check_timeout, content, facts_by_name, hint, texts
+from toolbus.cli.input.arguments import check_out_folder, content, facts_by_name, hint, texts
 from toolbus.cli.input.fields import display_value, expected_value
+from toolbus.cli.output.outcome import call_outcome, call_progress, script_outcome
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.parameters import (
     Accept,
+    Cancel,
     Decline,
     FormValues,
     OnInput,
@@ -43,25 +43,33 @@ def resume(
     pairs: FormValues = None,
     accept: Accept = False,
     decline: Decline = False,
-    cancel: Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")] = False,
+    cancel: Cancel = False,
     timeout: Timeout = None,
     out: Out = None,
     on_input: OnInput = "ask",
 ) -> Coroutine[Any, Any, CommandResult | int]:
-    """Resume a call that is waiting for an answer.
-
-    \b
-    toolbus call inn/book guest=Ann --on-input suspend > call.json
-    toolbus resume call.json seats=2
-    """
+    """Resume a call that is waiting for an answer."""
     action = chosen_action(accept=accept, decline=decline, cancel=cancel)
-    check_timeout(timeout)
+    return resumed(own, file, pairs or [], action, timeout=timeout, out=out, on_input=on_input)
+
+
+def resumed(
+    own: Invocation,
+    file: str,
+    words: Sequence[str],
+    action: Action | None,
+    *,
+    timeout: float | None,
+    out: Path | None,
+    on_input: Literal["ask", "suspend"],
+) -> Coroutine[Any, Any, CommandResult | int]:
+    """Check the answers, and resume the call in this file with them."""
     check_out_folder(out)
     pending = _load_pending(file)
     for question in pending.questions.values():
         if question.fault is not None:  # it must not be shown to a user
             raise ServerError(pending.server, f"{question.fault}; the call cannot be answered")
-    answers = given_answers(pending, pairs or [], action)
+    answers = given_answers(pending, words, action)
     return _answered(own, pending, answers, timeout, out, on_input)
 
 

@@ -9,6 +9,7 @@ from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.tools import locked_bus
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Screen, one_line, picked, visible
+from toolbus.cli.parameters import Wait
 from toolbus.core.values.records import JSON
 from toolbus.search.hit import SearchHit, SearchState
 
@@ -16,6 +17,8 @@ if TYPE_CHECKING:
     from toolbus.bus.view import View
 
 _SHOWN_EVERY = 3.0
+_ENCODER_WITHIN = 10.0
+"""Seconds in which an encoder reads the tools, unless the user waits longer."""
 
 
 @bus_command
@@ -27,33 +30,35 @@ async def search(
     limit: Annotated[
         int, typer.Option("--limit", metavar="COUNT", min=1, help="Show at most this many.")
     ] = 8,
-    wait: Annotated[
-        float,
-        typer.Option(
-            "--wait",
-            metavar="SECONDS",
-            min=0,
-            help="Wait up to this long until an encoder has read the tools.",
-        ),
-    ] = 10,
+    registry: Annotated[
+        bool,
+        typer.Option("--registry", help="Search the MCP registry for servers to add; needs no config."),
+    ] = False,
+    wait: Wait = 0,
 ) -> CommandResult:
     """Find tools by what they do, or by name, best first.
 
-    With a lockfile no server is started. Tools that do nearly the same are listed together. What an encoder
-    has read is kept for the next search.
+    With --registry, find servers by their names instead, and add one with 'toolbus add NAME'.
+
+    With a lockfile, no server is started unless you --wait for them. Tools that do nearly the same are listed
+    together. An encoder has 10 seconds to read the tools, or as long as --wait; what it has read is kept.
     """
     query = " ".join(words)
     if not query.strip():
         raise Usage("nothing to search for; say what the tool should do")
+    if registry:
+        from toolbus.cli.commands.config.published import found_servers
+
+        return await found_servers(own, query.split(), limit)
     screen, selected = own.screen, own.selected()
     missing: list[str] = []
-    if (locked := locked_bus(own.config, selected)) is not None:
-        state = await _read_by_encoder(screen, locked, wait)
+    if wait == 0 and (locked := locked_bus(own.config, selected)) is not None:
+        state = await _read_by_encoder(screen, locked, _ENCODER_WITHIN)
         hits = locked.search(query, limit)
     else:
-        async with own.bus(selected) as bus:
+        async with own.bus(selected, wait=wait) as bus:
             await bus.calls.refresh()
-            state = await _read_by_encoder(screen, bus, wait)
+            state = await _read_by_encoder(screen, bus, max(wait, _ENCODER_WITHIN))
             hits = bus.search(query, limit)
             missing = [alias for alias, status in bus.servers.items() if status.state != "ready"]
 
@@ -65,7 +70,7 @@ async def search(
         if missing:
             screen.note(f"not searched, because not connected: {', '.join(map(visible, missing))}")
         if state.encoder and not state.ready:
-            screen.note(f"found by words, because {_unread(state)}; run it again to go on, or --wait longer")
+            screen.note(f"found by words, because {_unread(state)}; run it again to go on, or --wait 1m")
 
     encoder = {"name": state.encoder, **picked(state, "encoded total reason")}
     document = {"query": query, "hits": list(map(_hit_json, hits)), "missing": missing, "encoder": encoder}

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
-from toolbus.cli.commands.use.listings import skill_json
+from toolbus.cli.commands.use.listings import list_skills, skill_json
+from toolbus.cli.completion import server_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.lookup import NotListed, raise_if_down, servers_down
 from toolbus.cli.output.screen import Screen, visible
@@ -23,16 +24,25 @@ if TYPE_CHECKING:
 async def skill(
     own: Invocation,
     name: Annotated[
-        str, typer.Argument(metavar="SKILL", help="The name of a skill, server/name, or its URI.")
-    ],
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help="SERVER/SKILL, the skill's name, or its URI. The name of a server lists its skills.",
+            autocompletion=server_names,
+        ),
+    ] = None,
     path: Annotated[
         str | None, typer.Argument(metavar="FILE", help="A file of the skill, by default its SKILL.md.")
     ] = None,
 ) -> CommandResult:
-    """Print a skill, or a file of it, if it is as the server listed it.
+    """Print a skill; without NAME, list the skills.
+
+    A file is printed only if it is as the server listed it.
 
     toolbus skill handbook/refunds references/LIMITS.md
     """
+    if name is None or (name in own.config.servers and path is None):
+        return await list_skills(own, [] if name is None else [name])
     from toolbus.cli.session import command_line
 
     screen, file = own.screen, path or MANIFEST

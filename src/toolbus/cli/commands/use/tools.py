@@ -1,18 +1,18 @@
 """`toolbus tools`: list servers and their tools, or what the tools cost in tokens."""
 
-import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
-from toolbus.cli.errors import FAILED, Usage
+from toolbus.cli.errors import FAILED
 from toolbus.cli.input.arguments import described
 from toolbus.cli.options import suggested
 from toolbus.cli.output.headline import print_headline
+from toolbus.cli.output.outcome import named_json
 from toolbus.cli.output.screen import Cell, Screen, about, one_line, picked, quoted, short_path, visible
-from toolbus.cli.parameters import Servers
+from toolbus.cli.parameters import Servers, Wait
 from toolbus.core.text.display import counted
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import problem_of
@@ -43,25 +43,25 @@ async def tools(
     servers: Servers = None,
     search: Annotated[
         str | None,
-        typer.Option("--search", metavar="WORDS", help="Show only the tools that fit these words best."),
+        typer.Option(
+            "--search",
+            metavar="WORDS",
+            hidden=True,
+            help="Show only the tools that fit these words best; the old spelling of 'toolbus search'.",
+        ),
     ] = None,
     full: Annotated[bool, typer.Option("--full", help="Show arguments, annotations and overrides.")] = False,
     cost: Annotated[
         bool, typer.Option("--cost", help="Show how many tokens each tool takes, highest first.")
     ] = False,
-    wait: Annotated[
-        float,
-        typer.Option(
-            "--wait",
-            metavar="SECONDS",
-            show_default=False,
-            help="Wait up to this long for servers that are down; with a lockfile, contact the servers.",
-        ),
-    ] = 0,
+    wait: Wait = 0,
 ) -> CommandResult:
-    """List servers and their tools."""
-    if not 0 <= wait < math.inf:
-        raise Usage(f"--wait {wait:g}: expected a number of seconds, 0 or more")
+    """List servers and their tools.
+
+    With a lockfile, no server is started unless you --wait for them.
+    """
+    if search is not None and not own.settings.json:
+        own.screen.note("'toolbus tools --search' is now 'toolbus search'")
     selected, named = own.selected(servers), servers or ()
     if cost:
         return await _costs(own, selected, named, search, wait)
@@ -184,7 +184,7 @@ def _locked(
             screen.line((alias, "bold"), "  ", *unusable.get(alias, locked))
             _print_tools(screen, own, full=full, marks=found.marks)
         found.print_rest()
-        screen.note(f"from {short_path(file.path)}; to contact the servers first: toolbus tools --wait 10")
+        screen.note(f"from {short_path(file.path)}; to contact the servers first: toolbus tools --wait 10s")
 
     return CommandResult(
         found.document(statuses, "lock"), lines, _exit_code(config, unusable, selected, named)
@@ -337,11 +337,6 @@ def _print_tool(screen: Screen, spec: ToolSpec, mark: str | None) -> None:
     ]
     for fact in filter(None, facts):
         screen.line((f"    {fact}", "dim"))
-
-
-def named_json(spec: ToolSpec) -> dict[str, JSON]:
-    """The names of a tool, for `--json`."""
-    return {"name": spec.name, **picked(spec.origin, "server tool")}
 
 
 def _tool_json(spec: ToolSpec) -> dict[str, JSON]:

@@ -1,21 +1,17 @@
-"""`toolbus run`: run a script that calls tools."""
+"""`toolbus script`: run a script that calls tools."""
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, bus_command
-from toolbus.cli.commands.use.call import call_progress, candidate_servers, suspendable
+from toolbus.cli.commands.use.call import candidate_servers
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.input.arguments import check_timeout, content
-from toolbus.cli.output import results
-from toolbus.cli.output.screen import Screen, picked
+from toolbus.cli.input.arguments import content
+from toolbus.cli.output.outcome import call_progress, script_outcome
 from toolbus.cli.parameters import Timeout
 from toolbus.core.ask.interactions import Stopwatch
-from toolbus.core.values.records import JSON, ToolResult
-from toolbus.schema.values import entries_of
 
 if TYPE_CHECKING:
     from toolbus.config import BusConfig
@@ -24,9 +20,9 @@ _AWAITED = re.compile(r"\bawait\s+(\w+)")
 
 
 @bus_command
-async def run(
+async def script(
     own: Invocation,
-    script: Annotated[
+    file: Annotated[
         str | None, typer.Argument(metavar="SCRIPT", help="A Python file, or - for stdin.")
     ] = None,
     arguments: Annotated[
@@ -35,17 +31,17 @@ async def run(
     timeout: Timeout = None,
     check: Annotated[bool, typer.Option("--check", help="Only look for mistakes; run nothing.")] = False,
     stubs: Annotated[
-        bool, typer.Option("--stubs", help="Print the functions that SCRIPT uses, or all without SCRIPT.")
+        bool, typer.Option("--stubs", help="Print the functions that SCRIPT uses; without it, all.")
     ] = False,
 ) -> CommandResult:
-    """Run a Python script that calls tools, in a sandbox without files and network.
+    """Run a Python script that calls tools, in a sandbox.
 
-    Each tool is an async function: hits = await docs_search(query="rate limits"). The last expression is
-    the result. If a person has to be asked and there is no terminal, prints the suspended script, for
-    'toolbus resume'. Requires pip install "toolbus[code]".
+    The sandbox has no files and no network. Each tool is an async function: hits = await
+    docs_search(query="rate limits"). The last expression is the result. If a person has to be asked and
+    there is no terminal, prints the suspended script, for 'toolbus call --resume'. Requires pip install
+    "toolbus[code]".
     """
-    check_timeout(timeout)
-    code = None if script is None else _script(script)
+    code = None if file is None else _script(file)
     if code is None and not stubs:
         raise Usage("name a script, or - for stdin; --stubs shows what it can call")
 
@@ -73,6 +69,9 @@ async def run(
     return script_outcome(screen, result, watch.seconds)
 
 
+run = script  # its old name
+
+
 def _script(file: str) -> str:
     try:
         return content(file, "SCRIPT").decode()
@@ -92,14 +91,3 @@ def _servers(config: "BusConfig", every: list[str], script: str | None) -> list[
         return every
     likely = {alias for word in words(script) for alias in candidate_servers(config, word)}
     return [alias for alias in every if alias in likely]
-
-
-def script_outcome(screen: Screen, result: ToolResult, seconds: float) -> CommandResult:
-    """The result of a script, or the suspended script."""
-    # Its text has all that a person reads; the rest is for programs.
-    said = replace(result, structured=None)
-
-    def facts() -> dict[str, JSON]:
-        return {**picked(result, "is_error text"), **entries_of(result.structured)}
-
-    return suspendable(screen, facts, result, seconds, lambda: results.print_result(screen, said, {}))

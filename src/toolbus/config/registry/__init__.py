@@ -1,0 +1,71 @@
+"""Servers of the MCP registry, `server.json` documents and MCP bundles, as config entries.
+
+    server = server_json(parsed_document(content))   # a validated PublishedServer; ConfigError
+    every = choices(server)                          # each package and remote, the default first
+    choice = chosen(server, kind=None)               # the default, or the first `npm`, `remote`, ...
+    choice = with_bundle(choice, content)            # only for kind "mcpb": the archive, verified
+    choice = bundle_choice(content)                  # for an .mcpb file without a server.json
+    wanted = inputs(choice)                          # what may be set; missing(choice, values): must
+    found = entry(choice, values, alias=alias_for(server))   # .config, .secrets and .warnings
+    choice.bundle.unpack()                           # only for kind "mcpb", once the user has agreed
+
+`values` maps the label of an input to a tuple of texts. Nothing here starts, downloads or asks: reading a
+registry is `toolbus.connect.registry`, and the questions are in `toolbus.cli`. Show `found.config` with
+`exact()` before you use it. The secrets are in no text of the config; store them with `add_secrets`.
+"""
+
+from toolbus.config.registry.bundle import MAX_BUNDLE, Bundle, opened_bundle
+from toolbus.config.registry.conversion import (
+    ConvertedEntry,
+    LaunchChoice,
+    alias_for,
+    bundle_choice,
+    choices,
+    chosen,
+    entry,
+    inputs,
+    missing,
+    with_bundle,
+)
+from toolbus.config.registry.document import (
+    MAX_DOCUMENT,
+    InputField,
+    PublishedServer,
+    parsed_document,
+    server_json,
+)
+from toolbus.config.registry.versions import (
+    BUNDLE_FOLDER,
+    split_origin,
+    unpinned,
+    updated_package,
+    updated_texts,
+    version_key,
+)
+
+__all__ = [
+    "BUNDLE_FOLDER",
+    "MAX_BUNDLE",
+    "MAX_DOCUMENT",
+    "Bundle",
+    "ConvertedEntry",
+    "InputField",
+    "LaunchChoice",
+    "PublishedServer",
+    "alias_for",
+    "bundle_choice",
+    "choices",
+    "chosen",
+    "entry",
+    "inputs",
+    "missing",
+    "opened_bundle",
+    "parsed_document",
+    "server_json",
+    "split_origin",
+    "unpinned",
+    "updated_package",
+    "updated_texts",
+    "version_key",
+    "with_bundle",
+]
