@@ -9,8 +9,9 @@
 | Pydantic AI | `MCPToolset(transport)`, `call_tool` as an agent's run calls it | not compared |
 | OpenAI Agents | `MCPServerStdio` or `MCPServerStreamableHttp`, `call_tool` | not compared |
 
-The first four are the columns of the table in docs/performance.md; `python -m bench` compares toolbus and the SDK's client
-with the other four. Each is imported when it is opened, so that the interpreter of a trial holds one of them.
+The first four are the columns of the table in docs/performance.md; `python -m bench` compares toolbus and the
+SDK's client with the other four. Each is imported when it is opened, so that the interpreter of a trial holds
+one of them.
 """
 
 import warnings
