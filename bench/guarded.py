@@ -18,8 +18,9 @@ from typing import Any, cast
 from bench.catalogs import TOOLBUS
 from bench.measure import Opening, Round, Sides
 from bench.sides import bus_entry
-from toolbus import Text, Toolbus, ToolResult
+from toolbus import Toolbus, ToolResult
 from toolbus.core.operation.operation import Operation, Route
+from toolbus.records import Text
 
 POLICY: list[dict[str, Any]] = [
     {"tools": "bench/delete_*", "do": "deny", "reason": "use the web page"},

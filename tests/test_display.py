@@ -7,7 +7,8 @@ import pytest
 
 from tests.conftest import plain
 from tests.servers.everyday import PNG, everyday
-from toolbus import Audio, Embedded, Image, Text, Toolbus, ToolFailed, ToolResult
+from toolbus import Toolbus, ToolFailed, ToolResult
+from toolbus.records import Audio, Embedded, Image, Text
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio

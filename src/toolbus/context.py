@@ -1,3 +1,5 @@
-"""The public path of `toolbus.bus.context`."""
+"""Resources in the context of an agent."""
 
-from toolbus.bus.context import *  # noqa: F403 - all of it, under the path that users import
+from toolbus.bus.context import ContextProvider
+
+__all__ = ["ContextProvider"]

@@ -1,3 +1,6 @@
-"""The public path of `toolbus.core.values.errors`."""
+"""The exceptions of toolbus; `toolbus` has them, too."""
 
-from toolbus.core.values.errors import *  # noqa: F403 - all of it, under the path that users import
+from toolbus.core.values import errors as _errors
+from toolbus.core.values.errors import *  # noqa: F403 - all of them
+
+__all__ = _errors.__all__

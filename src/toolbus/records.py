@@ -1,3 +1,92 @@
-"""The public path of `toolbus.core.values.records`."""
+"""What methods take and return besides a `ToolResult`: content blocks, resources, prompts, states.
 
-from toolbus.core.values.records import *  # noqa: F403 - all of it, under the path that users import
+The last ones are imported when they are used, because they need other parts.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from toolbus.core.ask.interactions import LoginRequest, Sampling, SamplingResult
+from toolbus.core.values.catalog import Catalog
+from toolbus.core.values.records import (
+    JSON,
+    Audio,
+    Block,
+    Change,
+    Completion,
+    Embedded,
+    Health,
+    Image,
+    Inventory,
+    Origin,
+    Progress,
+    Prompt,
+    PromptArgument,
+    PromptMessage,
+    PromptResult,
+    Quarantined,
+    Resource,
+    ResourceLink,
+    ResourceTemplate,
+    ServerStatus,
+    TaskState,
+    Text,
+    ToolResult,
+    ToolSpec,
+)
+from toolbus.core.values.skills import LoadedSkill, Skill
+
+if TYPE_CHECKING:
+    from toolbus.bus.tasks import TaskHandle
+    from toolbus.lock.drift import HeldTool
+    from toolbus.search.hit import SearchHit
+
+_MODULES = {"HeldTool": "lock.drift", "SearchHit": "search.hit", "TaskHandle": "bus.tasks"}
+
+__all__ = [
+    "JSON",
+    "Audio",
+    "Block",
+    "Catalog",
+    "Change",
+    "Completion",
+    "Embedded",
+    "Health",
+    "HeldTool",
+    "Image",
+    "Inventory",
+    "LoadedSkill",
+    "LoginRequest",
+    "Origin",
+    "Progress",
+    "Prompt",
+    "PromptArgument",
+    "PromptMessage",
+    "PromptResult",
+    "Quarantined",
+    "Resource",
+    "ResourceLink",
+    "ResourceTemplate",
+    "Sampling",
+    "SamplingResult",
+    "SearchHit",
+    "ServerStatus",
+    "Skill",
+    "TaskHandle",
+    "TaskState",
+    "Text",
+    "ToolResult",
+    "ToolSpec",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module 'toolbus.records' has no attribute {name!r}")
+    value = getattr(import_module(f"toolbus.{_MODULES[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

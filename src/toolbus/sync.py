@@ -1,7 +1,23 @@
-"""The public path of `toolbus.bus.sync`, and of what its methods take and return."""
+"""The bus without `await`; `toolbus` has `SyncToolbus`, too."""
 
-from toolbus.bus.sync import *  # noqa: F403 - all of it, under the path that users import
-from toolbus.bus.sync import connect_mcp as _connect_mcp
-from toolbus.public import *  # noqa: F403
+from toolbus.bus.sync import (
+    SyncMcpConnection,
+    SyncScripts,
+    SyncSessionView,
+    SyncTask,
+    SyncTool,
+    SyncToolbus,
+    SyncView,
+    connect_mcp,
+)
 
-connect_mcp = _connect_mcp  # not the one that is awaited
+__all__ = [
+    "SyncMcpConnection",
+    "SyncScripts",
+    "SyncSessionView",
+    "SyncTask",
+    "SyncTool",
+    "SyncToolbus",
+    "SyncView",
+    "connect_mcp",
+]

@@ -25,11 +25,11 @@ from tests.conftest import Place
 from tests.patience import PATIENCE, until, wait_until
 from tests.servers.everyday import PNG, WAV
 from tests.wire import Asked, Given, Provider, Say, ToolCall
-from toolbus import Audio, Toolbus
+from toolbus import Toolbus
 from toolbus.adapters.media import base64_data
 from toolbus.bus.view import View
 from toolbus.events import CallStarted
-from toolbus.records import PromptResult
+from toolbus.records import Audio, PromptResult
 
 Point: TypeAlias = Literal["parallel", "image", "appears", "cancel", "document", "unknown"]
 """What some frameworks cannot do; all else is a must."""

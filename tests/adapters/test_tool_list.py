@@ -80,8 +80,8 @@ async def test_only_a_model_that_gets_the_tool_is_told_to_read_on(config: dict[s
 
 
 async def test_files_stay_whole_beside_a_text_that_is_cut() -> None:
+    from tests.inside.core import Budget
     from toolbus.call.results import Results
-    from toolbus.records import Budget
 
     file = Embedded(uri="memo://report.pdf", data=b"%PDF-1.7", mime_type="application/pdf")
     long = ToolResult(content=(Text(text="x" * 5000), file))

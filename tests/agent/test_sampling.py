@@ -15,9 +15,9 @@ from tests.servers.asking import asking
 from tests.servers.everyday import PNG, WAV
 from tests.wire import Fault, Provider
 from tests.wire.asked import Wire
-from toolbus import Interactions, Sampling, ServerRejected, Text, Toolbus
+from toolbus import Interactions, ServerRejected, Toolbus
 from toolbus.agent import Agent, ModelFailed, Sampler
-from toolbus.records import Audio, Image, PromptMessage
+from toolbus.records import Audio, Image, PromptMessage, Sampling, Text
 from toolbus.testing import ScriptedModel, ToolCall
 
 pytestmark = pytest.mark.anyio

@@ -9,6 +9,7 @@ import pytest
 from tests.freshness.growing_bus import over_http, over_stdio, text_of
 from tests.gateway.driving import ModernClient, client_of, gateway_over
 from tests.gateway.driving import text_of as text_for_client
+from tests.inside.bus import calls_of
 from tests.inside.core import is_app_only
 from tests.inside.gateway import ProtocolError
 from toolbus import Toolbus, ToolNotFound
@@ -75,7 +76,7 @@ async def test_no_list_for_a_model_has_them(era: str, visibility: dict[str, Any]
     async with Toolbus(config(server)) as bus:
         for view in (bus, bus.view(servers="g"), bus.as_user("ann"), bus.view(include="g_*")):
             assert sorted(tool.name for tool in view.tools()) == sorted(PLAIN)
-            assert sorted(view.exposed.names) == sorted(PLAIN)
+            assert sorted(calls_of(view).exposed.names) == sorted(PLAIN)
             assert [tool.name for tool in view.tools(loadable=True)] == [t.name for t in view.tools()]
             assert "g_refresh" not in [hit.name for hit in view.search(["refresh the dashboard"], limit=50)]
         registry = Registry()
@@ -112,7 +113,7 @@ async def test_a_model_cannot_reach_them_by_search_or_call_tool() -> None:
         assert text_of(await call.execute(name="g_show", arguments={})) == "called show"
         hidden = bus.catalog["g_refresh"]
         with pytest.raises(ToolNotFound):
-            await bus.run(hidden, {})
+            await calls_of(bus).run(hidden, {})
 
 
 async def test_a_model_cannot_reach_them_by_scripts() -> None:

@@ -11,7 +11,8 @@ from tests.inside.config import Audit, Content
 from tests.inside.core import Decision, Operation
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus import Answer, CallDenied, Elicitation, Interactions, Sampling, SamplingResult, Text, Toolbus
+from toolbus import Answer, CallDenied, Elicitation, Interactions, Toolbus
+from toolbus.records import Sampling, SamplingResult, Text
 
 
 def answering(day: str = "2026-12-24") -> Interactions:

@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from tests.auth.buses import bus_of, called
-from toolbus import LoginRequest
+from toolbus.records import LoginRequest
 
 
 async def main(settings: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from urllib.parse import urlencode, urljoin
 from tests.auth.authorization_server import MODULES, SCRIPT
 from tests.interop.servers import NODE
 from tests.patience import PATIENCE
-from toolbus import LoginRequest
+from toolbus.records import LoginRequest
 
 PAGES = 12
 """More than these it is not sent to."""

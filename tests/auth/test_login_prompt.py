@@ -12,7 +12,8 @@ import pytest
 from tests.inside.cli import WrongPaste, redirect_in
 from tests.inside.connect import has_browser, is_link, open_browser
 from tests.patience import PATIENCE
-from toolbus import Interactions, LoginRequest, browser_login
+from toolbus import Interactions, browser_login
+from toolbus.records import LoginRequest
 
 pytestmark = pytest.mark.anyio
 

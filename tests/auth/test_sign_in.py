@@ -14,7 +14,9 @@ from tests.auth.resource_server import ResourceServer, resource_server
 from tests.inside.state import open_tokens
 from tests.interop.servers import require_installed
 from tests.patience import PATIENCE
-from toolbus import LoginNeeded, LoginRequest, LoginRequired, SignInFailed, ToolbusError, View
+from toolbus import LoginRequired, SignInFailed, ToolbusError, View
+from toolbus.events import LoginNeeded
+from toolbus.records import LoginRequest
 
 require_installed("oauth")
 pytestmark = pytest.mark.anyio

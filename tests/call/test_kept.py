@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inside.call import CAPACITY, MAX_CHARACTERS, READ_RESULT, Results, ResultStore
+from tests.inside.core import Budget
 from tests.properties import modest
-from toolbus.records import JSON, Budget, Origin, Text, ToolResult
+from toolbus.records import JSON, Origin, Text, ToolResult
 
 # The same examples on every run, and no judgement of how busy the machine is.
 LOG = "".join(f"line {number}: {'ERROR disk full' if number % 40 == 7 else 'ok'}\n" for number in range(1000))

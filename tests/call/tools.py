@@ -1,7 +1,8 @@
 """Small schemas, and the check of arguments against them, for the tables of slips."""
 
 from tests.inside.call import ArgumentCheck, CheckedArguments
-from toolbus.records import JSON, JSONObject
+from tests.inside.core import JSONObject
+from toolbus.records import JSON
 
 INTEGER = {"type": "integer"}
 STRING = {"type": "string"}

@@ -6,6 +6,7 @@ import pytest
 
 from tests.code.support import config, written
 from tests.gateway.driving import JSON, Era, ModernClient, client_of, gateway_over, text_of
+from tests.inside.bus import calls_of
 from tests.inside.config import expose
 from tests.inside.gateway import ProtocolError
 from tests.servers.asking import asking
@@ -67,7 +68,7 @@ async def test_the_calls_of_a_script_are_those_of_the_face_that_runs_it(tmp_path
     trail = tmp_path / "audit.jsonl"
     async with Toolbus(config(tmp_path, expose="code", audit=str(trail))) as bus:
         run = bus.tools()[-1]
-        await bus.run(run.spec, {"script": SCRIPT}, face="agent", run="r1")
+        await calls_of(bus).run(run.spec, {"script": SCRIPT}, face="agent", run="r1")
     assert trail.read_text().count('"agent"') >= 2
 
 

@@ -18,7 +18,8 @@ from http.client import HTTPMessage
 from pathlib import Path
 from typing import Any
 
-from toolbus import Answer, Elicitation, Interactions, LoginRequest, Sampling, Tool, Toolbus, ToolbusError
+from toolbus import Answer, Elicitation, Interactions, Tool, Toolbus, ToolbusError
+from toolbus.records import LoginRequest, Sampling
 
 PATIENCE = 50.0
 """Seconds for all of it."""

@@ -12,9 +12,10 @@ from tests import warm
 from tests.conftest import SERVERS
 from tests.context.shelf import Shelf
 from tests.patience import PATIENCE, until
-from toolbus import ConfigError, Embedded, Toolbus
+from toolbus import ConfigError, Toolbus
 from toolbus.context import ContextProvider
 from toolbus.events import Warned
+from toolbus.records import Embedded
 
 pytestmark = pytest.mark.anyio
 

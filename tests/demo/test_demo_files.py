@@ -8,8 +8,9 @@ import pytest
 
 from tests import warm
 from tests.demo.running import Servers, arguments, in_two_places
-from toolbus import Embedded, ServerRejected, Toolbus
+from toolbus import ServerRejected, Toolbus
 from toolbus.demo.files import files_server
+from toolbus.records import Embedded
 
 pytestmark = pytest.mark.anyio
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 import pytest
 
 from tests.demo.running import Servers, in_two_places
-from toolbus import Image, Text, Toolbus, ToolResult
+from toolbus import Toolbus, ToolResult
 from toolbus.demo.pictures import AXIS, BAR, BELOW, PAPER, Color, pictures_server
+from toolbus.records import Image, Text
 
 pytestmark = pytest.mark.anyio
 

@@ -13,11 +13,12 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS, plain
+from tests.inside.shape import DIALECTS
 from tests.patience import PATIENCE
 from toolbus import ShaperFailed, Toolbus, ToolSpec
 from toolbus.adapters.tool_list import ToolList
 from toolbus.events import CatalogChanged, Event, Warned
-from toolbus.shape import DIALECTS, Shaper, each
+from toolbus.shape import Shaper, each
 
 pytestmark = pytest.mark.anyio
 

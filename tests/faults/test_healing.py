@@ -29,7 +29,7 @@ def stdio(era: str, **more: Any) -> dict[str, Any]:
     return {"command": warm.python(), "args": [str(SERVERS / "everyday.py"), "stdio"], "era": era, **more}
 
 
-async def reached(events: EventStream, state: str, server: str = "a") -> None:
+async def reached(events: EventStream[Event], state: str, server: str = "a") -> None:
     """Wait until the link has entered a state."""
     async with asyncio.timeout(PATIENCE):
         async for event in events:
@@ -113,7 +113,7 @@ async def test_a_web_server_that_is_restarted_is_found_again_and_listed_anew(
         await bus.stop()
 
 
-async def changed(events: EventStream) -> CatalogChanged:
+async def changed(events: EventStream[Event]) -> CatalogChanged:
     async with asyncio.timeout(PATIENCE):
         async for event in events:
             if isinstance(event, CatalogChanged):

@@ -11,8 +11,9 @@ import pytest
 from tests import warm
 from tests.conftest import SERVERS, plain
 from tests.patience import PATIENCE
-from toolbus import Image, ServerRejected, Text, Toolbus
+from toolbus import ServerRejected, Toolbus
 from toolbus.events import Event, Warned
+from toolbus.records import Image, Text
 
 pytestmark = pytest.mark.anyio
 

@@ -10,7 +10,7 @@ from tests.inside.discover import watch
 from tests.patience import PATIENCE, until
 from tests.servers.recording import Recording, recording
 from toolbus import Toolbus
-from toolbus.events import CatalogChanged, EventStream
+from toolbus.events import CatalogChanged, Event, EventStream
 
 pytestmark = pytest.mark.anyio
 FRESH = {"resultType": "complete", "ttlMs": 0, "cacheScope": "public"}
@@ -36,7 +36,7 @@ def count(record: Recording, method: str) -> int:
     return [name or command for command, _, _, name in record.requests].count(method)
 
 
-async def added(events: EventStream) -> tuple[str, ...]:
+async def added(events: EventStream[Event]) -> tuple[str, ...]:
     async with asyncio.timeout(PATIENCE):
         async for event in events:
             if isinstance(event, CatalogChanged):

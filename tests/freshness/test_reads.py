@@ -177,7 +177,7 @@ async def test_what_is_sent_beside_a_resource_counts(key: str) -> None:
     operation = Operation(spec=request_spec("resources/read", "g", URI), arguments={"uri": URI})
     sent = {"ttlMs": HOUR, "cacheScope": "public", "contents": [{"uri": URI, "text": "", key: "y" * 600_000}]}
     part = Embedded(uri=URI, text="")
-    cache.put(operation, ToolResult(content=(part,), received=RawResult(sent, (part,), None)), sent, 0)
+    cache.put(operation, ToolResult(content=(part,), _received=RawResult(sent, (part,), None)), sent, 0)
     assert cache.get(operation) is None
     cache.put(operation, ToolResult(content=(replace(part, meta=sent),)), sent, 0)
     assert cache.get(operation) is None

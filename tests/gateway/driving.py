@@ -7,7 +7,7 @@ from itertools import count
 from typing import Any, Literal, Protocol
 
 from tests.inside.config import Serve
-from tests.inside.core import Interactions
+from tests.inside.core import Interactions, QuestionRouting
 from tests.inside.gateway import (
     LOCAL,
     ClientExchange,
@@ -24,7 +24,7 @@ from toolbus import Toolbus
 
 VERSION = "2026-07-28"
 TASKS = "io.modelcontextprotocol/tasks"
-FORWARDS = Interactions(forwards=True)
+FORWARDS = Interactions(_routing=QuestionRouting(forwards=True))
 Era = Literal["modern", "legacy"]
 JSON = dict[str, Any]
 Answers = dict[str, Callable[[JSON], JSON]]

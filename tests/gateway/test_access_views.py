@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.inside.config import Serve, setting
-from tests.inside.core import Budget, Caller, Interactions
+from tests.inside.core import Budget, Caller, Interactions, QuestionRouting
 from tests.inside.gateway import LOCAL, Principal, Views, caller_of
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
@@ -77,7 +77,9 @@ async def test_another_session_of_the_same_client() -> None:
         )
         assert views.view_of(ann) is views.view_of(bob)
         first = views.view_of(ann, "one")
-        second = views.view_of(ann, "two", Interactions(forwards=True))  # with connections of its own
+        second = views.view_of(
+            ann, "two", Interactions(_routing=QuestionRouting(forwards=True))
+        )  # with connections of its own
         assert (first.caller.session, second.caller.session) == ("one", "two")
         await first.call("day_add", {"a": 1, "b": 2})
         with pytest.raises(CallDenied, match="per minute"):

@@ -6,16 +6,19 @@ from typing import Any
 import pytest
 
 from tests.conftest import Place
+from tests.inside.bus import calls_of
 from tests.inside.core import (
     ClientError,
     Forwarding,
     Interactions,
     ListChanged,
+    QuestionRouting,
     ServerRejected,
     Text,
     ToolResult,
     as_sent,
     contents_json,
+    received_of,
     request_spec,
 )
 from toolbus import Toolbus
@@ -52,14 +55,18 @@ def place(request: pytest.FixtureRequest, asking_ports: dict[str, int]) -> Place
 
 
 def bus_of(place: Place, **more: Any) -> Toolbus:
-    return Toolbus({"servers": {"a": place.config()}}, interactions=Interactions(forwards=True), **more)
+    return Toolbus(
+        {"servers": {"a": place.config()}},
+        interactions=Interactions(_routing=QuestionRouting(forwards=True)),
+        **more,
+    )
 
 
 async def called(bus: Toolbus, client: Person, name: str, arguments: dict[str, Any]) -> ToolResult:
     """A call, with the rounds that a modern server wants."""
     forwarding = Forwarding(client=client)
     for _ in range(5):
-        result = await bus.calls.forward(bus.catalog[name], arguments, forwarding)
+        result = await calls_of(bus).forward(bus.catalog[name], arguments, forwarding)
         if (pending := result.pending) is None:
             return result
         responses = {
@@ -80,8 +87,9 @@ async def test_a_result_is_what_the_server_sent(place: Place) -> None:
         result = await called(bus, Person(), "a_tell", {"text": "hi"})
         sent = as_sent(result)
         assert sent["content"] == [{"type": "text", "text": "hi"}]
-        assert result.received is not None
-        assert sent is result.received.json
+        received = received_of(result)
+        assert received is not None
+        assert sent is received.json
 
 
 @pytest.mark.parametrize(
@@ -132,11 +140,11 @@ async def test_resources_prompts_and_completions_are_what_the_server_sent(place:
     forwarding = Forwarding(client=Person())
     async with bus_of(place) as bus:
         read = request_spec("resources/read", "a", "board://now")
-        contents = contents_json(await bus.calls.forward(read, {"uri": "board://now"}, forwarding))
+        contents = contents_json(await calls_of(bus).forward(read, {"uri": "board://now"}, forwarding))
         assert contents["contents"] == [{"uri": "board://now", "mimeType": "text/plain", "text": "empty"}]
 
         prompt = request_spec("prompts/get", "a", "review")
-        got = as_sent(await bus.calls.forward(prompt, {"language": "go"}, forwarding))
+        got = as_sent(await calls_of(bus).forward(prompt, {"language": "go"}, forwarding))
         assert [message["content"]["type"] for message in got["messages"]] == [
             "text",
             "image",
@@ -146,7 +154,7 @@ async def test_resources_prompts_and_completions_are_what_the_server_sent(place:
 
         asked: dict[str, Any] = {"argument": "language", "value": "p", "known": {}, "is_template": False}
         complete = request_spec("completion/complete", "a", "review")
-        assert as_sent(await bus.calls.forward(complete, asked, forwarding))["completion"]["values"] == [
+        assert as_sent(await calls_of(bus).forward(complete, asked, forwarding))["completion"]["values"] == [
             "python"
         ]
 
@@ -164,7 +172,7 @@ async def test_a_hook_still_changes_what_the_client_gets(place: Place) -> None:
 async def test_a_policy_declines_questions_before_the_client_sees_them(place: Place) -> None:
     config = {"servers": {"a": place.config()}, "policy": [{"requests": "a/elicitation", "do": "deny"}]}
     client = Person()
-    async with Toolbus(config, interactions=Interactions(forwards=True)) as bus:
+    async with Toolbus(config, interactions=Interactions(_routing=QuestionRouting(forwards=True))) as bus:
         assert (await called(bus, client, "a_book", {"guest": "Ann"})).text == "not booked: decline"
     assert not client.asked
 
@@ -176,18 +184,18 @@ async def test_a_task_is_followed_for_a_client_without_tasks_and_handed_to_one_w
     tasks: dict[str, Any] = {"extensions": {"io.modelcontextprotocol/tasks": {}}}
     async with bus_of(place) as bus:
         spec, arguments = bus.catalog["a_dig"], {"depth": 1}
-        followed = await bus.calls.forward(spec, arguments, Forwarding(client=Person(tasks)))
+        followed = await calls_of(bus).forward(spec, arguments, Forwarding(client=Person(tasks)))
         assert as_sent(followed)["content"] == [{"type": "text", "text": "dug 1 as a task"}]
-        handed = await bus.calls.forward(spec, arguments, Forwarding(client=Person(tasks)), detached=True)
+        handed = await calls_of(bus).forward(spec, arguments, Forwarding(client=Person(tasks)), detached=True)
         assert handed.pending is not None
         assert handed.pending.task is not None
         assert as_sent(handed)["resultType"] == "task"
         about = request_spec("tasks/get", "a", "dig")
-        state = await bus.calls.forward(
+        state = await calls_of(bus).forward(
             about, {"taskId": handed.pending.task}, Forwarding(client=Person(tasks))
         )
         assert as_sent(state)["taskId"] == handed.pending.task
-        plain = await bus.calls.forward(spec, arguments, Forwarding(client=Person({})))
+        plain = await calls_of(bus).forward(spec, arguments, Forwarding(client=Person({})))
         assert plain.text == "dug 1"
 
 

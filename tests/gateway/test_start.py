@@ -17,6 +17,7 @@ from tests import warm
 from tests.cli.running import TOOLBUS, environment, write_config
 from tests.gateway.driving import FORWARDS, LegacyClient, ModernClient, text_of
 from tests.gateway.test_stdio import ENVELOPE, HELLO
+from tests.inside.bus import tenant_of
 from tests.inside.cli import last_inventories, save_listings
 from tests.inside.config import Serve
 from tests.inside.core import Inventory
@@ -132,7 +133,7 @@ async def starting(
 ) -> AsyncGenerator[Gateway]:
     """A gateway whose servers wait, with what was known of them before."""
     bus = Toolbus({**stock.config, **settings}, interactions=FORWARDS)
-    bus.assume(known)
+    tenant_of(bus).assume(known)
     view_of = None if serve is None else Views(bus, serve).view_of
     async with Gateway(
         bus, GatewayLimits(list_within=PATIENCE, first_within=0.3), view_of=view_of
@@ -298,7 +299,7 @@ async def test_lazy_and_forbidden_servers_are_not_assumed(tmp_path: Path) -> Non
     servers = stock.config["servers"]
     others = {"s1": {**servers["s1"], "lazy": True}, "s2": {"command": 5}}
     bus = Toolbus({"servers": {"s0": servers["s0"], **others}})
-    bus.assume(known)
+    tenant_of(bus).assume(known)
     assert bus.catalog.names == ("s0_one",)
 
 

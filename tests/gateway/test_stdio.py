@@ -193,13 +193,13 @@ async def test_calls_in_flight_get_a_moment_when_stdin_ends() -> None:
 PROGRAM = """
 import asyncio, sys
 from toolbus import Toolbus
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, QuestionRouting
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.stdio import serve_stdio
 
 async def main() -> None:
     bus = Toolbus({"servers": {"day": {"command": sys.argv[1], "args": [sys.argv[2], "stdio"]}}},
-        interactions=Interactions(forwards=True))
+        interactions=Interactions(_routing=QuestionRouting(forwards=True)))
     try:
         async with Gateway(bus) as gateway:
             serving = asyncio.create_task(serve_stdio(gateway))

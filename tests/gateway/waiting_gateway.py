@@ -9,7 +9,7 @@ from mcp.server.mcpserver import MCPServer
 
 sys.path.insert(0, str(Path(__file__).parents[2]))  # run as a script
 from toolbus import Toolbus
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, QuestionRouting
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.run import HttpServer, listening_socket
@@ -32,7 +32,7 @@ def waiting() -> MCPServer:
 async def main(port: int, drain: float) -> None:
     """Serve until a signal; a second one does not wait for calls."""
     config = {"servers": {"waiting": {"server": waiting(), "prefix": ""}}}
-    bus = Toolbus(config, interactions=Interactions(forwards=True))
+    bus = Toolbus(config, interactions=Interactions(_routing=QuestionRouting(forwards=True)))
     arrived = asyncio.Semaphore(0)
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, arrived.release)
     async with bus, Gateway(bus) as gateway:

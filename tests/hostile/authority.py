@@ -9,7 +9,7 @@ from urllib.parse import parse_qs, urlsplit
 
 from tests.auth.resource_server import METADATA
 from tests.servers.raw_http import response
-from toolbus import LoginRequest
+from toolbus.records import LoginRequest
 
 ISSUER = "/.well-known/oauth-authorization-server"
 

@@ -132,13 +132,13 @@ async def test_progress_that_was_asked_for() -> None:
 
 async def test_events_that_nobody_reads() -> None:
     """The listener loses the oldest, the program no memory."""
-    stream = EventStream(max_bytes=1_000_000)
+    stream = EventStream[Event](max_bytes=1_000_000)
     for number in range(100):
         stream.put(Logged(server="a", level="info", data={"n": number, "text": "x" * 100_000}))
     stream.end()
     read = [event.data["n"] async for event in stream if isinstance(event, Logged)]
     assert read == list(range(91, 100))
-    small = EventStream()
+    small = EventStream[Event]()
     for number in range(BACKLOG + 5):
         small.put(Logged(server="a", level="info", data=number))
     small.end()
@@ -147,7 +147,7 @@ async def test_events_that_nobody_reads() -> None:
 
 async def test_one_event_larger_than_the_backlog() -> None:
     """It is still delivered."""
-    stream = EventStream(max_bytes=1_000)
+    stream = EventStream[Event](max_bytes=1_000)
     stream.put(Logged(server="a", level="info", data="x" * 5_000))
     stream.end()
     assert [len(json.dumps(event.data)) async for event in stream if isinstance(event, Logged)] == [5_002]

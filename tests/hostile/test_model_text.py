@@ -13,11 +13,12 @@ from tests.conftest import sampled
 from tests.hostile.liar import liar
 from tests.inside.agent import Toolbox
 from tests.inside.core import ArgumentMap, Event, Warned, cleaned, cleaned_json
+from tests.inside.shape import DIALECTS, cleaned_texts, shaped
 from tests.timing import fastest
 from toolbus import Toolbus
 from toolbus.adapters.openai import messages
 from toolbus.records import JSON, Origin, ToolResult, ToolSpec
-from toolbus.shape import DIALECTS, Dialect, cleaned_texts, converted, shaped
+from toolbus.shape import Dialect, converted
 
 pytestmark = pytest.mark.anyio
 

@@ -11,9 +11,9 @@ from tests.hostile.schemas import CASES
 from tests.inside.call import ArgumentCheck
 from tests.inside.connect import OutputCheck
 from tests.inside.core import tool_spec
-from tests.inside.shape import DIALECTS
+from tests.inside.shape import DIALECTS, cleaned_texts
 from toolbus.records import Quarantined, ToolSpec
-from toolbus.shape import cleaned_texts, converted
+from toolbus.shape import converted
 
 SOME = list(CASES)[::5]
 

@@ -18,7 +18,7 @@ from tests.gateway.test_busy import asking
 from tests.gateway.test_call_queue import Line
 from tests.gateway.test_http_legacy import Names
 from tests.gateway.test_stdio import served
-from tests.inside.core import Interactions, Quota, TooManySessions, within
+from tests.inside.core import Interactions, QuestionRouting, Quota, TooManySessions, within
 from tests.inside.gateway import (
     MAX_PRINCIPALS,
     Busy,
@@ -228,7 +228,9 @@ async def test_a_user_whose_sessions_want_all_connections() -> None:
         bus.max_sessions = 4
 
         async def call(owner: Principal, session: str) -> str:
-            view = bus.as_user("", session=session, interactions=Interactions(owner=owner.owner))
+            view = bus.as_user(
+                "", session=session, interactions=Interactions(_routing=QuestionRouting(owner=owner.owner))
+            )
             return (await view.call("day_echo", {"text": "hi"})).text
 
         assert [await call(BAD, name) for name in ("one", "two")] == ["hi", "hi"]

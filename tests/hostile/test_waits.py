@@ -17,7 +17,7 @@ from tests.patience import PATIENCE, until, wait_until
 from tests.processes import alive
 from tests.servers.raw_http import Request, raw_server, response
 from toolbus import BusClosed, CallTimeout, ConnectionLost, Toolbus, ToolbusError
-from toolbus.events import EventStream, StateChanged
+from toolbus.events import Event, EventStream, StateChanged
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
@@ -36,7 +36,7 @@ def deaf(how: str, **more: Any) -> dict[str, Any]:
     return {"command": sys.executable, "args": [str(HERE / "deaf.py"), how], "era": "legacy", **more}
 
 
-async def until_ready(events: EventStream) -> None:
+async def until_ready(events: EventStream[Event]) -> None:
     async for event in events:
         if isinstance(event, StateChanged) and event.state == "ready":
             return

@@ -18,6 +18,9 @@ from toolbus.bus.engine import lookup as lookup
 from toolbus.bus.engine import servers as servers
 from toolbus.bus.engine import tenants as tenants
 from toolbus.bus.engine.stores import store_of as store_of
+from toolbus.bus.inner import calls_of as calls_of
+from toolbus.bus.inner import tenant_of as tenant_of
+from toolbus.bus.inner import view_of as view_of
 from toolbus.bus.rules.enforcement import Enforcement as Enforcement
 from toolbus.bus.rules.lock import LockApprovals as LockApprovals
 from toolbus.bus.rules.scope import Scope as Scope

@@ -8,6 +8,7 @@ from toolbus.core.ask.interactions import ClientError as ClientError
 from toolbus.core.ask.interactions import Forwarding as Forwarding
 from toolbus.core.ask.interactions import Interactions as Interactions
 from toolbus.core.ask.interactions import LoginHandler as LoginHandler
+from toolbus.core.ask.interactions import QuestionRouting as QuestionRouting
 from toolbus.core.ask.question_router import QuestionRouter as QuestionRouter
 from toolbus.core.fast_init import with_fast_init as with_fast_init
 from toolbus.core.files import UnreadableFile as UnreadableFile
@@ -69,6 +70,7 @@ from toolbus.core.values.errors import TokenStoreError as TokenStoreError
 from toolbus.core.values.errors import TooManySessions as TooManySessions
 from toolbus.core.values.forms import Form as Form
 from toolbus.core.values.raw_result import RawResult as RawResult
+from toolbus.core.values.records import DEFAULT_BUDGET as DEFAULT_BUDGET
 from toolbus.core.values.records import Budget as Budget
 from toolbus.core.values.records import Embedded as Embedded
 from toolbus.core.values.records import Inventory as Inventory
@@ -81,6 +83,9 @@ from toolbus.core.values.records import ServerStatus as ServerStatus
 from toolbus.core.values.records import Text as Text
 from toolbus.core.values.records import ToolResult as ToolResult
 from toolbus.core.values.records import ToolSpec as ToolSpec
+from toolbus.core.values.records import pending_result as pending_result
+from toolbus.core.values.records import received_of as received_of
+from toolbus.core.values.records import with_notes as with_notes
 from toolbus.core.values.tool_definition import tool_spec as tool_spec
 from toolbus.core.values.uri_templates import expanded as expanded
 from toolbus.core.values.uri_templates import variables as variables

@@ -5,6 +5,7 @@ from toolbus.shape.budget import character_limit as character_limit
 from toolbus.shape.budget import estimated_tokens as estimated_tokens
 from toolbus.shape.budget import fitted as fitted
 from toolbus.shape.budget import fitted_blocks as fitted_blocks
+from toolbus.shape.clean import cleaned_texts as cleaned_texts
 from toolbus.shape.cost import definition_tokens as definition_tokens
 from toolbus.shape.dialects import DIALECTS as DIALECTS
 from toolbus.shape.dialects import GRADES as GRADES
@@ -13,10 +14,17 @@ from toolbus.shape.dialects import Dialect as Dialect
 from toolbus.shape.dialects import Loss as Loss
 from toolbus.shape.dialects import converted as converted
 from toolbus.shape.dialects import original_arguments as original_arguments
+from toolbus.shape.naming import may_name as may_name
+from toolbus.shape.naming import named as named
+from toolbus.shape.naming import prefixed as prefixed
+from toolbus.shape.override import marked as marked
+from toolbus.shape.pipeline import shaped as shaped
 from toolbus.shape.render import deduplicated as deduplicated
 from toolbus.shape.render import rendered as rendered
 from toolbus.shape.render import rendered_text as rendered_text
 from toolbus.shape.render import without_base64 as without_base64
+from toolbus.shape.select import selected as selected
+from toolbus.shape.select import unmatched as unmatched
 from toolbus.shape.trim import described_schema as described_schema
 from toolbus.shape.trim import trimmed_schema as trimmed_schema
 from toolbus.shape.trim import trimmed_text as trimmed_text

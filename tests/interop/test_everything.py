@@ -19,19 +19,22 @@ from toolbus import (
     ArgumentsError,
     CallTimeout,
     Elicitation,
-    Embedded,
-    Image,
     Interactions,
-    ResourceLink,
-    Sampling,
-    SamplingResult,
     ServerRejected,
-    Text,
     Toolbus,
     ToolResult,
 )
 from toolbus.events import Event, Logged, ResourceUpdated
-from toolbus.records import PromptMessage, PromptResult
+from toolbus.records import (
+    Embedded,
+    Image,
+    PromptMessage,
+    PromptResult,
+    ResourceLink,
+    Sampling,
+    SamplingResult,
+    Text,
+)
 
 require_installed("node")
 

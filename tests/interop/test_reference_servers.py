@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.interop.servers import SERVERS, require_git, require_installed
-from toolbus import Audio, ConnectFailed, Embedded, Text, Toolbus, ToolResult, connect_mcp
-from toolbus.records import JSON
+from toolbus import ConnectFailed, Toolbus, ToolResult, connect_mcp
+from toolbus.records import JSON, Audio, Embedded, Text
 
 require_installed("time", "git", "sqlite", "node")
 

@@ -7,18 +7,9 @@ import pytest
 from tests.conftest import PLACES, Place
 from tests.patience import PATIENCE
 from tests.servers.everyday import PNG, WAV
-from toolbus import (
-    Audio,
-    CallTimeout,
-    Embedded,
-    Image,
-    ResourceLink,
-    Text,
-    Toolbus,
-    ToolResult,
-    connect_mcp,
-)
+from toolbus import CallTimeout, Toolbus, ToolResult, connect_mcp
 from toolbus.call import Next, Operation
+from toolbus.records import Audio, Embedded, Image, ResourceLink, Text
 
 pytestmark = pytest.mark.anyio
 

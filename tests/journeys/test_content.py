@@ -16,19 +16,16 @@ from toolbus import (
     CallTimeout,
     ConnectionLost,
     Elicitation,
-    Embedded,
-    Image,
     InputNeeded,
     Interactions,
     Pending,
     ResourceTooLarge,
     ServerNotFound,
     ServerRejected,
-    Text,
     Toolbus,
 )
 from toolbus.events import Event, EventStream, ResourceUpdated, StateChanged
-from toolbus.records import Completion
+from toolbus.records import Completion, Embedded, Image, Text
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
@@ -180,7 +177,7 @@ async def test_a_subscription_outlives_its_connection(era: str, asking_ports: di
                 pass
 
 
-async def _idle(events: EventStream, server: str) -> None:
+async def _idle(events: EventStream[Event], server: str) -> None:
     async with asyncio.timeout(PATIENCE):
         async for event in events:
             if isinstance(event, StateChanged) and (event.server, event.state) == (server, "idle"):

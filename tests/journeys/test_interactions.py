@@ -20,14 +20,12 @@ from toolbus import (
     InputNeeded,
     Interactions,
     Pending,
-    Sampling,
-    SamplingResult,
     ServerRejected,
-    Text,
     Toolbus,
     ToolResult,
 )
 from toolbus.events import Event, InputAnswered, InputAsked, Logged, Progressed, Warned
+from toolbus.records import Sampling, SamplingResult, Text
 
 pytestmark = pytest.mark.anyio
 

@@ -9,6 +9,7 @@ import pytest
 
 from tests.cli.running import Fifo, scripted
 from tests.conftest import Place, plain
+from tests.inside.bus import calls_of
 from tests.patience import PATIENCE, until
 from toolbus import ArgumentsError, ConnectFailed, ShaperFailed, Tool, Toolbus, ToolNotFound, ToolResult
 from toolbus.call import Next, Operation
@@ -137,7 +138,7 @@ async def test_a_listener_that_is_there_twice_leaves_one_at_a_time() -> None:
     first, _ = bus.on_event(listener), bus.on_event(listener)
     first()
     first()
-    bus.warn("a", None, "odd")
+    calls_of(bus).warn("a", None, "odd")
     assert [event.message for event in heard if isinstance(event, Warned)] == ["odd"] * 2
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.inside.core import Failure, Observation, Operation
+from tests.inside.core import Failure, Observation, Operation, with_notes
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import (
@@ -17,16 +17,13 @@ from toolbus import (
     Elicitation,
     Interactions,
     Pending,
-    Sampling,
-    SamplingResult,
-    Text,
     Toolbus,
     ToolFailed,
     ToolResult,
 )
 from toolbus.call import Next
 from toolbus.events import CallEnded, CallStarted, Event, InputAnswered, InputAsked
-from toolbus.records import Embedded
+from toolbus.records import Embedded, Sampling, SamplingResult, Text
 from toolbus.sync import SyncToolbus
 
 pytestmark = pytest.mark.anyio
@@ -303,7 +300,7 @@ def test_the_synchronous_bus_takes_guards_and_observers_too() -> None:
 
 
 async def test_what_a_server_puts_under_our_key_of_the_meta_does_not_disturb_ours() -> None:
-    result = ToolResult(meta={"toolbus": "mine"}).with_notes(characters=5)
+    result = with_notes(ToolResult(meta={"toolbus": "mine"}), characters=5)
     assert result.meta == {"toolbus": {"characters": 5}}
 
 

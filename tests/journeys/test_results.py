@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from tests.conftest import Place, plain
+from tests.inside.shape import DIALECTS
 from tests.servers.everyday import everyday
-from toolbus import ConfigError, Text, Tool, Toolbus, ToolNotFound, connect_mcp
+from toolbus import ConfigError, Tool, Toolbus, ToolNotFound, connect_mcp
 from toolbus.config import load_server
 from toolbus.events import CatalogChanged, Event, Warned
-from toolbus.shape import DIALECTS
+from toolbus.records import Text
 
 pytestmark = pytest.mark.anyio
 

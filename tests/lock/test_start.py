@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import environment, toolbus
+from tests.inside.bus import tenant_of
 from tests.inside.core import ToolSpec
 from tests.lock.place import OFFER, Place, names
 from tests.lock.test_mutations import MUTATIONS, mutated
@@ -435,5 +436,5 @@ def test_a_catalog_that_takes_long_to_build_can_be_assumed_without_a_loop(tmp_pa
         return tools
 
     bus = Toolbus(place.config, shapers=[slow])
-    bus.assume({})
+    tenant_of(bus).assume({})
     assert names(bus) == ALL

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.inside.bus import calls_of
 from tests.inside.core import ApprovalAnswer, ApprovalRequest, AuditFailed, Interactions, Operation
 from tests.patience import PATIENCE
 from tests.policy.people import Person, decisions, lines
@@ -42,7 +43,7 @@ async def test_a_denied_tool_is_refused_by_every_name_and_says_which_rule_denies
                 assert refused.value.rule == "policy[0]"
         result = await old.execute(text="x")
         assert result.text == f"MCP error: tool 'day_echo' was refused: {reason}"
-        assert str(bus.missing("day_echo", ["day_add"])) == f"tool 'day_echo' was refused: {reason}"
+        assert str(calls_of(bus).missing("day_echo", ["day_add"])) == f"tool 'day_echo' was refused: {reason}"
 
 
 async def test_rules_on_arguments_see_them_as_they_are_sent() -> None:
@@ -81,7 +82,7 @@ async def test_a_person_is_asked_with_the_exact_call_and_decides() -> None:
         with pytest.raises(CallDenied, match="not allowed: not today; do not repeat it"):
             await bus.call("day_echo", {"text": "x"})
         await bus.call("day_add", {"a": 1, "b": 2})
-        digest = bus.definition_digest(bus.catalog["day_echo"])
+        digest = calls_of(bus).definition_digest(bus.catalog["day_echo"])
     assert len(person.asked) == 4
     one = person.asked[0]
     assert (one.name, dict(one.arguments), one.rule, one.reason) == (
@@ -178,16 +179,16 @@ async def test_an_approval_counts_for_exactly_the_call_that_was_shown() -> None:
     person = Person(False)
     async with Toolbus(config(ASK), interactions=person.interactions) as bus:
         spec = bus.catalog["day_echo"]
-        request = bus.approval_needed(spec, {"text": "x"})
+        request = calls_of(bus).approval_needed(spec, {"text": "x"})
         assert request is not None
         approval = request.approved("langchain")
-        assert (await bus.run(spec, {"text": "x"}, approval=approval)).text == "x"
+        assert (await calls_of(bus).run(spec, {"text": "x"}, approval=approval)).text == "x"
         assert person.asked == []
         with pytest.raises(CallDenied, match="did not allow"):
-            await bus.run(spec, {"text": "y"}, approval=approval)
+            await calls_of(bus).run(spec, {"text": "y"}, approval=approval)
         assert "not the one that was approved" in person.asked[0].reason
-        assert bus.approval_needed(bus.catalog["day_add"], {"a": 1, "b": 2}) is None
-        assert bus.approval_needed(spec, {"text": ["not", "a", "text"]}) is None
+        assert calls_of(bus).approval_needed(bus.catalog["day_add"], {"a": 1, "b": 2}) is None
+        assert calls_of(bus).approval_needed(spec, {"text": ["not", "a", "text"]}) is None
 
 
 async def test_what_is_decided_holds_for_resources_prompts_and_completion() -> None:
@@ -232,9 +233,9 @@ async def test_the_calls_of_one_run_are_counted() -> None:
     async with Toolbus(config({"tools": "day/*", "do": "allow", "per_run": 1})) as bus:
         spec = bus.catalog["day_add"]
         for run in ("one", "two"):
-            await bus.run(spec, {"a": 1, "b": 2}, run=run)
+            await calls_of(bus).run(spec, {"a": 1, "b": 2}, run=run)
             with pytest.raises(CallDenied, match="per run"):
-                await bus.run(spec, {"a": 1, "b": 2}, run=run)
+                await calls_of(bus).run(spec, {"a": 1, "b": 2}, run=run)
 
 
 async def test_a_reload_brings_another_policy_to_all_users_at_once() -> None:
@@ -314,8 +315,8 @@ async def test_every_decision_is_recorded_before_anything_is_sent(tmp_path: Path
         await bus.call("day_echo", {"text": "y"})
         with pytest.raises(CallDenied):
             await bus.call("day_fail", {"reason": 1})
-        bus.report_unsent("day_fail", "unknown_tool", "a framework did not know it")
-        digest = bus.definition_digest(bus.catalog["day_echo"])
+        calls_of(bus).report_unsent("day_fail", "unknown_tool", "a framework did not know it")
+        digest = calls_of(bus).definition_digest(bus.catalog["day_echo"])
     assert decisions(trail) == [
         ("tell", "allow", None, "default"),
         ("echo", "allow", "policy[1]", "function"),

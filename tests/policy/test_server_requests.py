@@ -9,18 +9,9 @@ from tests import warm
 from tests.conftest import SERVERS, sampled
 from tests.policy.people import Person, lines
 from tests.servers.asking import asking
-from toolbus import (
-    Answer,
-    Elicitation,
-    InputNeeded,
-    Interactions,
-    Sampling,
-    SamplingResult,
-    ServerRejected,
-    Text,
-    Toolbus,
-)
+from toolbus import Answer, Elicitation, InputNeeded, Interactions, ServerRejected, Toolbus
 from toolbus.events import Event, InputAnswered, InputAsked, Warned
+from toolbus.records import Sampling, SamplingResult, Text
 
 pytestmark = pytest.mark.anyio
 

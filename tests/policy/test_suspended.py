@@ -10,6 +10,7 @@ import pytest
 
 from tests import warm
 from tests.conftest import SERVERS
+from tests.inside.bus import calls_of
 from tests.inside.core import Operation
 from tests.policy.people import Person, decisions
 from tests.servers.asking import asking
@@ -122,7 +123,7 @@ async def test_an_approved_call_that_its_server_suspends_is_not_asked_about_agai
         result = await bus.resume(forged, question.accept({"date": "2026-12-24"}))
         assert result.pending is not None
         assert result.pending.call is not None
-        assert bus.definition_digest(spec) is not None
+        assert calls_of(bus).definition_digest(spec) is not None
 
 
 async def test_a_task_that_was_approved_is_followed_without_asking_again() -> None:

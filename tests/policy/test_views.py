@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.inside.bus import calls_of
 from tests.policy.people import Person, decisions
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
@@ -45,11 +46,11 @@ async def test_what_a_view_denies_is_gone_there_and_nowhere_else() -> None:
             with pytest.raises(CallDenied) as refused:
                 await view.call(name, {"text": "x"})
             assert refused.value.reason == "rule view.policy[0] denies it: not here"
-            assert str(view.missing(name, [])) == str(refused.value)
+            assert str(calls_of(view).missing(name, [])) == str(refused.value)
         result = await next(t for t in bus.tools() if t.name == "day_echo").execute(text="x")
         assert result.text == "x"
         with pytest.raises(CallDenied, match="not here"):
-            await view.run(bus.catalog["day_echo"], {"text": "x"})
+            await calls_of(view).run(bus.catalog["day_echo"], {"text": "x"})
         registry = Registry()
         view.register_into(registry)
         assert set(registry.tools) == set(view.catalog.names)
@@ -166,7 +167,6 @@ def test_views_of_the_synchronous_bus_take_rules() -> None:
             view.call("day_echo", {"text": "x"})
         assert bus.call("day_echo", {"text": "x"}).text == "x"
         assert [rule.do for rule in bus.policy.rules] == ["allow"]
-        assert bus.dead_rules() == []
 
 
 async def test_a_rule_of_a_view_that_matches_nothing_is_warned_of_once() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.driving import client_of, text_of
-from tests.inside.core import ApprovalRequest, QuestionRouter
+from tests.inside.core import ApprovalRequest, QuestionRouter, QuestionRouting
 from tests.inside.gateway import Gateway
 from tests.patience import PATIENCE
 from tests.servers.asking import asking
@@ -137,7 +137,7 @@ async def test_the_trail_says_where_an_approval_was_given(
         return answer
 
     settings = {"policy": [{"tools": "ask/tell", "do": "ask"}], "audit": str(trail)}
-    handlers = board.interactions(Interactions(approver="terminal"))
+    handlers = board.interactions(Interactions(_routing=QuestionRouting(approver="terminal")))
     async with Toolbus({**config, **settings}, interactions=handlers) as bus:
         with board.session("one", Interactions(approve=approve)):
             call = asyncio.create_task(bus.view(caller=Caller(session="one")).call("tell", {"text": "x"}))
@@ -156,7 +156,7 @@ async def test_the_trail_says_where_an_approval_was_given(
 async def test_clients_of_a_gateway_are_asked_beside_them(config: dict[str, object], client_era: str) -> None:
     """Questions of a client's call go to that client, questions of our own to the session."""
     board = QuestionRouter()
-    handlers = board.interactions(Interactions(forwards=True))
+    handlers = board.interactions(Interactions(_routing=QuestionRouting(forwards=True)))
     async with (
         Toolbus(config, interactions=handlers) as bus,
         Gateway(bus) as gateway,

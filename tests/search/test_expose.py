@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 
 from tests.gateway.driving import client_of, gateway_over, text_of
-from tests.inside.bus import CALL_TOOL, Exposure, definition_cost
+from tests.inside.bus import CALL_TOOL, Exposure, calls_of, definition_cost
 from tests.inside.core import Catalog
 from tests.inside.schema import InvalidSchema, Validator
 from tests.inside.shape import trimmed_schema
@@ -119,7 +119,7 @@ async def test_policy_decides_about_the_tool_that_is_called() -> None:
         denied = await call.execute(name="a_add", arguments={"a": 1, "b": 2})
         assert denied.is_error
         assert "policy[0]" in denied.text
-        request = bus.approval_needed(CALL_TOOL, {"name": "b_add", "arguments": {"a": 1, "b": 2}})
+        request = calls_of(bus).approval_needed(CALL_TOOL, {"name": "b_add", "arguments": {"a": 1, "b": 2}})
         assert request is not None
         assert request.name == "b_add"
         approved = request.approved("test", "once")

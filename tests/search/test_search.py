@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from tests.inside.search import Index, key, words
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
-from toolbus import SearchHit, Toolbus
-from toolbus.records import JSON, Origin, ToolSpec
+from toolbus import Toolbus
+from toolbus.records import JSON, Origin, SearchHit, ToolSpec
 from toolbus.sync import SyncToolbus
 
 TOOLS = {

@@ -8,9 +8,9 @@ import os
 from pathlib import Path
 from typing import Any
 
+from tests.inside.shape import named
 from tests.interop import definitions
 from toolbus.records import Origin, ToolSpec
-from toolbus.shape import named
 
 FOLDER = Path(
     os.environ.get("TOOLBUS_CORPUS", Path(__file__).resolve().parents[2] / ".." / "shared" / "data")

@@ -5,11 +5,10 @@ import time
 from collections import Counter
 from collections.abc import Callable
 
-from tests.inside.shape import DIALECTS, GRADES, Dialect, converted
+from tests.inside.shape import DIALECTS, GRADES, Dialect, converted, named, selected, shaped
 from tests.shape import corpus, judges
 from tests.shape.providers import CHECKERS
 from toolbus.records import Origin, ToolSpec
-from toolbus.shape import named, selected, shaped
 
 
 def many(count: int) -> list[ToolSpec]:

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from tests.inside.bus import CatalogShaper
 from tests.inside.cli import described
 from tests.inside.core import Catalog, tool_spec
+from tests.inside.shape import DIALECTS
 from tests.properties import modest
 from toolbus.config import load_config
 from toolbus.records import JSON, Inventory, Quarantined, ToolSpec
-from toolbus.shape import DIALECTS, converted
+from toolbus.shape import converted
 
 SCHEMA: dict[str, JSON] = {
     "type": "object",

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.inside.core import cleaned_json
+from tests.inside.core import DEFAULT_BUDGET, Budget, cleaned_json
 from tests.inside.shape import MINIMUM, character_limit, estimated_tokens, fitted, fitted_blocks
 from tests.properties import modest
-from toolbus.records import DEFAULT_BUDGET, JSON, Budget, Image, Text, ToolResult
+from toolbus.records import JSON, Image, Text, ToolResult
 
 # The same examples on every run, and no judgement of how busy the machine is.
 MARKER = re.compile(

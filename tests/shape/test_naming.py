@@ -8,9 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.inside.core import Catalog
+from tests.inside.shape import may_name, named, selected, shaped
 from tests.properties import modest
 from toolbus.records import Origin, ToolSpec
-from toolbus.shape import may_name, named, selected, shaped
 
 LEGAL = re.compile(r"[A-Za-z0-9_-]{1,64}")
 

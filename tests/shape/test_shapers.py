@@ -4,22 +4,11 @@ from dataclasses import replace
 
 import pytest
 
+from tests.inside.core import ArgumentMap, JSONObject
+from tests.inside.shape import cleaned_texts, marked, named, prefixed, selected, shaped, unmatched
 from toolbus import ShaperFailed
-from toolbus.records import ArgumentMap, Change, JSONObject, Origin, ToolSpec
-from toolbus.shape import (
-    Shaper,
-    cleaned_texts,
-    each,
-    excluding,
-    including,
-    marked,
-    named,
-    overridden,
-    prefixed,
-    selected,
-    shaped,
-    unmatched,
-)
+from toolbus.records import Change, Origin, ToolSpec
+from toolbus.shape import Shaper, each, excluding, including, overridden
 
 SCHEMA: JSONObject = {
     "type": "object",

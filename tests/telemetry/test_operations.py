@@ -11,8 +11,9 @@ from tests.conftest import SERVERS, Place, plain
 from tests.inside.core import Operation
 from tests.servers.everyday import everyday
 from tests.telemetry.collected import Collected, attributes, events
-from toolbus import CallDenied, CallTimeout, ServerDown, ServerRejected, Text, Toolbus
+from toolbus import CallDenied, CallTimeout, ServerDown, ServerRejected, Toolbus
 from toolbus.events import CallStarted
+from toolbus.records import Text
 
 pytestmark = pytest.mark.anyio
 MODERN = "2026-07-28"

@@ -8,6 +8,7 @@ import pytest
 from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.trace import SpanKind
 
+from tests.inside.bus import calls_of
 from tests.inside.connect import encoded_request
 from tests.inside.core import Forwarding, JSONObject
 from tests.servers.everyday import everyday
@@ -64,8 +65,8 @@ async def test_a_request_for_a_client_has_our_context_instead_of_its_own(
 ) -> None:
     async with Toolbus({"servers": {"a": record.url, "m": {"server": everyday()}}}) as bus:
         forwarding = Forwarding(client=Nobody(), meta=META)
-        await bus.calls.forward(bus.catalog["a_look"], {}, forwarding)
-        await bus.calls.forward(bus.catalog["m_add"], {"a": 1, "b": 2}, forwarding)
+        await calls_of(bus).forward(bus.catalog["a_look"], {}, forwarding)
+        await calls_of(bus).forward(bus.catalog["m_add"], {"a": 1, "b": 2}, forwarding)
     span = collected.one("tools/call look")
     (sent,) = metas(record, "tools/call")
     assert sent["traceparent"].startswith(carried(span))
@@ -76,7 +77,7 @@ async def test_a_request_for_a_client_has_our_context_instead_of_its_own(
 
 async def test_a_request_for_a_client_keeps_its_context_if_nothing_is_traced(record: Recording) -> None:
     async with Toolbus({"servers": {"a": record.url}}) as bus:
-        await bus.calls.forward(bus.catalog["a_look"], {}, Forwarding(client=Nobody(), meta=META))
+        await calls_of(bus).forward(bus.catalog["a_look"], {}, Forwarding(client=Nobody(), meta=META))
     (sent,) = metas(record, "tools/call")
     assert {key: sent[key] for key in META} == META
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from tests.conftest import sampled
-from tests.inside.bus import View
+from tests.inside.bus import View, calls_of
 from tests.users.personal_bus import bus_of, event_of, heard, process, text_of, token_of, web
 from toolbus import Caller, Toolbus, ToolNotFound
 from toolbus.events import CallEnded, CallStarted, Logged, ResourceUpdated, StateChanged
@@ -76,14 +76,14 @@ async def test_a_kept_result_is_read_by_its_user_alone(personal_port: int) -> No
         ann, bob = bus.as_user("ann"), bus.as_user("bob")
         for view in (ann, bob, bus):
             await view.wait_ready()
-        cut = await ann.run(ann.catalog["me/long"], {})
+        cut = await calls_of(ann).run(ann.catalog["me/long"], {})
         kept = cut.meta["toolbus"]["kept_as"]
         assert "read_result" in ann.catalog
         assert "read_result" not in bob.catalog
         assert "read_result" not in bus.catalog
         assert "ann ann" in (await ann.call("read_result", {"id": kept})).text
-        await bob.run(bob.catalog["me/long"], {})
-        await bus.run(bus.catalog["me/long"], {})
+        await calls_of(bob).run(bob.catalog["me/long"], {})
+        await calls_of(bus).run(bus.catalog["me/long"], {})
         posing = bus.view(caller=Caller(user="ann"))
         for view in (bob, bus, posing, bob.view(caller=Caller(user="ann"))):
             text = (await view.call("read_result", {"id": kept})).text

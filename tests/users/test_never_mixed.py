@@ -18,7 +18,16 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.inside.bus import BusSnapshot, CatalogShaper, LockApprovals, Scope, SnapshotInputs, Snapshots, View
+from tests.inside.bus import (
+    BusSnapshot,
+    CatalogShaper,
+    LockApprovals,
+    Scope,
+    SnapshotInputs,
+    Snapshots,
+    View,
+    calls_of,
+)
 from tests.inside.config import PolicyRule
 from tests.inside.core import Caller, Inventory, Origin, Same, ToolSpec
 from tests.inside.lock import NAME, Lockfile, snapshot, write_lock
@@ -237,7 +246,7 @@ class Model:
         await self._ready(view)
         if (tool := view.catalog.get("open/long")) is None:
             return
-        kept: Any = (await view.run(tool, {})).meta["toolbus"]
+        kept: Any = (await calls_of(view).run(tool, {})).meta["toolbus"]
         self.made[who].append("open_long")
         for reader in dict.fromkeys((other, who)):
             if (read := self.view(reader).catalog.get("toolbus/read_result")) is not None:

@@ -7,27 +7,19 @@ from typing import Any
 import pytest
 
 from tests.inside.bus import View
-from tests.inside.core import JSONObject
+from tests.inside.core import JSONObject, QuestionRouting
 from tests.lock.place import Place
 from tests.lock.test_mutations import MUTATIONS, mutated
 from tests.patience import PATIENCE
 from tests.users.counting_bus import bus_of, counting, text_of
 from tests.users.personal_bus import event_of, heard
-from toolbus import (
-    Answer,
-    CallDenied,
-    ConnectionLost,
-    Elicitation,
-    Interactions,
-    LoginNeeded,
-    LoginRequired,
-    Toolbus,
-)
+from toolbus import Answer, CallDenied, ConnectionLost, Elicitation, Interactions, LoginRequired, Toolbus
 from toolbus.events import (
     CallEnded,
     CatalogChanged,
     ListChanged,
     Logged,
+    LoginNeeded,
     ResourceUpdated,
     StateChanged,
     ToolHeld,
@@ -151,10 +143,14 @@ class Person:
 
 
 async def test_a_question_that_belongs_to_no_call_reaches_the_client_of_its_session() -> None:
-    async with bus_of(counting(), interactions=Interactions(forwards=True)) as bus:
+    async with bus_of(counting(), interactions=Interactions(_routing=QuestionRouting(forwards=True))) as bus:
         people = Person("Ann"), Person("Bob")
         views = [
-            bus.as_user("", session=one.name, interactions=Interactions(forwards=True, client=one))
+            bus.as_user(
+                "",
+                session=one.name,
+                interactions=Interactions(_routing=QuestionRouting(forwards=True, client=one)),
+            )
             for one in people
         ]
         for view, person in zip(views, people, strict=True):

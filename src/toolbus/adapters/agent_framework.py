@@ -6,7 +6,7 @@ For tools, `Agent(client, context_providers=[toolset(bus)])`; for a prompt, `age
 import json
 from collections.abc import Awaitable, Callable
 from contextvars import ContextVar
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict
 
@@ -20,8 +20,10 @@ from toolbus.adapters.media import (
 )
 from toolbus.adapters.options import AdapterOptions, require_extra
 from toolbus.adapters.tool_calls import definition_of, run_tool, tool_metadata
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect
 
@@ -38,6 +40,8 @@ with require_extra("agent-framework"):
         SupportsAgentRun,
     )
 
+__all__ = ["messages", "tools", "toolset"]
+
 FACE = "agent-framework"
 _IN_RUN: ContextVar[bool] = ContextVar("toolbus_agent_framework_run", default=False)
 
@@ -50,7 +54,8 @@ def tools(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> ToolList[FunctionTool]:
     """The current tools, for `Agent(client, tools=...)`; an agent copies the list.
 
@@ -59,7 +64,7 @@ def tools(
     it accepts those too.
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
-    return ToolList(shown(source, exposed), lambda tool: BusTool(tool, options), servers, face=FACE)
+    return ToolList(shown(source, expose, always), lambda tool: BusTool(tool, options), servers, face=FACE)
 
 
 def toolset(
@@ -70,12 +75,15 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "BusProvider":
     """A context provider that updates the tools before every model request; options as for `tools`."""
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
     return BusProvider(
-        ToolList(shown(source, exposed), lambda tool: BusTool(tool, options), servers, face=FACE, live=True)
+        ToolList(
+            shown(source, expose, always), lambda tool: BusTool(tool, options), servers, face=FACE, live=True
+        )
     )
 
 

@@ -1,7 +1,7 @@
 """Tools and prompts for Agno: `Agent(model=model, tools=[toolset(bus)])`."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any, Unpack
+from typing import Any
 
 from toolbus.adapters.approval import ApprovalRule, NeedsApproval, approval_of, may_ask, needs_approval
 from toolbus.adapters.media import (
@@ -14,8 +14,10 @@ from toolbus.adapters.media import (
 )
 from toolbus.adapters.options import AdapterOptions, require_extra
 from toolbus.adapters.tool_calls import definition_of, hidden_blocks, parse_arguments, tool_metadata
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.records import JSON, Audio, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
@@ -28,6 +30,8 @@ with require_extra("agno"):
     from agno.tools.annotations import TOOL_ANNOTATION_HINTS
     from agno.tools.function import FunctionCall
     from agno.tools.function import ToolResult as AgnoResult
+
+__all__ = ["messages", "toolset"]
 
 FACE = "agno"
 # Agno converts these strings before a tool sees them, even if the schema asks for a string.
@@ -42,7 +46,8 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "BusToolkit":
     """A toolkit that updates its tools at the start of every run, for `arun` and `run`.
 
@@ -52,7 +57,7 @@ def toolset(
     """
     options = AdapterOptions(dialect=dialect, approve=approve, audio=audio, files=files)
     return BusToolkit(
-        ToolList(shown(source, exposed), lambda tool: _functions(tool, options), servers, face=FACE)
+        ToolList(shown(source, expose, always), lambda tool: _functions(tool, options), servers, face=FACE)
     )
 
 

@@ -9,7 +9,7 @@ see, and the reply to `search_tools` refers to those to load: the ranking is our
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Unpack, cast
+from typing import TYPE_CHECKING, cast
 
 from toolbus.adapters.media import (
     PROMPT_TYPES,
@@ -29,8 +29,10 @@ from toolbus.adapters.provider_tools import (
     RequestedCall,
     field_of,
 )
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.records import PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
 
@@ -47,6 +49,8 @@ if TYPE_CHECKING:
     )
     from anthropic.types.tool_result_block_param import Content
 
+__all__ = ["messages", "tools"]
+
 # Stop reasons after which the last call may be incomplete.
 _INCOMPLETE = {"max_tokens", "model_context_window_exceeded", "refusal"}
 
@@ -58,13 +62,21 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "ProviderTools[ToolParam, MessageParam]":
     """The tools for the Messages API.
 
     Without `media`, images and PDFs are described in text. Without `follow`, the list changes only with
     `refresh()`. Without `native`, `expose: search` shows `search_tools` and `call_tool`, for models before
     Claude 4.5 and other providers that have this API.
+
+    ```python
+    from toolbus.adapters import anthropic
+
+    tools = anthropic.tools(bus)
+    print([tool["name"] for tool in tools])  # ['notes_add', 'notes_search']
+    ```
     """
 
     provider: ProviderFormat[ToolParam, MessageParam] = ProviderFormat(
@@ -74,7 +86,7 @@ def tools(
         replies=partial(_messages, media=media),
         loads=native,
     )
-    return ProviderTools(shown(source, exposed), servers, provider, face="anthropic", follow=follow)
+    return ProviderTools(shown(source, expose, always), servers, provider, face="anthropic", follow=follow)
 
 
 def _definition(tool: Tool) -> "ToolParam":

@@ -18,7 +18,7 @@ from typing import Literal, TypeAlias, TypeVar
 
 from toolbus.bus.catalog.exposure import CALL, RUN_CODE
 from toolbus.bus.catalog.tool import Tool
-from toolbus.bus.view import View
+from toolbus.bus.inner import calls_of, view_of
 from toolbus.core.ask.approval import Approval, ApprovalAnswer, ApprovalRequest, is_approval
 from toolbus.core.values.records import JSON, ToolSpec
 
@@ -58,10 +58,10 @@ def needs_approval(
 
 def target_of(tool: Tool, arguments: Mapping[str, JSON]) -> tuple[Tool, Mapping[str, JSON]]:
     """The tool and arguments of a call that is made through `call_tool`; the given ones of any other."""
-    view = tool.runner
-    if tool.spec.route != CALL or not isinstance(view, View):
+    if tool.spec.route != CALL:
         return tool, arguments
-    inner = view.calls.listed_inner(arguments)
+    view = view_of(tool)
+    inner = calls_of(view).listed_inner(arguments)
     return (tool, arguments) if inner is None else (Tool(inner[0], view), inner[1])
 
 
@@ -101,9 +101,7 @@ async def decided(
 
 def tool_digest(tool: Tool) -> str:
     """The digest of a tool's definition, as in the lockfile; of the bus's own tools, as they are shown."""
-    view = tool.runner
-    found = view.definition_digest(tool.spec) if isinstance(view, View) else None
-    return found or definition_digest(tool.spec)
+    return calls_of(view_of(tool)).definition_digest(tool.spec) or definition_digest(tool.spec)
 
 
 def definition_digest(spec: ToolSpec) -> str:
@@ -123,8 +121,7 @@ def definition_digest(spec: ToolSpec) -> str:
 
 def approval_request(tool: Tool, arguments: Mapping[str, JSON], *, run: str = "") -> ApprovalRequest | None:
     """What the policy asks a person about a call, with the arguments as they would be sent."""
-    view = tool.runner
-    return view.approval_needed(tool.spec, arguments, run=run) if isinstance(view, View) else None
+    return calls_of(view_of(tool)).approval_needed(tool.spec, arguments, run=run)
 
 
 def approval_of(
@@ -174,12 +171,12 @@ class AskedCalls:
 
 def may_ask(tool: Tool) -> bool:
     """Whether the policy asks about some calls of a tool; for frameworks that have to know before a call."""
-    return isinstance(tool.runner, View) and tool.runner.calls.may_ask(tool.spec)
+    return calls_of(view_of(tool)).may_ask(tool.spec)
 
 
 def is_allowed(tool: Tool, arguments: Mapping[str, JSON]) -> bool:
     """Whether a rule of the policy allows the call, or a person did in answer to one."""
-    return isinstance(tool.runner, View) and tool.runner.calls.is_allowed(tool.spec, arguments)
+    return calls_of(view_of(tool)).is_allowed(tool.spec, arguments)
 
 
 def approval_metadata(request: ApprovalRequest | None) -> dict[str, JSON]:

@@ -3,7 +3,7 @@
 import json
 import weakref
 from collections.abc import Callable, KeysView
-from typing import Any, Unpack, cast
+from typing import Any, cast
 
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
@@ -17,8 +17,10 @@ from toolbus.adapters.tool_calls import (
     run_tool_sync,
     tool_metadata,
 )
-from toolbus.adapters.tool_list import Bus, ExposureOptions, Servers, ToolList, ToolSource, shown
+from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.records import JSON, Image, PromptResult, ToolResult
 from toolbus.shape import Dialect, rendered_text
 
@@ -34,7 +36,7 @@ with require_extra("crewai"):
     from crewai.utilities.agent_utils import get_tool_names, render_text_description_and_args
     from crewai.utilities.types import LLMMessage
 
-__all__ = ["BoundTool", "BusTool", "LiveTools", "in_thread", "live", "messages", "tools"]
+__all__ = ["in_thread", "live", "messages", "tools"]
 
 
 def tools(
@@ -42,7 +44,8 @@ def tools(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> ToolList[BaseTool]:
     """The tools, for agents and tasks.
 
@@ -50,7 +53,9 @@ def tools(
     same, and can be cancelled.
     """
     _register_hook()
-    return ToolList(shown(source, exposed), lambda tool: BusTool.of(tool, dialect), servers, face="crewai")
+    return ToolList(
+        shown(source, expose, always), lambda tool: BusTool.of(tool, dialect), servers, face="crewai"
+    )
 
 
 def live(
@@ -59,12 +64,13 @@ def live(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> Agent:
     """Add the tools of the catalog to an agent and return it; in a crew they are updated every turn."""
     _register_hook()
     # The finalizer keeps the list alive, and so up to date, as long as the agent exists.
-    weakref.finalize(agent, LiveTools.clear, LiveTools(agent, shown(bus, exposed), servers, dialect))
+    weakref.finalize(agent, LiveTools.clear, LiveTools(agent, shown(bus, expose, always), servers, dialect))
     return agent
 
 

@@ -1,7 +1,7 @@
 """Tools and prompts for Google's Agent Development Kit: `LlmAgent(tools=[toolset(bus)])`."""
 
 from collections.abc import Iterator
-from typing import Any, Unpack
+from typing import Any
 
 from toolbus.adapters.approval import (
     ApprovalRule,
@@ -14,8 +14,10 @@ from toolbus.adapters.approval import (
 from toolbus.adapters.media import IMAGE_TYPES, attachments
 from toolbus.adapters.options import require_extra
 from toolbus.adapters.tool_calls import definition_of, tool_metadata
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.records import JSON, PromptResult
 from toolbus.shape import Dialect, rendered_text
 
@@ -36,6 +38,8 @@ with require_extra("google-adk"):
 
     from toolbus.adapters import google_genai
 
+__all__ = ["messages", "toolset"]
+
 FACE = "google-adk"
 _ASKED = AskedCalls()
 # Gemini also accepts plain text in a function response.
@@ -48,7 +52,8 @@ def toolset(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "google",
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "BusToolset":
     """A toolset that updates its tools every turn.
 
@@ -58,7 +63,7 @@ def toolset(
     check_rule(approve)
     return BusToolset(
         ToolList(
-            shown(source, exposed),
+            shown(source, expose, always),
             lambda tool: BusTool(tool, approve, dialect),
             servers,
             face=FACE,

@@ -8,7 +8,7 @@ Pass `toolbox = tools(bus)` in a request: `config={"tools": [{"function_declarat
 import re
 from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Unpack, cast
+from typing import cast
 
 from toolbus.adapters.media import AUDIO_TYPES, PDF, Document, Media, attachments, merged_turns, prompt_turns
 from toolbus.adapters.media import Part as PromptPart
@@ -20,7 +20,9 @@ from toolbus.adapters.provider_tools import (
     RequestedCall,
     field_of,
 )
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolSource, shown
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.records import JSON, PromptResult, Text
 from toolbus.shape import rendered_text
 
@@ -32,6 +34,8 @@ with require_extra("google-genai"):
         FunctionResponsePart,
         Part,
     )
+
+__all__ = ["messages", "tools"]
 
 GOOGLE_IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/webp"})
 GOOGLE_MEDIA_TYPES = GOOGLE_IMAGE_TYPES | AUDIO_TYPES
@@ -46,7 +50,8 @@ def tools(
     *,
     media: bool = True,
     follow: bool = True,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> ProviderTools[FunctionDeclarationDict, Content]:
     """The tools as function declarations.
 
@@ -60,7 +65,7 @@ def tools(
         calls=_calls,
         replies=partial(_contents, media=media),
     )
-    return ProviderTools(shown(source, exposed), servers, provider, face="google-genai", follow=follow)
+    return ProviderTools(shown(source, expose, always), servers, provider, face="google-genai", follow=follow)
 
 
 def messages(prompt: PromptResult, *, media: bool = True) -> list[Content]:

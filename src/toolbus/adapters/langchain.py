@@ -1,7 +1,7 @@
 """Tools and prompts for LangChain and LangGraph: `create_agent(model, tools(bus))`."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Any, TypeAlias, Unpack
+from typing import Any, TypeAlias
 
 from pydantic import PrivateAttr
 
@@ -9,8 +9,10 @@ from toolbus.adapters.approval import AskedCalls, approval_metadata, approval_of
 from toolbus.adapters.media import Document, Part, PromptTurn, base64_data, model_blocks, prompt_turns
 from toolbus.adapters.options import require_extra
 from toolbus.adapters.tool_calls import definition_of, hidden_blocks, parse_arguments, tool_metadata
-from toolbus.adapters.tool_list import Bus, ExposureOptions, Servers, ToolList, ToolSource, shown
+from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.ask.approval import Approval
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
@@ -30,6 +32,8 @@ with require_extra("langchain"):
     from langgraph.prebuilt.tool_node import ToolCallRequest
     from langgraph.types import Command, interrupt
 
+__all__ = ["live", "messages", "tools"]
+
 Content: TypeAlias = str | list[str | dict[Any, JSON]]
 ToolOutput: TypeAlias = ToolMessage | Command[Any]
 # Dialects that LangChain's models pass on unchanged.
@@ -41,7 +45,8 @@ def tools(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> ToolList["BusTool"]:
     """The tools, for `ainvoke` and `invoke`; a message's artifact holds what the model does not see.
 
@@ -49,17 +54,25 @@ def tools(
     An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
     return ToolList(
-        shown(source, exposed), lambda tool: structured_tool(tool, dialect=dialect), servers, face=_FACE
+        shown(source, expose, always),
+        lambda tool: structured_tool(tool, dialect=dialect),
+        servers,
+        face=_FACE,
     )
 
 
 def live(
-    bus: Bus, servers: Servers = None, *, dialect: Dialect = "openai", **exposed: Unpack[ExposureOptions]
+    bus: Bus,
+    servers: Servers = None,
+    *,
+    dialect: Dialect = "openai",
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "LiveTools":
     """Middleware that updates the tools every turn: `create_agent(model, middleware=[live(bus)])`."""
     return LiveTools(
         ToolList(
-            shown(bus, exposed),
+            shown(bus, expose, always),
             lambda tool: structured_tool(tool, dialect=dialect),
             servers,
             face=_FACE,

@@ -5,7 +5,7 @@ from collections.abc import Collection
 from copy import deepcopy
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Unpack
+from typing import Any
 
 from toolbus.adapters.approval import (
     ApprovalRule,
@@ -18,8 +18,10 @@ from toolbus.adapters.approval import (
 from toolbus.adapters.media import IMAGE_TYPES, Document, Part, attachments, prompt_turns
 from toolbus.adapters.options import require_extra
 from toolbus.adapters.tool_calls import definition_of, hidden_blocks, tool_metadata
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest, is_approval
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
@@ -31,6 +33,8 @@ with require_extra("llama-index"):
     from llama_index.core.schema import QueryType
     from llama_index.core.tools import BaseTool, FunctionTool, ToolMetadata, ToolOutput
     from llama_index.core.workflow import Context, HumanResponseEvent, InputRequiredEvent
+
+__all__ = ["live", "messages", "tools"]
 
 FACE = "llama-index"
 # The argument in which LlamaIndex passes its context; a model never writes an argument of that name.
@@ -45,7 +49,8 @@ def tools(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "openai",
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> ToolList[BaseTool]:
     """The tools, for an agent or for `llm.predict_and_call`.
 
@@ -54,7 +59,7 @@ def tools(
     `OpenAIResponses`. An agent keeps the tools it was built with; use `live` for a catalog that changes.
     """
     return ToolList(
-        shown(source, exposed),
+        shown(source, expose, always),
         lambda tool: BusTool(tool, approve=approve, dialect=dialect),
         servers,
         face=FACE,
@@ -67,11 +72,12 @@ def live(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     dialect: Dialect = "openai",
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "LiveTools":
     """A retriever that updates the tools every turn: `FunctionAgent(tool_retriever=live(bus))`."""
     convert = partial(BusTool, approve=approve, dialect=dialect)
-    return LiveTools(ToolList(shown(source, exposed), convert, servers, face=FACE, live=True))
+    return LiveTools(ToolList(shown(source, expose, always), convert, servers, face=FACE, live=True))
 
 
 def messages(prompt: PromptResult) -> list[ChatMessage]:

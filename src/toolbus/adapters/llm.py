@@ -19,6 +19,8 @@ with require_extra("llm"):
     from llm.models import ToolDef
     from llm.parts import AttachmentPart, Message, TextPart
 
+__all__ = ["messages", "tools"]
+
 FACE = "llm"
 Ask: TypeAlias = Callable[[ApprovalRequest], ApprovalAnswer]
 """Answers a question of the policy about a call."""

@@ -17,6 +17,8 @@ except ImportError as error:
 
     raise ExtraMissing("toolbus.adapters.llm_plugin", "llm", str(error)) from error
 
+__all__ = ["Toolbus"]
+
 if TYPE_CHECKING:
     from llm.models import ToolDef
 

@@ -9,7 +9,8 @@ from operator import attrgetter
 from typing import Literal, TypeAlias
 
 from toolbus.core.values.records import Audio, Block, Embedded, Image, PromptMessage, Text, ToolResult
-from toolbus.shape import cleaned_block, rendered
+from toolbus.shape import rendered
+from toolbus.shape.clean import cleaned_block
 
 Media: TypeAlias = Image | Audio
 IMAGE_TYPES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})

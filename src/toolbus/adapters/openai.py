@@ -7,7 +7,7 @@ the response and returns the next messages. `messages(prompt)` converts a prompt
 import re
 from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast, overload
 
 from toolbus.adapters.media import (
     PROMPT_TYPES,
@@ -27,9 +27,11 @@ from toolbus.adapters.provider_tools import (
     RequestedCall,
     field_of,
 )
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolSource, shown
 from toolbus.bus.catalog.exposure import SEARCH
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import rendered_text
 
@@ -43,6 +45,8 @@ if TYPE_CHECKING:
     from openai.types.responses import ResponseInputItemParam as InputItem
     from openai.types.responses import ToolSearchToolParam
 
+__all__ = ["messages", "tools"]
+
 Chat: TypeAlias = Literal["openai", "openai-strict"]
 Responses: TypeAlias = Literal["openai-responses"]
 
@@ -55,7 +59,8 @@ def tools(
     dialect: Chat = "openai",
     media: bool = True,
     follow: bool = True,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "ProviderTools[ChatTool, ChatMessage]": ...
 @overload
 def tools(
@@ -66,7 +71,8 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "ProviderTools[ResponsesTool, InputItem]": ...
 def tools(
     source: ToolSource,
@@ -76,7 +82,8 @@ def tools(
     media: bool = True,
     follow: bool = True,
     native: bool = True,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> ProviderTools[Any, Any]:
     """The tools for Chat Completions, optionally strict (`openai-strict`), or Responses (`openai-responses`).
 
@@ -90,7 +97,7 @@ def tools(
         if dialect == "openai-responses"
         else _chat(dialect, media=media)
     )
-    return ProviderTools(shown(source, exposed), servers, provider, face="openai", follow=follow)
+    return ProviderTools(shown(source, expose, always), servers, provider, face="openai", follow=follow)
 
 
 @overload

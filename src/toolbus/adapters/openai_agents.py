@@ -1,14 +1,16 @@
 """Tools and prompts for the OpenAI Agents SDK: `Agent(tools=tools(bus))`."""
 
-from typing import Any, TypeAlias, Unpack
+from typing import Any, TypeAlias
 
 from toolbus.adapters import openai
 from toolbus.adapters.approval import ApprovalRule, AskedCalls, NeedsApproval, may_ask, needs_approval
 from toolbus.adapters.media import data_url, model_blocks, pdf_documents
 from toolbus.adapters.options import require_extra
 from toolbus.adapters.tool_calls import run_tool, tool_metadata
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 
 with require_extra("openai-agents"):
@@ -24,6 +26,8 @@ with require_extra("openai-agents"):
     from agents.tool import FunctionToolCustomDataContext
     from agents.tool_context import ToolContext
 
+__all__ = ["messages", "tools"]
+
 FACE = "openai-agents"
 MAX_UNREAD_RESULTS = 100
 """Results of one tool to keep until the SDK reads their custom data."""
@@ -37,7 +41,8 @@ def tools(
     *,
     approve: ApprovalRule[NeedsApproval] = "never",
     follow: bool = False,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> ToolList[AgentTool]:
     """The tools as `FunctionTool`; a call that needs approval interrupts the run until it has it.
 
@@ -47,7 +52,7 @@ def tools(
     `follow`, call `refresh()` to update the list.
     """
     return ToolList(
-        shown(source, exposed),
+        shown(source, expose, always),
         lambda tool: function_tool(tool, approve=approve),
         servers,
         face=FACE,

@@ -13,12 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeAlias, TypeVar
 
-from toolbus.adapters.tool_calls import parse_arguments, run_tool
+from toolbus.adapters.tool_calls import parse_arguments, report_unsent, run_tool
 from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, bus_of
 from toolbus.bus.catalog.exposure import SEARCH
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.catalog.tool_search import found_names
 from toolbus.bus.engine.lookup import reason_of
+from toolbus.bus.inner import calls_of
 from toolbus.core.values.errors import BusClosed
 from toolbus.core.values.records import JSON, Text, ToolResult
 
@@ -115,14 +116,16 @@ class ProviderTools(ToolList[T], Generic[T, R]):
     def replies_sync(self, response: object, own: Functions | None = None) -> Replies[R]:
         """Like `replies`, from a thread without an event loop; RuntimeError where it would deadlock."""
         work = self.replies(response, own)
-        return bus_of(self._source).wait(work) if isinstance(self._source, Bus) else asyncio.run(work)
+        return (
+            calls_of(bus_of(self._source)).wait(work) if isinstance(self._source, Bus) else asyncio.run(work)
+        )
 
     async def _run_call(self, call: RequestedCall, own: Functions) -> CompletedCall:
         tool = self._by_name.get(call.name) or self._hidden(call.name)
         if not call.complete:
             result = ToolResult.failure(_INCOMPLETE, sent=False)
             if tool is not None:
-                tool.report_unsent("not_json", _INCOMPLETE)
+                report_unsent(tool, "not_json", _INCOMPLETE)
         elif call.name in own:
             tool, result = None, await _run_function(own[call.name], call)
         elif tool is None:
@@ -146,14 +149,14 @@ class ProviderTools(ToolList[T], Generic[T, R]):
         view = bus_of(self._source)
         view = view if self._servers is None else view.view(servers=self._connected_servers())
         known = view.catalog.for_models
-        spec = None if view.exposed is known else known.get(name)
+        spec = None if calls_of(view).exposed is known else known.get(name)
         return None if spec is None else Tool(spec, view)
 
     def _unknown_tool(self, name: str, known: list[str]) -> ToolResult:
         error = self.missing(name, known)
         if isinstance(self._source, Bus):
             with suppress(BusClosed):  # no one to report to
-                bus_of(self._source).report_unsent(name, reason_of(error), str(error))
+                calls_of(bus_of(self._source)).report_unsent(name, reason_of(error), str(error))
         return ToolResult.failure(str(error), sent=False)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias, Unpack
+from typing import Any, Literal, TypeAlias
 
 from toolbus.adapters.approval import (
     ApprovalRule,
@@ -32,7 +32,6 @@ from toolbus.adapters.tool_calls import (
 )
 from toolbus.adapters.tool_list import (
     Bus,
-    ExposureOptions,
     Servers,
     ToolList,
     ToolSource,
@@ -41,6 +40,8 @@ from toolbus.adapters.tool_list import (
 )
 from toolbus.bus.catalog.exposure import SEARCH
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.ask.approval import Approval
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
@@ -50,6 +51,8 @@ with require_extra("pydantic-ai"):
     from pydantic_ai.exceptions import ToolFailed
     from pydantic_ai.messages import ModelMessage, ModelRequest, ModelResponse, TextPart, UserPromptPart
     from pydantic_ai.toolsets import AbstractToolset, ToolsetTool
+
+__all__ = ["messages", "toolset"]
 
 FACE = "pydantic-ai"
 _ASKED = AskedCalls()
@@ -65,7 +68,8 @@ def toolset(
     approve: ApprovalRule[NeedsApproval] = "never",
     audio: bool = False,
     files: bool = False,
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "BusToolset":
     """A toolset that updates its tools every step of a run; the default dialect is that of the run's model.
 
@@ -74,7 +78,10 @@ def toolset(
     """
     check_rule(approve)
     return BusToolset(
-        shown(source, exposed), servers, dialect, AdapterOptions(approve=approve, audio=audio, files=files)
+        shown(source, expose, always),
+        servers,
+        dialect,
+        AdapterOptions(approve=approve, audio=audio, files=files),
     )
 
 

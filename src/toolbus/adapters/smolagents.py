@@ -10,13 +10,16 @@ import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable
 from hashlib import sha256
-from typing import Any, TypeAlias, TypeVar, Unpack
+from typing import Any, TypeAlias, TypeVar
 
 from toolbus.adapters.media import IMAGE_TYPES, Part, described, prompt_turns
 from toolbus.adapters.options import require_extra
 from toolbus.adapters.tool_calls import ToolDefinition, definition_of, parse_arguments, tool_metadata
-from toolbus.adapters.tool_list import Bus, ExposureOptions, Servers, ToolList, ToolSource, shown
+from toolbus.adapters.tool_list import Bus, Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.inner import calls_of, view_of
+from toolbus.bus.rules.scope import Names
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, Image, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered, rendered_text
@@ -27,6 +30,8 @@ with require_extra("smolagents"):
     from smolagents import Tool as AgentTool  # pyright: ignore[reportMissingTypeStubs]
     from smolagents.memory import SystemPromptStep  # pyright: ignore[reportMissingTypeStubs]
     from smolagents.models import ChatMessage, MessageRole  # pyright: ignore[reportMissingTypeStubs]
+
+__all__ = ["live", "messages", "tools"]
 
 Agent = TypeVar("Agent", bound=MultiStepAgent)
 RunTool: TypeAlias = Callable[[Tool, dict[str, JSON]], ToolResult]
@@ -40,14 +45,15 @@ def tools(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> "ToolList[BusTool]":
     """The tools, for any agent; images are described in one line of text.
 
     smolagents blocks while it runs: use a thread, `asyncio.to_thread(agent.run, task)`, or a SyncToolbus.
     """
     return BusTools(
-        shown(source, exposed), lambda tool: BusTool(tool, dialect, _run_sync), servers, face=FACE
+        shown(source, expose, always), lambda tool: BusTool(tool, dialect, _run_sync), servers, face=FACE
     )
 
 
@@ -57,13 +63,14 @@ def live(
     servers: Servers = None,
     *,
     dialect: Dialect = "openai",
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> Agent:
     """Add the tools to an agent, update them every step, and return the agent; its model sees images.
 
     `agent.interrupt()` also cancels the calls in flight. A tool that the agent already has keeps its name.
     """
-    LiveTools(agent, shown(bus, exposed), servers, dialect)
+    LiveTools(agent, shown(bus, expose, always), servers, dialect)
     return agent
 
 
@@ -197,7 +204,7 @@ class LiveTools(BusTools):
 
     def _run(self, tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
         try:
-            result = tool.runner.wait(self._unless_interrupted(tool, arguments))
+            result = calls_of(view_of(tool)).wait(self._unless_interrupted(tool, arguments))
         except ToolbusError as error:
             return ToolResult.failure(str(error), sent=error.sent)
         self._results.append(result)

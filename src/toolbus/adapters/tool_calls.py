@@ -5,6 +5,7 @@ import base64
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import CancelledError
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
 from typing import Any, ParamSpec, TypeVar, cast
@@ -12,8 +13,10 @@ from typing import Any, ParamSpec, TypeVar, cast
 from toolbus.adapters.approval import approval_of
 from toolbus.adapters.media import is_common_image
 from toolbus.bus.catalog.tool import Tool
+from toolbus.bus.inner import calls_of, view_of
 from toolbus.core.ask.approval import ApprovalRequest
-from toolbus.core.values.errors import ToolbusError
+from toolbus.core.operation.events import Reason
+from toolbus.core.values.errors import BusClosed, ToolbusError
 from toolbus.core.values.records import JSON, Image, Text, ToolResult
 from toolbus.shape import Dialect
 
@@ -101,8 +104,14 @@ def parse_arguments(
         problem = f"the arguments must be a JSON object, not {arguments[:200]}"
     if tool is not None:
         # Events do not carry the arguments: they may hold secrets.
-        tool.report_unsent("not_json", "the arguments are not a JSON object; nothing was sent")
+        report_unsent(tool, "not_json", "the arguments are not a JSON object; nothing was sent")
     return ToolResult.failure(problem, sent=False)
+
+
+def report_unsent(tool: Tool, reason: Reason, error: str) -> None:
+    """Emit the events of a call that was abandoned before it was made."""
+    with suppress(BusClosed):  # there are no listeners any more
+        calls_of(view_of(tool)).report_unsent(tool.name, reason, error, tool.origin)
 
 
 def tool_metadata(tool: Tool, result: ToolResult | None = None) -> dict[str, JSON]:
@@ -185,7 +194,9 @@ def run_tool_sync(tool: Tool, arguments: dict[str, JSON]) -> ToolResult:
     if calls is not None and calls.cancelled:
         raise asyncio.CancelledError
     try:
-        return tool.runner.wait(tool.run(arguments) if calls is None else calls.run(tool, arguments))
+        return calls_of(view_of(tool)).wait(
+            tool.run(arguments) if calls is None else calls.run(tool, arguments)
+        )
     except ToolbusError as error:
         return ToolResult.failure(str(error), sent=error.sent)
     except CancelledError:

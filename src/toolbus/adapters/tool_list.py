@@ -4,10 +4,13 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeAlias, TypedDict, TypeVar, cast, overload
+from typing import Any, TypeAlias, TypeVar, cast, overload
 
+from toolbus.bus.catalog.exposure import OWN_ROUTES
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.connection import Connecting, McpConnection
+from toolbus.bus.inner import calls_of, view_of
+from toolbus.bus.rules.scope import Names
 from toolbus.bus.sync import SyncMcpConnection, SyncTool, SyncView
 from toolbus.bus.view import View
 from toolbus.config.settings.expose import ExposeMode, check_mode
@@ -40,13 +43,18 @@ def current_tools(
     """
     if isinstance(source, Bus):
         tools = bus_of(source).tools(servers, loadable=loadable)
-        return tools if live else [Tool(tool.spec, tool.runner, can_read_more=False) for tool in tools]
+        return tools if live else [Tool(tool.spec, view_of(tool), can_read_more=False) for tool in tools]
     selected = {servers} if isinstance(servers, str) else set(servers or ())
     return [
-        Tool(tool.spec, tool.runner, can_read_more=False)
+        Tool(tool.spec, view_of(tool), can_read_more=False)
         for tool in checked_tools(source)
-        if tool.offered and (servers is None or tool.server in selected)
+        if _is_offered(tool) and (servers is None or tool.server in selected)
     ]
+
+
+def _is_offered(tool: Tool) -> bool:
+    # Of those of the bus itself, only some are in the catalog; they do not leave.
+    return tool.spec.route in OWN_ROUTES or str(tool.origin) in view_of(tool).catalog
 
 
 def checked_tools(source: Any) -> list[Tool]:
@@ -64,7 +72,7 @@ def checked_tools(source: Any) -> list[Tool]:
     named: dict[str, Tool] = {}
     for tool in tools:
         other = named.setdefault(tool.name, tool)
-        if other.origin != tool.origin or other.runner is not tool.runner:
+        if other.origin != tool.origin or view_of(other) is not view_of(tool):
             both = f"{other.origin} and {tool.origin}"
             raise ValueError(f"two tools are named {tool.name!r}: {both}; list one of them with a prefix")
     return tools
@@ -132,9 +140,9 @@ class ToolList(list[T]):
     def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallDenied:
         """The error for a name that is not among the known ones: held, or unknown."""
         if isinstance(self._source, Bus):
-            return bus_of(self._source).missing(name, known)
-        views = {tool.runner for tool in checked_tools(self._source) if isinstance(tool.runner, View)}
-        errors = [view.missing(name, known) for view in views]
+            return calls_of(bus_of(self._source)).missing(name, known)
+        views = set(map(view_of, checked_tools(self._source)))
+        errors = [calls_of(view).missing(name, known) for view in views]
         held = (error for error in errors if isinstance(error, CallDenied))
         return next(held, ToolNotFound(name, known))
 
@@ -153,13 +161,13 @@ def with_face(view: View, face: str) -> View:
 
 def _tools_with_face(source: ToolSource, face: str) -> list[Tool]:
     tools = checked_tools(source)
-    views = {tool.runner: with_face(tool.runner, face) for tool in tools if isinstance(tool.runner, View)}
-    return [Tool(tool.spec, views[tool.runner]) if isinstance(tool.runner, View) else tool for tool in tools]
+    views = {view: with_face(view, face) for view in map(view_of, tools)}
+    return [Tool(tool.spec, views[view_of(tool)]) for tool in tools]
 
 
 def _warn(tool: Tool, error: Exception) -> None:
     reason = cleaned(f"{type(error).__name__}: {error}")
-    tool.runner.warn(tool.server, tool.origin.tool, f"not offered to the framework: {reason}")
+    calls_of(view_of(tool)).warn(tool.server, tool.origin.tool, f"not offered to the framework: {reason}")
 
 
 def _follow(tools: ToolList[T], bus: View) -> None:
@@ -173,35 +181,15 @@ def _follow(tools: ToolList[T], bus: View) -> None:
     weakref.finalize(tools, bus.on_event(on_event)).atexit = False
 
 
-class ExposureOptions(TypedDict, total=False):
-    """How a model gets to its tools; by default as the view or the config says."""
-
-    expose: ExposeMode
-    """All tools, a search for them, or by their cost (`auto`)."""
-    always: Sequence[str] | str
-    """Patterns of tools that are shown in every mode, for public names and `server/tool`."""
-
-
 @overload
-def shown(source: Bus, exposed: ExposureOptions) -> Bus: ...
+def shown(source: Bus, expose: ExposeMode | None, always: Names) -> Bus: ...
 @overload
-def shown(source: ToolSource, exposed: ExposureOptions) -> ToolSource: ...
-def shown(source: ToolSource, exposed: ExposureOptions) -> ToolSource:
+def shown(source: ToolSource, expose: ExposeMode | None, always: Names) -> ToolSource: ...
+def shown(source: ToolSource, expose: ExposeMode | None, always: Names) -> ToolSource:
     """The source, shown in that way; ValueError if it is a list of tools, which are shown as they are."""
-    check_exposed(exposed)
-    if not exposed:
+    check_mode(expose)
+    if expose is None and always is None:
         return source
     if not isinstance(source, Bus):
         raise ValueError("expose and always are for the tools of a bus, not for a list of tools")
-    return shown_view(bus_of(source), exposed)
-
-
-def check_exposed(exposed: ExposureOptions) -> None:
-    """TypeError for other options, which Python lets through; ValueError for an unknown mode."""
-    if unknown := exposed.keys() - ExposureOptions.__annotations__.keys():
-        raise TypeError(f"unexpected options: {', '.join(sorted(unknown))}")
-    check_mode(exposed.get("expose"))
-
-
-def shown_view(view: View, exposed: ExposureOptions) -> View:
-    return view.view(expose=exposed.get("expose"), always=exposed.get("always")) if exposed else view
+    return bus_of(source).view(expose=expose, always=always)

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, TypedDict, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Self, TypeVar, overload
 
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai import AgentRetries, AgentRunResultEvent
@@ -16,15 +16,16 @@ from pydantic_ai.models import Model
 from pydantic_ai.settings import ModelSettings
 
 from toolbus.adapters.approval import ApprovalRule, Approver, check_rule
-from toolbus.adapters.tool_list import ExposureOptions
 from toolbus.agent.conversation import Conversation, File, UserMessage
 from toolbus.agent.events import TextDelta, ToolCalled
 from toolbus.agent.models import model_error, model_of
 from toolbus.agent.run import EventMapper, LimitReached, Limits, Run, RunResult, limit_error, usage_limits
 from toolbus.agent.tools import MAX_RETRIES, AgentTool, Toolbox, tool_search
 from toolbus.bus.context import ContextProvider
+from toolbus.bus.rules.scope import Names
 from toolbus.bus.toolbus import ConfigSource, Toolbus
 from toolbus.bus.view import View
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
 from toolbus.core.values.errors import BusClosed, ServerNotFound
 
@@ -37,17 +38,16 @@ T = TypeVar("T")
 RETRIES: AgentRetries = {"tools": MAX_RETRIES, "output": 3}
 
 
-class MoreOptions(ExposureOptions, total=False):
-    """What the tools of buses and servers look like, and where runs are kept."""
-
-    durable: "str | Durable | None"
-
-
 class Agent:
     """Runs a model with tools, and keeps the conversation.
 
     `tools` are functions, `Tool`s, or a whole bus. `mcp_servers` is a config whose servers the agent owns: it
     connects them when its first run starts, and closes them with itself.
+
+    ```python
+    async with Agent(model, tools=[bus]) as agent:  # such as model = "anthropic:claude-sonnet-5"
+        print(await agent.send("Remember to buy tea.").final)  # Noted.
+    ```
     """
 
     def __init__(
@@ -62,7 +62,9 @@ class Agent:
         server_instructions: bool = True,
         settings: ModelSettings | None = None,
         interactions: Interactions | None = None,
-        **more: Unpack[MoreOptions],
+        expose: ExposeMode | None = None,
+        always: Names = None,
+        durable: "str | Durable | None" = None,
     ) -> None:
         """Connect to nothing yet; raise `ModelFailed`, `ConfigError` or `NameClash` for wrong settings.
 
@@ -71,7 +73,6 @@ class Agent:
         `interactions` handle requests of the agent's own servers; your own bus has its own. `expose` and
         `always` say which tools of buses and servers the model is shown.
         """
-        durable = more.pop("durable", None)
         check_rule(approve)
         if interactions is not None and mcp_servers is None:
             raise ValueError(
@@ -82,7 +83,7 @@ class Agent:
         self._bus = None
         if mcp_servers is not None:
             self._bus = Toolbus(mcp_servers, interactions=interactions or NO_HANDLERS)
-        self._toolbox = Toolbox(tools, self._bus, more)
+        self._toolbox = Toolbox(tools, self._bus, expose=expose, always=always)
         self._approve: ApprovalRule[Approver] = approve
         self._limits = limits or Limits()
         self._server_instructions = server_instructions
@@ -112,6 +113,12 @@ class Agent:
         """Start a run; runs of one agent are sequential. With `output`, the result is an object of that type.
 
         Without a prompt, the agent continues from what you added: a file, a resource, or a server's prompt.
+
+        ```python
+        run = agent.send("Remember to buy tea.")
+        print(await run.final)  # Noted.
+        print(run.result.usage.requests)  # 2
+        ```
         """
         if self._closed:
             raise BusClosed("the agent")
@@ -374,42 +381,109 @@ class Agent:
         await self.close()
 
 
-class Options(TypedDict, total=False):
-    """The arguments of `Agent`, except its model."""
-
-    tools: Iterable[AgentTool]
-    mcp_servers: ConfigSource | None
-    instructions: str | None
-    approve: ApprovalRule[Approver]
-    limits: Limits | None
-    server_instructions: bool
-    settings: ModelSettings | None
-    interactions: Interactions | None
+@overload
+async def generate(
+    model: str | Model,
+    prompt: str,
+    *,
+    tools: Iterable[AgentTool] = (),
+    mcp_servers: ConfigSource | None = None,
+    instructions: str | None = None,
+    approve: ApprovalRule[Approver] = "never",
+    limits: Limits | None = None,
+    server_instructions: bool = True,
+    settings: ModelSettings | None = None,
+    interactions: Interactions | None = None,
+    expose: ExposeMode | None = None,
+    always: Names = None,
+) -> str: ...
 
 
 @overload
-async def generate(model: str | Model, prompt: str, **options: Unpack[Options]) -> str: ...
-
-
-@overload
-async def generate(model: str | Model, prompt: str, *, output: type[T], **options: Unpack[Options]) -> T: ...
+async def generate(
+    model: str | Model,
+    prompt: str,
+    *,
+    output: type[T],
+    tools: Iterable[AgentTool] = (),
+    mcp_servers: ConfigSource | None = None,
+    instructions: str | None = None,
+    approve: ApprovalRule[Approver] = "never",
+    limits: Limits | None = None,
+    server_instructions: bool = True,
+    settings: ModelSettings | None = None,
+    interactions: Interactions | None = None,
+    expose: ExposeMode | None = None,
+    always: Names = None,
+) -> T: ...
 
 
 async def generate(
-    model: str | Model, prompt: str, *, output: type[Any] = str, **options: Unpack[Options]
+    model: str | Model,
+    prompt: str,
+    *,
+    output: type[Any] = str,
+    tools: Iterable[AgentTool] = (),
+    mcp_servers: ConfigSource | None = None,
+    instructions: str | None = None,
+    approve: ApprovalRule[Approver] = "never",
+    limits: Limits | None = None,
+    server_instructions: bool = True,
+    settings: ModelSettings | None = None,
+    interactions: Interactions | None = None,
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> Any:
     """The response to one prompt; takes the same options as `Agent`."""
-    async with Agent(model, **options) as agent:
-        return await agent.send(prompt, output=output).final
+    async with Agent(
+        model,
+        tools=tools,
+        mcp_servers=mcp_servers,
+        instructions=instructions,
+        approve=approve,
+        limits=limits,
+        server_instructions=server_instructions,
+        settings=settings,
+        interactions=interactions,
+        expose=expose,
+        always=always,
+    ) as agent:
+        return await agent.send(prompt, output=output)
 
 
-async def stream(model: str | Model, prompt: str, **options: Unpack[Options]) -> AsyncGenerator[str]:
+async def stream(
+    model: str | Model,
+    prompt: str,
+    *,
+    tools: Iterable[AgentTool] = (),
+    mcp_servers: ConfigSource | None = None,
+    instructions: str | None = None,
+    approve: ApprovalRule[Approver] = "never",
+    limits: Limits | None = None,
+    server_instructions: bool = True,
+    settings: ModelSettings | None = None,
+    interactions: Interactions | None = None,
+    expose: ExposeMode | None = None,
+    always: Names = None,
+) -> AsyncGenerator[str]:
     """Stream the text of the response to one prompt; takes the same options as `Agent`.
 
     A blank line follows the text that a model writes before it calls a tool.
     """
     separator, has_text = "", False
-    async with Agent(model, **options) as agent:
+    async with Agent(
+        model,
+        tools=tools,
+        mcp_servers=mcp_servers,
+        instructions=instructions,
+        approve=approve,
+        limits=limits,
+        server_instructions=server_instructions,
+        settings=settings,
+        interactions=interactions,
+        expose=expose,
+        always=always,
+    ) as agent:
         async for event in agent.send(prompt).watch():
             match event:
                 case TextDelta(text=text):

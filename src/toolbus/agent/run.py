@@ -131,7 +131,14 @@ class RunResult(Generic[T]):
 
 
 class Run(Generic[T]):
-    """A run, started when created. Await it for its output, or iterate over its events."""
+    """A run, started when created. Await it for its output, or iterate over its events.
+
+    ```python
+    run = agent.send("Remember to buy tea.")
+    async for event in run:
+        print(type(event).__name__)  # ToolCalled, ToolReturned, TextDelta
+    ```
+    """
 
     def __init__(self, approve: ApprovalRule[Approver], limits: Limits) -> None:
         self._approve: ApprovalRule[Approver] = approve

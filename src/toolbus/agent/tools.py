@@ -18,14 +18,12 @@ from pydantic_ai.toolsets import AbstractToolset, FunctionToolset, ToolsetTool
 from toolbus.adapters.options import AdapterOptions
 from toolbus.adapters.pydantic_ai import BusTool, BusToolset, tool_return
 from toolbus.adapters.pydantic_ai_options import request_models
-from toolbus.adapters.tool_calls import result_metadata
+from toolbus.adapters.tool_calls import report_unsent, result_metadata
 from toolbus.adapters.tool_list import (
     Bus,
-    ExposureOptions,
     ToolSource,
     bus_of,
-    check_exposed,
-    shown_view,
+    shown,
     with_face,
 )
 from toolbus.agent.run import FACE
@@ -33,8 +31,11 @@ from toolbus.bus.catalog.exposure import CALL_TOOL, SEARCH
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.catalog.tool_search import MOST_TOOLS, found_names, inner_call
 from toolbus.bus.engine.lookup import reason_of
+from toolbus.bus.inner import calls_of, view_of
+from toolbus.bus.rules.scope import Names
 from toolbus.bus.sync import SyncTool
 from toolbus.bus.view import View
+from toolbus.config.settings.expose import ExposeMode, check_mode
 from toolbus.core.ask.approval import Approval
 from toolbus.core.values.errors import ArgumentsError, BusClosed, CallDenied, ToolbusError, ToolNotFound
 from toolbus.core.values.records import JSON, ToolResult
@@ -132,27 +133,27 @@ class Toolbox:
     """All tools of an agent."""
 
     def __init__(
-        self, tools: Iterable[AgentTool], own: Bus | None = None, exposed: ExposureOptions | None = None
+        self,
+        tools: Iterable[AgentTool],
+        own: Bus | None = None,
+        *,
+        expose: ExposeMode | None = None,
+        always: Names = None,
     ) -> None:
         """Raise `NameClash` for two tools of the same name; a run checks those of a bus when it starts."""
-        exposed = exposed or {}
-        check_exposed(exposed)
+        check_mode(expose)
         given = [tool.tool if isinstance(tool, SyncTool) else tool for tool in tools]
         views: dict[View, View] = {}
 
         def own_view(view: View) -> View:
-            return views.setdefault(view, shown_view(with_face(view, FACE), exposed))
+            return views.setdefault(view, bus_of(shown(with_face(view, FACE), expose, always)))
 
         self.buses = [own_view(bus_of(tool)) for tool in given if isinstance(tool, Bus)]
         if own is not None:
             self.buses.append(own_view(bus_of(own)))
         chosen = {id(tool): tool for tool in given if isinstance(tool, Tool)}  # one may be given twice
-        self.chosen = [
-            Tool(tool.spec, own_view(tool.runner)) if isinstance(tool.runner, View) else tool
-            for tool in chosen.values()
-        ]
-        owners = (tool.runner for tool in self.chosen if isinstance(tool.runner, View))
-        self.all_buses = list(dict.fromkeys([*self.buses, *owners]))
+        self.chosen = [Tool(tool.spec, own_view(view_of(tool))) for tool in chosen.values()]
+        self.all_buses = list(dict.fromkeys([*self.buses, *map(view_of, self.chosen)]))
         """Every bus, including the buses of individual tools."""
         own_functions = [tool for tool in given if not isinstance(tool, Tool | Bus)]
         functions = [_function(tool) for tool in own_functions]
@@ -207,7 +208,7 @@ class Toolbox:
         ]
 
     def _has_tools_of(self, bus: View, server: str) -> bool:
-        return any(tool.runner is bus and tool.server == server for tool in self.chosen)
+        return any(view_of(tool) is bus and tool.server == server for tool in self.chosen)
 
 
 class McpTools(BusToolset):
@@ -288,7 +289,7 @@ class RunTools(AbstractToolset[Any]):
         if name not in self._names and self._buses:
             with suppress(BusClosed):  # no one to report to
                 error = self._held(name) or ToolNotFound(name, list(self._names))
-                self._buses[0].report_unsent(name, reason_of(error), str(error))
+                calls_of(self._buses[0]).report_unsent(name, reason_of(error), str(error))
 
     def explain(self, part: object) -> None:
         """Replace Pydantic AI's answer to the call of a held tool, which is that it is unknown."""
@@ -296,7 +297,7 @@ class RunTools(AbstractToolset[Any]):
             part.content = str(self._held(part.tool_name) or part.content)
 
     def _held(self, name: str) -> CallDenied | None:
-        errors = (bus.missing(name, list(self._names)) for bus in self._buses)
+        errors = (calls_of(bus).missing(name, list(self._names)) for bus in self._buses)
         return next((error for error in errors if isinstance(error, CallDenied)), None)
 
     async def call_tool(
@@ -307,7 +308,7 @@ class RunTools(AbstractToolset[Any]):
         approval = await self._callbacks.approval(ctx.tool_call_id or "", name, tool_args, mcp_tool)
         if isinstance(approval, str):
             if mcp_tool is not None:
-                mcp_tool.report_unsent("refused", "not approved")
+                report_unsent(mcp_tool, "refused", "not approved")
             raise ToolFailed(approval)
         if isinstance(tool, BusTool):
             tool = replace(tool, approval=approval)

@@ -14,7 +14,7 @@ from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.screen import Screen
 from toolbus.config import BusConfig
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, QuestionRouting
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.values.elicitation import Answer, Elicitation
@@ -51,7 +51,7 @@ class SharedBus:
     @property
     def interactions(self) -> Interactions:
         """The handlers of the bus: they ask the client whose call it is."""
-        asking = Interactions(declares_elicitation=True, approver="terminal")
+        asking = Interactions(declares_elicitation=True, _routing=QuestionRouting(approver="terminal"))
         return replace(self.board.interactions(asking), sample=None)
 
     def keep(self, event: Event) -> None:

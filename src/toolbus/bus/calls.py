@@ -1,15 +1,16 @@
 """Calls of the tools of a view: found by name, sent down the path, or reported if they cannot be."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
-from dataclasses import dataclass, replace
-from typing import Any, get_args
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Protocol, TypeVar, get_args
 
-from toolbus.bus.catalog.exposure import CALL, OWN_ROUTES, SEARCH, SEARCH_FUNCTIONS
+from toolbus.bus.catalog.exposure import CALL, OWN_ROUTES, RUN_CODE, SEARCH, SEARCH_FUNCTIONS
 from toolbus.bus.catalog.tool_search import inner_call
 from toolbus.bus.engine.lookup import Lookup, reason_of
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.rules.scope import Scope
+from toolbus.bus.scripts import Scripts
 from toolbus.core.ask.approval import Approval, ApprovalRequest
 from toolbus.core.ask.interactions import Forwarding
 from toolbus.core.operation.events import OnLog, Reason
@@ -19,23 +20,34 @@ from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import ArgumentsError, CallDenied, LoginRequired, ToolNotFound
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import JSON, Origin, Progress, ToolResult, ToolSpec
+from toolbus.shape.as_tools import prompt_name
 
+T = TypeVar("T")
 _LONGEST_NAME = 200
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallOrigin:
-    """How a call for a model was made."""
+class CalledView(Protocol):
+    """What the calls of a view use of it."""
 
-    approval: Approval | None = None
-    face: str = ""
-    run: str = ""
+    @property
+    def catalog(self) -> Catalog: ...
+    @property
+    def scripts(self) -> Scripts: ...
+    def view(self, *, caller: Caller) -> "CalledView": ...
 
 
 class ViewCalls:
-    """The calls of one scope."""
+    """The calls of one view, and what else the parts of toolbus ask of it: `calls_of(view)`."""
 
-    def __init__(self, tenant: Tenant, scope: Scope, lookup: Lookup, catalog: Callable[[], Catalog]) -> None:
+    def __init__(
+        self,
+        view: CalledView,
+        tenant: Tenant,
+        scope: Scope,
+        lookup: Lookup,
+        catalog: Callable[[], Catalog],
+    ) -> None:
+        self._view = view
         self._tenant = tenant
         self._scope = scope
         self._lookup = lookup
@@ -47,11 +59,21 @@ class ViewCalls:
         self,
         spec: ToolSpec,
         arguments: Mapping[str, JSON],
-        on_progress: Progress | None,
-        keep: bool,
-        made: CallOrigin,
+        on_progress: Progress | None = None,
+        *,
+        keep: bool = True,
+        approval: Approval | None = None,
+        face: str = "",
+        run: str = "",
     ) -> ToolResult:
-        """Call the tool of a spec for a model."""
+        """Call the tool of a spec for a model, by its origin.
+
+        The result is clean and within the tool's budget; with `keep`, `read_result` can read the rest.
+        `approval` is a person's of exactly this call. Observers see the face that calls, and its run.
+        """
+        if spec.route == RUN_CODE:
+            shown = self._view.view(caller=self.caller_of(face, run))
+            return await shown.scripts.run_for_model(arguments, "ask", on_progress)
         self._access.check_running()
         is_unlisted = spec.route == CALL
         if is_unlisted:
@@ -68,8 +90,8 @@ class ViewCalls:
             spec,
             arguments=arguments,
             on_progress=on_progress,
-            approval=made.approval,
-            caller=self.caller_of(made),
+            approval=approval,
+            caller=self.caller_of(face, run),
             is_unlisted=is_unlisted,
         )
         return await self._access.run(self._for_model(operation, keep))
@@ -88,21 +110,29 @@ class ViewCalls:
         """What a model is shown of a catalog."""
         return self._scope.exposure(self._access.config).shown(catalog)
 
+    @property
+    def exposed(self) -> Catalog:
+        """What a model is shown, by `expose`: all of the catalog, or a few tools and a search."""
+        return self.shown(self._view.catalog)
+
     def loadable(self, catalog: Catalog) -> Catalog:
         """As `shown`, for a provider that loads tools (see `Exposure.loadable`)."""
         return self._scope.exposure(self._access.config).loadable(catalog)
 
     def approval_needed(
-        self, spec: ToolSpec, arguments: Mapping[str, JSON], run: str
+        self, spec: ToolSpec, arguments: Mapping[str, JSON], *, run: str = ""
     ) -> ApprovalRequest | None:
-        """What a person has to be asked before a call."""
+        """What a person has to be asked before a call, with the arguments as they would be sent.
+
+        None if nobody has to be asked: the call is allowed, or `run` refuses it with the reason.
+        """
         if not self._tenant.engine.enforcement.needed:
             return None
         if spec.route == CALL:
             if (inner := self.listed_inner(arguments)) is None:
                 return None  # it is looked for when it is called, and then decided about
             spec, arguments = inner
-        operation = self.operation(spec, arguments=arguments, caller=self.caller_of(CallOrigin(run=run)))
+        operation = self.operation(spec, arguments=arguments, caller=self.caller_of("", run))
         prepared = self._path.prepared(operation)
         return None if prepared is None else self._tenant.guard.question(prepared)
 
@@ -124,8 +154,19 @@ class ViewCalls:
         prepared = self._path.prepared(self.operation(spec, arguments=arguments))
         return prepared is not None and self._tenant.guard.is_allowed(prepared)
 
+    def definition_digest(self, spec: ToolSpec) -> str | None:
+        """The digest of a tool's definition, as in the lockfile; None if its server does not offer it."""
+        snapshot = self._tenant.live.snapshot
+        if spec.route == "prompts/get":
+            return snapshot.digest("prompt", spec.origin.server, prompt_name(spec))
+        return (
+            snapshot.digest("tool", spec.origin.server, spec.origin.tool)
+            if spec.route == "tools/call"
+            else None
+        )
+
     async def find(self, name: str) -> ToolSpec:
-        """The tool of that public name or `server/tool`."""
+        """The tool of that name, denied by a policy or not; connects the idle servers that may have it."""
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
             kind = type(name).__name__
             raise TypeError(
@@ -239,6 +280,30 @@ class ViewCalls:
         operation = self.operation(spec, arguments={})
         self._access.loop.call_soon(lambda: self._path.report(operation, failure, is_denied=is_denied))
 
+    def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallDenied:
+        """The error for a name that is not among the known ones: held, denied, or unknown."""
+        return self._lookup.refused(name) or ToolNotFound(name, known)
+
+    @property
+    def starting(self) -> dict[str, bool]:
+        """The servers that are being connected for the first time, and whether their tools are known."""
+        servers = self._tenant.servers
+        visible = self._scope.visible(self._access.config.servers)
+        eager = [alias for alias, server in visible.items() if not server.lazy]
+        return {alias: servers.is_known(alias) for alias in eager if servers.is_starting(alias)}
+
+    def is_assumed(self, alias: str) -> bool:
+        """Whether what a server offers is known from an earlier process only, because it still starts."""
+        return self._tenant.servers.is_assumed(alias)
+
+    def warn(self, server: str, tool: str | None, message: str) -> None:
+        """Log a warning and emit it as an event, once."""
+        self._tenant.warn(server, tool, message)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine of the bus from a thread without a loop; RuntimeError if it would never return."""
+        return self._access.wait(work)
+
     def forward(
         self,
         spec: ToolSpec,
@@ -302,12 +367,10 @@ class ViewCalls:
             **fields,
         )
 
-    def caller_of(self, made: CallOrigin) -> Caller:
+    def caller_of(self, face: str, run: str) -> Caller:
         """The caller, and how a call for a model was made."""
         caller = self._scope.caller
-        if not made.face and not made.run:
-            return caller
-        return replace(caller, face=made.face or caller.face, run=made.run or caller.run)
+        return replace(caller, face=face or caller.face, run=run or caller.run) if face or run else caller
 
 
 ON_INPUT: tuple[str, ...] = get_args(OnInput)

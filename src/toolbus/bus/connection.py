@@ -6,15 +6,16 @@ from typing import Any
 
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.toolbus import Toolbus
-from toolbus.call import OnInput, Progress
 from toolbus.config import BusConfig, ServerConfig, load_server
 from toolbus.config.hosts.entry import is_server_object
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation.events import OnLog
+from toolbus.core.operation.operation import OnInput
 from toolbus.core.values.errors import BusClosed
 from toolbus.core.values.records import (
     JSON,
     Embedded,
+    Progress,
     Prompt,
     PromptResult,
     Resource,
@@ -22,7 +23,7 @@ from toolbus.core.values.records import (
     ToolResult,
 )
 from toolbus.core.values.uri_templates import Values
-from toolbus.shape import prefixed
+from toolbus.shape.naming import prefixed
 
 
 class McpConnection:
@@ -139,6 +140,12 @@ def connect_mcp(
 
     `interactions` answers the requests of the server.
     Raises `ConnectFailed` with the phase that failed.
+
+    ```python
+    async with connect_mcp(command="python", args=["notes.py"]) as notes:
+        print([tool.name for tool in await notes.list_tools()])  # ['add', 'search']
+        print((await notes.call_tool("add", {"text": "buy tea"})).text)  # kept as note 1
+    ```
     """
     if source is not None and config:
         if not isinstance(source, str) and not is_server_object(source):

@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Self, TypeAlias
 from urllib.parse import quote
 
+from toolbus.bus.inner import calls_of
 from toolbus.bus.view import View
 from toolbus.config import BusConfig, ContextSource
 from toolbus.config.load import setting
@@ -173,7 +174,7 @@ class ContextProvider:
             [((server, block.uri), _readable_text(block)) for server, block in found], budget
         )
         for server, uri in incomplete:
-            self._bus.warn(
+            calls_of(self._bus).warn(
                 server,
                 None,
                 f"resource {uri!r} is not complete in the context: the budget is {budget:,} tokens",
@@ -239,12 +240,14 @@ class ContextProvider:
         pattern = re.compile(re.escape(source.uri).replace(r"\*", ".*"), re.DOTALL)
         found = sorted(uri for uri in listed if pattern.fullmatch(uri))
         if not found:
-            self._bus.warn(source.server, None, f"no resource for the context matches {source.uri!r}")
+            calls_of(self._bus).warn(
+                source.server, None, f"no resource for the context matches {source.uri!r}"
+            )
         if len(found) > MAX_MATCHES:
             problem = (
                 f"{len(found):,} resources for the context match {source.uri!r}; only {MAX_MATCHES} are read"
             )
-            self._bus.warn(source.server, None, problem)
+            calls_of(self._bus).warn(source.server, None, problem)
         return [(source.server, uri) for uri in found[:MAX_MATCHES]]
 
     async def _content(
@@ -286,7 +289,7 @@ class ContextProvider:
         if isinstance(error, TimeoutError) or (status is not None and status.state != "ready"):
             self._timed_out.add(server)
         problem = problem_of(error)
-        self._bus.warn(
+        calls_of(self._bus).warn(
             server,
             None,
             f"resource {uri!r} is not in the context: {problem or f'timed out after {READ_TIMEOUT:g} s'}",

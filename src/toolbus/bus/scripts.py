@@ -12,7 +12,7 @@ from toolbus.code.journal import JournalEntry
 from toolbus.code.stubs import Library, Stub, joined, stub
 from toolbus.config import BusConfig
 from toolbus.core.ask.approval import ApprovalRequest
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, routing_of
 from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
@@ -41,8 +41,6 @@ class ScriptView(Protocol):
     @property
     def caller(self) -> Caller: ...
     def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[SearchHit]: ...
-    async def find(self, name: str) -> ToolSpec: ...
-    def approval_needed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ApprovalRequest | None: ...
     async def call(
         self,
         name: str,
@@ -61,18 +59,29 @@ class ScriptView(Protocol):
     ) -> ToolResult: ...
 
 
+class ScriptCalls(Protocol):
+    """What scripts use of the calls of a view."""
+
+    async def find(self, name: str) -> ToolSpec: ...
+    def approval_needed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ApprovalRequest | None: ...
+
+
 class Scripts:
     """The scripts of one view."""
 
     def __init__(
-        self, view: ScriptView, interactions: Interactions, shared: Callable[[], SharedSeal | None]
+        self,
+        view: ScriptView,
+        calls: ScriptCalls,
+        interactions: Interactions,
+        shared: Callable[[], SharedSeal | None],
     ) -> None:
         """`interactions` are the handlers that can ask a person during a call.
 
         `shared` returns what seals suspended scripts, if other processes are to resume them.
         """
         self._shared = shared
-        self._view = view
+        self._view, self._calls = view, calls
         self._interactions = interactions
 
     @property
@@ -138,7 +147,7 @@ class Scripts:
         checked = _CheckedScript(script, await asyncio.to_thread(self.library().stubs, script))
         if checked.refusals:
             return failed(f"{_HEADS['types']}:\n{checked.refusals}", "", [], self.limits.output)
-        tools = ViewTools(self._view, self._interactions, on_input, on_progress)
+        tools = ViewTools(self._view, self._calls, self._interactions, on_input, on_progress)
         while True:
             async with ScriptSandbox(self.limits) as box:
                 run = ScriptRun(box, script, checked.stubs, tools, self.limits.calls)
@@ -175,7 +184,7 @@ class Scripts:
         saved = opened(pending.script or "", self._view.caller.user, self._shared())
         Resumed.of(saved.waiting, answers)  # ValueError if an answer is missing or invalid
         stubs = await self._resumed_stubs(saved.tools)
-        tools = ViewTools(self._view, self._interactions, on_input, on_progress)
+        tools = ViewTools(self._view, self._calls, self._interactions, on_input, on_progress)
         await saved.take(self._shared())
         async with ScriptSandbox(self.limits) as box:
             box.printed = saved.printed
@@ -264,7 +273,7 @@ class Scripts:
         return found
 
     async def _found(self, name: str) -> ToolSpec:
-        spec = await self._view.find(name)
+        spec = await self._calls.find(name)
         if spec.is_app_only:
             raise ToolNotFound(name, ())
         return spec
@@ -308,9 +317,14 @@ class ViewTools:
     """The calls of a script, made through its view."""
 
     def __init__(
-        self, view: ScriptView, interactions: Interactions, on_input: OnInput, on_progress: Progress | None
+        self,
+        view: ScriptView,
+        calls: ScriptCalls,
+        interactions: Interactions,
+        on_input: OnInput,
+        on_progress: Progress | None,
     ) -> None:
-        self._view = view
+        self._view, self._calls = view, calls
         self._interactions = interactions
         self._on_input: OnInput = on_input
         self._on_progress = on_progress
@@ -324,10 +338,11 @@ class ViewTools:
     def _how(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> OnInput:
         """Whether a person is asked during the call; without a handler, the script waits for the answer."""
         handlers, session = self._interactions, self._view.caller.session
-        is_reached = handlers.reaches is None or handlers.reaches(session)
+        reaches = routing_of(handlers).reaches
+        is_reached = reaches is None or reaches(session)
         if self._on_input == "suspend" or not is_reached:
             return "suspend"
-        if handlers.approve is None and self._view.approval_needed(spec, arguments) is not None:
+        if handlers.approve is None and self._calls.approval_needed(spec, arguments) is not None:
             return "suspend"
         return "suspend" if handlers.elicit is None and handlers.approve is None else "ask"
 

@@ -13,9 +13,9 @@ from toolbus.bus.catalog.tool_search import ToolSearch
 from toolbus.bus.engine.engine import Engine
 from toolbus.bus.engine.servers import SUBSCRIBE, UNSUBSCRIBE
 from toolbus.bus.engine.tenant import Tenant
-from toolbus.call import CallPath, ServerRoutes
 from toolbus.call.arguments import ArgumentStation
 from toolbus.call.path import (
+    CallPath,
     EventObserver,
     GuardStation,
     HookStation,
@@ -25,6 +25,7 @@ from toolbus.call.path import (
     RouteStation,
     Stations,
 )
+from toolbus.call.routes import ServerRoutes
 from toolbus.core.operation.operation import Operation, Route
 from toolbus.core.values.records import ToolResult
 from toolbus.policy.guard import PolicyGuard

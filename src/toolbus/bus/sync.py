@@ -4,10 +4,10 @@ The same bus, on an event loop in its own thread. It also works inside a running
 like any synchronous call. It has the methods of the asynchronous interface, with the same parameters.
 """
 
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, Protocol, Self, TypeVar, overload
+from typing import Any, Self, overload
 
 from toolbus.bus import connection
 from toolbus.bus.catalog.registry import Registry
@@ -22,13 +22,7 @@ from toolbus.bus.view import SessionView, View
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions
 from toolbus.core.operation.events import E, Event
 from toolbus.core.values.errors import BusClosed
-from toolbus.core.values.records import (
-    JSON,
-    ToolResult,
-    ToolSpec,
-)
-
-T = TypeVar("T")
+from toolbus.core.values.records import JSON, ToolResult, ToolSpec
 
 
 class SyncTool(Derived):
@@ -44,10 +38,7 @@ class SyncTool(Derived):
     spec = Shown(Tool, lambda tool: tool.spec)
     origin = Shown(Tool, lambda tool: tool.origin)
     server = Shown(Tool, lambda tool: tool.server)
-    can_read_more = Shown(Tool, lambda tool: tool.can_read_more)
-    offered = Shown(Tool, lambda tool: tool.offered)
     definition = same(Tool.definition)
-    report_unsent = same(Tool.report_unsent)
     run_sync = same(Tool.run_sync)
     execute_sync = same(Tool.execute_sync)
 
@@ -71,17 +62,11 @@ class SyncRegistry:
         return self.registry.add_tool(SyncTool(tool))
 
 
-class SyncRunner(Protocol):
-    """Waits for work of a bus: a synchronous view."""
-
-    def run(self, work: Coroutine[Any, Any, T], /) -> T: ...
-
-
 class SyncTask(Derived):
     """A synchronous `TaskHandle`."""
 
-    def __init__(self, bus: SyncRunner, task: TaskHandle) -> None:
-        super().__init__(task, bus.run)
+    def __init__(self, task: TaskHandle, run: Callable[..., Any]) -> None:
+        super().__init__(task, run)
         self.task = task
 
     id = Shown(TaskHandle, lambda task: task.id)
@@ -114,10 +99,6 @@ class SyncView(Derived):
         self._portal = portal
         self.scripts = SyncScripts(bus.scripts, portal.run)
         """Scripts that call its tools."""
-
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of the bus and wait for it; an interrupt cancels it."""
-        return self._portal.run(work)
 
     @like(View.view)
     def view(self, **narrower: Any) -> "SyncView":
@@ -163,11 +144,11 @@ class SyncView(Derived):
 
     @like(View.submit)
     def submit(self, *args: Any, **options: Any) -> SyncTask:
-        return SyncTask(self, self.run(self.bus.submit(*args, **options)))
+        return SyncTask(self._run(self.bus.submit(*args, **options)), self._run)
 
     @like(View.task)
     def task(self, stored: str) -> SyncTask:
-        return SyncTask(self, self.bus.task(stored))
+        return SyncTask(self.bus.task(stored), self._run)
 
     instructions = Shown(View, lambda view: view.instructions)
     resources = same(View.resources)
@@ -214,11 +195,17 @@ class SyncSessionView(SyncView):
     def close(self) -> None:
         """As `SessionView.close`."""
         with suppress(BusClosed):  # so has every session ended
-            self.run(self.bus.close())
+            self._run(self.bus.close())
 
 
 class SyncToolbus(SyncView):
-    """`Toolbus` with methods that wait."""
+    """`Toolbus` with methods that wait.
+
+    ```python
+    with SyncToolbus({"servers": {"notes": {"command": "python", "args": ["notes.py"]}}}) as bus:
+        print(bus.call("notes_add", {"text": "buy tea"}).text)  # kept as note 1
+    ```
+    """
 
     bus: Toolbus
 
@@ -285,11 +272,8 @@ class SyncToolbus(SyncView):
         self.bus.max_sessions = most
 
     lock = Shown(Toolbus, lambda bus: bus.lock)
-    is_locked = same(Toolbus.is_locked)
-    unreviewed = Shown(Toolbus, lambda bus: bus.unreviewed)
     observe = same(Toolbus.observe)
     policy = Shown(Toolbus, lambda bus: bus.policy)
-    dead_rules = same(Toolbus.dead_rules)
     add_server = waiting(Toolbus.add_server)
     remove_server = waiting(Toolbus.remove_server)
     restart = waiting(Toolbus.restart)
@@ -298,14 +282,13 @@ class SyncToolbus(SyncView):
     enable = waiting(Toolbus.enable)
     disable = waiting(Toolbus.disable)
     reload = waiting(Toolbus.reload)
-    reload_lock = waiting(Toolbus.reload_lock)
 
 
 class SyncMcpConnection(Derived):
     """`McpConnection` with methods that wait."""
 
     def __init__(self, connection: McpConnection, bus: SyncToolbus) -> None:
-        super().__init__(connection, bus.run)
+        super().__init__(connection, bus._portal.run)
         self.bus = bus
         self.server = connection.server
 

@@ -24,9 +24,7 @@ from toolbus.core.operation.events import Emit
 from toolbus.core.operation.operation import Caller, Guard, Observer
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
-from toolbus.core.values.records import Inventory
 from toolbus.lock.file import Lockfile
-from toolbus.policy.dead import DeadRule
 from toolbus.policy.rules import Policy
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
@@ -35,7 +33,14 @@ ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | Bu
 
 
 class Toolbus(View):
-    """Connects to every server of a config and combines their tools in one catalog."""
+    """Connects to every server of a config and combines their tools in one catalog.
+
+    ```python
+    config = {"servers": {"notes": {"command": "python", "args": ["notes.py"]}}}
+    async with Toolbus(config) as bus:
+        print(*bus.catalog.names)  # notes_add notes_search
+    ```
+    """
 
     def __init__(
         self,
@@ -116,6 +121,11 @@ class Toolbus(View):
         With a `session`, it also has its own connections to servers with `per_session`, made when they are
         first needed, and its own `interactions` for their requests; end it with `close()`. A session
         may be without a user (empty).
+
+        ```python
+        ann = bus.as_user("ann")
+        print((await ann.call("notes_add", {"text": "buy tea"})).text)  # kept as note 1
+        ```
         """
         _check_name(user, "user", may_be_empty=session is not None)
         if session is None:
@@ -140,29 +150,6 @@ class Toolbus(View):
         """The lockfile next to the config, which the tools are compared with; None without one."""
         return self._bus.approvals.file
 
-    async def reload_lock(self) -> None:
-        """Read the lockfile again, after something was approved; the config stays."""
-        await self._change(lambda config: config)
-
-    @property
-    def unreviewed(self) -> dict[str, Inventory]:
-        """What each server offers, held or not; before it is listed, what was approved."""
-        return self._live.snapshot.unreviewed
-
-    def is_locked(self, alias: str) -> bool:
-        """Whether the tools of a server are known from the lockfile, or held because it is not in there."""
-        return self._bus.approvals.covers(self._check(alias))
-
-    def assume(self, inventories: Mapping[str, Inventory]) -> None:
-        """Offer what servers offered in an earlier process, until each is connected or fails; before a start.
-
-        For servers that are not lazy, not locked, and that this config and the administrator let start.
-        """
-        servers = self._bus.engine.usable_config.servers
-        usable = {alias for alias, server in servers.items() if server.mistake is None and not server.lazy}
-        self._servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()})
-        self._bus.outdate()
-
     def observe(self, observer: Observer) -> Callable[[], None]:
         """Let an observer follow every operation from now on, of all users and sessions.
 
@@ -174,10 +161,6 @@ class Toolbus(View):
     def policy(self) -> Policy:
         """The policy of the bus; without rules if its config has none."""
         return self._bus.engine.enforcement.now.layer.policy
-
-    def dead_rules(self) -> list[DeadRule]:
-        """The rules of the policy that match nothing of the servers, as far as these are listed."""
-        return list(self._bus.dead_rules(self._bus.engine.enforcement.now.layer))
 
     async def start(self) -> None:
         """Connect to all servers; one that fails does not affect the others, unless it is `required`.

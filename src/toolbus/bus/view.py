@@ -2,11 +2,11 @@
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, TypeVar, cast, overload
+from typing import Any, cast, overload
 
-from toolbus.bus.calls import CallOrigin, ViewCalls, check_call
+from toolbus.bus.calls import ViewCalls, check_call
 from toolbus.bus.catalog.exposure import OWN_ROUTES, RUN_CODE
 from toolbus.bus.catalog.registry import Registry, selection_of
 from toolbus.bus.catalog.snapshot import with_quarantined
@@ -18,17 +18,16 @@ from toolbus.bus.rules.enforcement import Rules, rules_of
 from toolbus.bus.rules.scope import Names, Scope, is_own_resource
 from toolbus.bus.scripts import Scripts
 from toolbus.bus.tasks import TaskCalls, TaskHandle, given_approval
-from toolbus.call import OnInput, Operation, Progress
+from toolbus.call import Operation
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode, check_mode
 from toolbus.config.settings.policy import PolicyRule
-from toolbus.core.ask.approval import Approval, ApprovalRequest
-from toolbus.core.operation.events import E, Emit, Event, EventStream, Filter, OnLog, Reason, of_types
-from toolbus.core.operation.operation import Caller, Resumed
+from toolbus.core.operation.events import E, Emit, Event, EventStream, Filter, OnLog, of_types
+from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.values import freshness
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
-from toolbus.core.values.errors import BusClosed, CallDenied, ToolbusError, ToolNotFound
+from toolbus.core.values.errors import BusClosed, ToolbusError
 from toolbus.core.values.freshness import KINDS, ListKind
 from toolbus.core.values.records import (
     JSON,
@@ -37,7 +36,7 @@ from toolbus.core.values.records import (
     Embedded,
     Health,
     Inventory,
-    Origin,
+    Progress,
     Prompt,
     PromptMessage,
     PromptResult,
@@ -47,15 +46,14 @@ from toolbus.core.values.records import (
     Text,
     ToolResult,
     ToolSpec,
+    pending_result,
 )
 from toolbus.core.values.skills import READ_SKILL, LoadedSkill, Skill, body_of, file_uri
 from toolbus.core.values.uri_templates import Values, expanded
 from toolbus.lock.drift import HeldTool
 from toolbus.policy.layers import Layer
 from toolbus.search.hit import SearchHit, SearchState
-from toolbus.shape import prompt_name
 
-T = TypeVar("T")
 CHECK_EVERY = 0.1
 """Seconds between two looks at whether lists have expired."""
 
@@ -72,10 +70,9 @@ class View:
         self._lookup = Lookup(tenant, scope)
         self._check_at = 0.0
         """When it is looked again whether lists have expired."""
-        self.calls = ViewCalls(tenant, scope, self._lookup, lambda: self._now)
-        """How its tools are called, and whether the policies ask about that."""
+        self._calls = ViewCalls(self, tenant, scope, self._lookup, lambda: self._now)
         enforcement = tenant.engine.enforcement
-        self.scripts = Scripts(self, tenant.interactions, lambda: enforcement.shared)
+        self.scripts = Scripts(self, self._calls, tenant.interactions, lambda: enforcement.shared)
         """Scripts that call its tools."""
 
     def view(
@@ -96,6 +93,11 @@ class View:
         With `policy`, these rules decide as well, and the stricter decision counts. `expose` and `always`
         say which tools a model is shown, as in the config.
         Anything outside the view can neither be called nor read through it. A view ends with its bus.
+
+        ```python
+        reading = bus.view(include="notes_search")
+        print(*reading.catalog.names)  # notes_search
+        ```
         """
         known = None if servers is None else self._known(servers)
         if caller is not None and (user := self._tenant.user):
@@ -131,13 +133,14 @@ class View:
             self._lookup.refresh_soon()
         return self._now
 
-    @property
-    def exposed(self) -> Catalog:
-        """What a model is shown of the catalog, by `expose`: all of it, or a few tools and a search."""
-        return self.calls.shown(self.catalog)
-
     def search(self, queries: Sequence[str] | str, limit: int = 8) -> list[SearchHit]:
-        """The tools that fit, best first, and one that a query names before all others (see `Finder`)."""
+        """The tools that fit, best first, and one that a query names before all others (see `Finder`).
+
+        ```python
+        [hit] = bus.search("find notes", limit=1)
+        print(hit.name)  # notes_search
+        ```
+        """
         return self._tenant.finder.search(self.catalog.for_models, queries, limit)
 
     @property
@@ -156,12 +159,17 @@ class View:
         return whole if self._is_whole else self._scope.catalog(whole)
 
     def tools(self, servers: Names = None, *, loadable: bool = False) -> list[Tool]:
-        """The tools to show a model (`exposed`): of all servers, or of the given ones.
+        """The tools to show a model, by `expose`: of all servers, or of the given ones.
 
         `loadable` is for providers that load tools: hidden ones are in the list, with `defer_loading`.
+
+        ```python
+        for tool in bus.tools("notes"):
+            print(tool.name)  # notes_add, notes_search
+        ```
         """
         shown = self if servers is None else self.view(servers=servers)
-        exposed = shown.calls.loadable(shown.catalog) if loadable else shown.exposed
+        exposed = shown._calls.loadable(shown.catalog) if loadable else shown._calls.exposed
         listed = (spec for spec in exposed if servers is None or not is_own_resource(spec))
         return [Tool(spec, shown if spec.route in OWN_ROUTES else self) for spec in listed]
 
@@ -186,19 +194,8 @@ class View:
         `transform` changes a tool for this registry, or leaves it out by returning None.
         """
         known = None if servers is None else self._known(servers)
-        selection = selection_of(self.catalog, tools, known, transform, self._scope.has, self.calls.shown)
+        selection = selection_of(self.catalog, tools, known, transform, self._scope.has, self._calls.shown)
         self._live.registrations.add(registry, selection, self._live.now.specs, self)
-
-    @property
-    def starting(self) -> dict[str, bool]:
-        """The servers that are being connected for the first time, and whether their tools are known."""
-        visible = self._scope.visible(self._access.config.servers)
-        eager = [alias for alias, server in visible.items() if not server.lazy]
-        return {alias: self._servers.is_known(alias) for alias in eager if self._servers.is_starting(alias)}
-
-    def is_assumed(self, alias: str) -> bool:
-        """Whether what a server offers is known from an earlier process only, because it still starts."""
-        return self._servers.is_assumed(alias)
 
     def _known(self, servers: Sequence[str] | str) -> frozenset[str]:
         wanted = [servers] if isinstance(servers, str) else servers
@@ -206,10 +203,6 @@ class View:
 
     def _check(self, alias: str) -> str:
         return self._servers.check(alias, self._scope.servers)
-
-    def warn(self, server: str, tool: str | None, message: str) -> None:
-        """Log a warning and emit it as an event, once."""
-        self._live.warn(server, tool, message)
 
     # Calls
 
@@ -232,6 +225,11 @@ class View:
         Waits for a lost server, up to `reconnect_timeout` seconds from its loss (`timeouts.reconnect`).
         With `on_input="suspend"`, a question of the server suspends the call; pass the `pending` of the
         result to `resume`.
+
+        ```python
+        result = await bus.call("notes_add", {"text": "buy tea"})
+        print(result.text)  # kept as note 1
+        ```
         """
         loop = self._access.loop
         if (
@@ -246,7 +244,7 @@ class View:
         # Not by `_operation`: every call is here, and passing keywords on costs.
         catalog, is_unlisted = self._now, False
         if (spec := catalog.get(name)) is None:
-            spec, arguments, is_unlisted = await self.calls.target(name, arguments or {})
+            spec, arguments, is_unlisted = await self._calls.target(name, arguments or {})
             catalog = self._now
             if spec.route == RUN_CODE:
                 return await self.scripts.run_for_model(arguments, on_input, on_progress)
@@ -270,57 +268,6 @@ class View:
             return await self._path.run(operation)
         return await self._access.run(self._path.run(operation))
 
-    async def run(
-        self,
-        spec: ToolSpec,
-        arguments: Mapping[str, JSON],
-        on_progress: Progress | None = None,
-        *,
-        keep: bool = True,
-        approval: Approval | None = None,
-        face: str = "",
-        run: str = "",
-    ) -> ToolResult:
-        """Call the tool of a spec for a model, by its origin; used by `Tool.execute`.
-
-        The result is clean and within the tool's budget; with `keep`, `read_result` can read the rest.
-        `approval` is a person's of exactly this call. Observers see the face that calls, and its run.
-        """
-        made = CallOrigin(approval=approval, face=face, run=run)
-        if spec.route == RUN_CODE:
-            shown = self.view(caller=self.calls.caller_of(made))
-            return await shown.scripts.run_for_model(arguments, "ask", on_progress)
-        return await self.calls.run(spec, arguments, on_progress, keep, made)
-
-    def approval_needed(
-        self, spec: ToolSpec, arguments: Mapping[str, JSON], *, run: str = ""
-    ) -> ApprovalRequest | None:
-        """What a person has to be asked before a call, with the arguments as they would be sent.
-
-        None if nobody has to be asked: the call is allowed, or `run` refuses it with the reason.
-        """
-        return self.calls.approval_needed(spec, arguments, run)
-
-    def definition_digest(self, spec: ToolSpec) -> str | None:
-        """The digest of a tool's definition, as in the lockfile; None if its server does not offer it."""
-        if spec.route == "prompts/get":
-            return self._live.snapshot.digest("prompt", spec.origin.server, prompt_name(spec))
-        if spec.route != "tools/call":
-            return None
-        return self._live.snapshot.digest("tool", spec.origin.server, spec.origin.tool)
-
-    async def find(self, name: str) -> ToolSpec:
-        """The tool of that name, denied by a policy or not; connects the idle servers that may have it."""
-        return await self.calls.find(name)
-
-    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None:
-        """Report a call that was not made to the observers: of a tool, or of an unknown name."""
-        self.calls.report_unsent(name, reason, error, origin)
-
-    def missing(self, name: str, known: Sequence[str]) -> ToolNotFound | CallDenied:
-        """The error for a name that is not among the known ones: held, denied, or unknown."""
-        return self._lookup.refused(name) or ToolNotFound(name, known)
-
     # Calls that end later
 
     async def resume(
@@ -339,8 +286,8 @@ class View:
                 pending, answers, timeout=timeout, on_input=on_input, on_progress=on_progress
             )
         resumed = Resumed.of(pending, answers)
-        return await self.calls.send(
-            await self.calls.find_to_call(f"{pending.server}/{pending.tool}"),
+        return await self._calls.send(
+            await self._calls.find_to_call(f"{pending.server}/{pending.tool}"),
             arguments=pending.arguments,
             timeout=timeout,
             on_progress=on_progress,
@@ -353,15 +300,15 @@ class View:
     async def submit(self, name: str, arguments: Mapping[str, JSON] | None = None) -> TaskHandle:
         """Start a call and return at once if the server runs it as a task; else wait for its result."""
         given: Mapping[str, JSON] = {} if arguments is None else arguments
-        spec = await self.calls.find_to_call(name)
-        return self._handle(await self.calls.send(spec, arguments=given, detached=True))
+        spec = await self._calls.find_to_call(name)
+        return self._handle(await self._calls.send(spec, arguments=given, detached=True))
 
     def task(self, stored: str) -> TaskHandle:
         """The task that was stored with `to_json()`; also in another process."""
-        return self._handle(ToolResult.from_pending(Pending.from_json(stored)))
+        return self._handle(pending_result(Pending.from_json(stored)))
 
     def _handle(self, initial: ToolResult) -> TaskHandle:
-        return TaskHandle(TaskCalls(self.resume, self.calls.request), initial)
+        return TaskHandle(TaskCalls(self.resume, self._calls.request), initial)
 
     # Resources and prompts
 
@@ -396,7 +343,7 @@ class View:
 
         `SkillRejected` if the server does not offer it, or if the content is not as in the entry.
         """
-        result = await self.calls.request(READ_SKILL, server, uri, {"uri": uri})
+        result = await self._calls.request(READ_SKILL, server, uri, {"uri": uri})
         # All blocks are the server's text, or what a hook has made of it.
         text = "\n".join(block.text or "" for block in result.content if isinstance(block, Embedded | Text))
         return LoadedSkill(skill=cast("Skill", result.value), text=text, instructions=body_of(text))
@@ -407,7 +354,7 @@ class View:
         `SkillRejected` if it is not in the entry, differs from it, or if the server has another entry now.
         """
         asked = {"uri": skill.uri, "file": path, "digest": skill.digest}
-        result = await self.calls.request(READ_SKILL, skill.server, skill.uri, asked)
+        result = await self._calls.request(READ_SKILL, skill.server, skill.uri, asked)
         found = next((block for block in result.content if isinstance(block, Embedded)), None)
         # As below; a hook may have replaced the block.
         return found or Embedded(uri=file_uri(skill.uri, path), text=result.text)
@@ -425,7 +372,7 @@ class View:
         ):
             variables = {}  # otherwise the server would take the braces as a value
         uri = uri if variables is None else expanded(uri, variables)
-        result = await self.calls.request("resources/read", server, uri, {"uri": uri})
+        result = await self._calls.request("resources/read", server, uri, {"uri": uri})
         # A hook may have replaced the blocks.
         texts = (block for block in result.content if isinstance(block, Embedded | Text))
         return tuple(b if isinstance(b, Embedded) else Embedded(uri=uri, text=b.text) for b in texts)
@@ -434,7 +381,7 @@ class View:
         self, server: str, name: str, arguments: Mapping[str, str] | None = None
     ) -> PromptResult:
         """Fill in a prompt; `ArgumentsError` names missing arguments."""
-        result = await self.calls.request("prompts/get", server, name, dict(arguments or {}))
+        result = await self._calls.request("prompts/get", server, name, dict(arguments or {}))
         prompt = result.value if isinstance(result.value, PromptResult) else PromptResult(messages=())
         # As above; the roles stay if the number of messages does.
         keeps_roles = len(prompt.messages) == len(result.content)
@@ -457,16 +404,16 @@ class View:
         templates = (item for inventory in self._inventories(server) for item in inventory.templates)
         is_template = any(template.uri_template == name for template in templates)
         asked = {"argument": argument, "value": value, "known": dict(known or {}), "is_template": is_template}
-        result = await self.calls.request("completion/complete", server, name, asked)
+        result = await self._calls.request("completion/complete", server, name, asked)
         return result.value if isinstance(result.value, Completion) else Completion()
 
     async def subscribe(self, server: str, uri: str) -> None:
         """Emit `ResourceUpdated` for every change, even after a reconnect; may raise `ServerRejected`."""
-        await self.calls.request("resources/subscribe", server, uri, {"uri": uri})
+        await self._calls.request("resources/subscribe", server, uri, {"uri": uri})
 
     async def unsubscribe(self, server: str, uri: str) -> None:
         """End a subscription; the last subscriber ends it at the server."""
-        await self.calls.request("resources/unsubscribe", server, uri, {"uri": uri})
+        await self._calls.request("resources/unsubscribe", server, uri, {"uri": uri})
 
     # Servers
 
@@ -523,17 +470,13 @@ class View:
         wanted = self._scope.servers if servers is None else self._known(servers)
         seconds = self._access.config.timeouts.connect if timeout is None else timeout
         await self._access.run(self._servers.wait_ready(wanted, seconds))
-        await self.calls.refresh(*KINDS)
+        await self._calls.refresh(*KINDS)
         return {alias: status for alias, status in self.servers.items() if wanted is None or alias in wanted}
 
     async def connect(self, alias: str) -> None:
         """Connect to a server now: a lazy, idle or lost one. `ServerDown` has the reason if that fails."""
         self._access.check_running()
         await self._access.run(self._servers.connect(self._check(alias)))
-
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine of the bus from a thread without a loop; RuntimeError if it would never return."""
-        return self._access.wait(work)
 
     # Events
 

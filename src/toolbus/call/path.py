@@ -29,7 +29,7 @@ from toolbus.core.operation.operation import (
     Route,
 )
 from toolbus.core.values.errors import ArgumentsError, CallDenied, ToolNotFound
-from toolbus.core.values.records import ToolResult
+from toolbus.core.values.records import ToolResult, pending_result
 
 logger = logging.getLogger("toolbus")
 T = TypeVar("T")
@@ -224,7 +224,7 @@ class PolicyStation:
             try:
                 approval = await self.check(operation)
             except ApprovalPending as suspended:
-                return replace(ToolResult.from_pending(suspended.pending), sent=False)
+                return replace(pending_result(suspended.pending), sent=False)
             result = await onward(operation)
             if approval is not None and result.pending is not None:
                 approved = replace(result.pending, approved=approval.call, approved_by=approval.by)

@@ -11,10 +11,10 @@ from pydantic_core import to_json
 from toolbus.call.result_store import CAPACITY, READ_RESULT, Owner, ResultStore
 from toolbus.core.operation.operation import Operation
 from toolbus.core.text.text import cleaned_json
-from toolbus.core.values.records import Budget, Embedded, Text, ToolResult
+from toolbus.core.values.records import Budget, Embedded, Text, ToolResult, with_notes
 from toolbus.schema.values import is_larger
-from toolbus.shape import cleaned_block
 from toolbus.shape.budget import character_limit, fitted_blocks
+from toolbus.shape.clean import cleaned_block
 from toolbus.shape.render import described_text, rendered
 
 MAX_FILES = 20
@@ -78,8 +78,8 @@ class Results:
         name = self.store.keep(text, owner) if keep else None
         cut = replace(result, content=(*fitted_blocks(blocks, budget, name), *files))
         if name is None:
-            return cut.with_notes(characters=len(text)), None
-        return cut.with_notes(kept_as=name, characters=len(text)), name
+            return with_notes(cut, characters=len(text)), None
+        return with_notes(cut, kept_as=name, characters=len(text)), name
 
     async def read(self, operation: Operation) -> ToolResult:
         """The route of `read_result`."""

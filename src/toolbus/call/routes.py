@@ -30,7 +30,7 @@ from toolbus.core.values.records import (
     marks_read_only,
 )
 from toolbus.core.values.skills import READ_SKILL
-from toolbus.shape import prompt_name, resource_list
+from toolbus.shape.as_tools import prompt_name, resource_list
 
 
 class ServerRequests(TaskRequests, SkillRequests, Protocol):

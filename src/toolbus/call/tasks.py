@@ -15,7 +15,7 @@ from toolbus.core.values.errors import (
     ToolbusError,
     too_many_questions,
 )
-from toolbus.core.values.records import JSONObject, TaskState, ToolResult
+from toolbus.core.values.records import JSONObject, TaskState, ToolResult, pending_result
 
 logger = logging.getLogger("toolbus")
 MIN_POLL_INTERVAL = 0.05
@@ -202,7 +202,7 @@ class TaskPoller:
             task=task,
             rounds=self._rounds,
         )
-        return ToolResult.from_pending(pending)
+        return pending_result(pending)
 
     def _count_round(self) -> None:
         limit = self._server.question_limit

@@ -114,7 +114,7 @@ def template_variables(template: str) -> tuple[str, ...]:
 
 
 def _listing(config: "BusConfig", bus: "Toolbus", alias: str) -> dict[str, Any]:
-    from toolbus.shape import declared
+    from toolbus.schema.node import declared
 
     own = [spec for spec in bus.catalog if spec.origin.server == alias]
     return {

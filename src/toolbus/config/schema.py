@@ -22,6 +22,7 @@ from toolbus.config.settings.auth import AUTH_TYPES
 from toolbus.config.settings.policy import SELECTORS
 from toolbus.core.values.records import JSON, LogLevel
 
+__all__ = ["config_schema"]
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
 _NAMES = {"type": "array", "items": {"type": "string"}}
 # In YAML, `off` without quotes is false.

@@ -18,7 +18,7 @@ from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import ResourceTooLarge, too_many_questions
 from toolbus.core.values.freshness import clean_hints
 from toolbus.core.values.raw_result import RawResult
-from toolbus.core.values.records import JSON, Embedded, JSONObject, TaskState, ToolResult
+from toolbus.core.values.records import JSON, Embedded, JSONObject, TaskState, ToolResult, pending_result
 
 
 async def forward(
@@ -145,14 +145,14 @@ def _task(session: ServerSession, operation: Operation, raw: JSONObject) -> Tool
 
 
 def _pending(pending: Pending, raw: JSONObject) -> ToolResult:
-    result = ToolResult.from_pending(pending)
-    return replace(result, received=RawResult(raw, result.content, None))
+    result = pending_result(pending)
+    return replace(result, _received=RawResult(raw, result.content, None))
 
 
 def _tool(raw: dict[str, JSON]) -> ToolResult:
     result = wire.plain_result(raw)
     if result is not None:
-        return replace(result, received=RawResult(raw, result.content, result.structured))
+        return replace(result, _received=RawResult(raw, result.content, result.structured))
     known: dict[str, JSON] = dict(raw)
     if isinstance(raw.get("content"), list):
         known["content"] = [*raw["content"]]  # a copy: it is changed for the SDK
@@ -163,7 +163,7 @@ def _tool(raw: dict[str, JSON]) -> ToolResult:
 def _resource(raw: dict[str, JSON]) -> ToolResult:
     clean_hints(raw)
     content = wire.contents(types.ReadResourceResult.model_validate(raw, by_name=False).contents)
-    return ToolResult(content=content, meta=raw.get("_meta") or {}, received=RawResult(raw, content, None))
+    return ToolResult(content=content, meta=raw.get("_meta") or {}, _received=RawResult(raw, content, None))
 
 
 def _check_size(session: ServerSession, uri: str, result: ToolResult) -> None:
@@ -177,17 +177,17 @@ def _prompt(raw: JSONObject) -> ToolResult:
     prompt = wire.prompt_result(types.GetPromptResult.model_validate(raw, by_name=False))
     content = tuple(message.content for message in prompt.messages)
     return ToolResult(
-        content=content, value=prompt, meta=raw.get("_meta") or {}, received=RawResult(raw, content, None)
+        content=content, value=prompt, meta=raw.get("_meta") or {}, _received=RawResult(raw, content, None)
     )
 
 
 def _complete(raw: JSONObject) -> ToolResult:
     found = wire.completion(types.CompleteResult.model_validate(raw, by_name=False))
-    return ToolResult(value=found, meta=raw.get("_meta") or {}, received=RawResult(raw, (), None))
+    return ToolResult(value=found, meta=raw.get("_meta") or {}, _received=RawResult(raw, (), None))
 
 
 def _as_it_is(raw: JSONObject) -> ToolResult:
-    return ToolResult(meta=raw.get("_meta") or {}, received=RawResult(raw, (), None))
+    return ToolResult(meta=raw.get("_meta") or {}, _received=RawResult(raw, (), None))
 
 
 _READ: dict[str, Callable[[dict[str, JSON]], ToolResult]] = {

@@ -31,6 +31,7 @@ from toolbus.core.ask.interactions import (
     McpClient,
     SamplingResult,
     asking,
+    routing_of,
 )
 from toolbus.core.operation.events import Emit, InputAnswered, InputAsked, warn
 from toolbus.core.operation.operation import PROGRAM, Admit, Caller, Operation, admit_all, request_spec
@@ -91,7 +92,7 @@ class RequestHandler:
         async def dispatch(
             ctx: ClientRequestContext, request: types.InputRequest
         ) -> types.InputResponse | types.ErrorData:
-            if self.interactions.forwards and not calls_in_flight.are_own:
+            if routing_of(self.interactions).forwards and not calls_in_flight.are_own:
                 return await self._forward(request)
             if request.method in self._answered_here:
                 return await sdk_dispatch(ctx, request)
@@ -123,12 +124,12 @@ class RequestHandler:
     @property
     def handled(self) -> frozenset[str]:
         """The methods that have a handler, ours or a client's."""
-        return frozenset(METHODS.values()) if self.interactions.forwards else self._answered_here
+        return frozenset(METHODS.values()) if routing_of(self.interactions).forwards else self._answered_here
 
     @property
     def _answered_here(self) -> frozenset[str]:
         """The methods that have a handler of the host, for the call that a message belongs to."""
-        reaches = self.interactions.reaches
+        reaches = routing_of(self.interactions).reaches
         is_reached = reaches is None or reaches(self._caller.session)
         handlers = {
             METHODS["elicitation"]: self.interactions.elicit if is_reached else None,
@@ -278,7 +279,7 @@ class RequestHandler:
     async def _forward(self, request: types.InputRequest) -> types.InputResponse | types.ErrorData:
         """The client's answer to a request of a legacy server."""
         kind, params = KINDS[request.method], request.params
-        client = self._calls_in_flight.client(self._asked) or self.interactions.client
+        client = self._calls_in_flight.client(self._asked) or routing_of(self.interactions).client
         if client is None:
             return self._refuse(
                 kind, "it cannot be told which client it is for; set per_session for this server"
@@ -418,7 +419,7 @@ class RequestHandler:
     def _too_many(self) -> str | None:
         """Why a request is refused: no call needs it, or there were too many; else None."""
         if not self._deadlines.busy and not self._calls_in_flight.busy:
-            return None if self.interactions.client is not None else "no request is in flight"
+            return None if routing_of(self.interactions).client is not None else "no request is in flight"
         limit = self.interactions.rounds
         exceeded = self._calls_in_flight.count_question() > limit
         return f"it asked more than {limit} times in one call" if exceeded else None

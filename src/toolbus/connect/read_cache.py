@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values import freshness
 from toolbus.core.values.freshness import Freshness, freshness_of
-from toolbus.core.values.records import Embedded, JSONObject, ToolResult
+from toolbus.core.values.records import Embedded, JSONObject, ToolResult, received_of
 
 MOST_ENTRIES = 200
 MOST_BYTES = 4 * 1024 * 1024
@@ -88,7 +88,8 @@ def _size(result: ToolResult) -> int:
     """About its bytes in memory, with all that its server sent along."""
     parts = [block for block in result.content if isinstance(block, Embedded)]
     size = _ENTRY + sum(len(part.uri) + 2 * len(part.text or "") + len(part.data or b"") for part in parts)
-    beside = [part.meta for part in parts] if result.received is None else result.received.json
+    received = received_of(result)
+    beside = [part.meta for part in parts] if received is None else received.json
     return size + len(repr(beside))
 
 
@@ -104,8 +105,8 @@ def _is_plain(operation: Operation) -> bool:
 
 def _aged(entry: _Entry) -> ToolResult:
     """The result, with the time that is left to it."""
-    received = entry.result.received
+    received = received_of(entry.result)
     if received is None:
         return entry.result
     hints = Freshness(entry.until - freshness.clock(), entry.is_public).hints
-    return replace(entry.result, received=received._replace(json={**received.json, **hints}))
+    return replace(entry.result, _received=received._replace(json={**received.json, **hints}))

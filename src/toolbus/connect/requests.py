@@ -24,6 +24,7 @@ from toolbus.core.values.records import (
     PromptResult,
     TaskState,
     ToolResult,
+    received_of,
 )
 from toolbus.core.values.skills import SKILLS, InvalidSkill, Skill, skill_of
 
@@ -76,8 +77,9 @@ class LinkRequests:
             version = session.reads.version
             result = await forward(session, in_flight, operation, timeout)
             assert isinstance(result, ToolResult), "only a tool call becomes a task"
-            if session.era == "modern" and result.pending is None and result.received is not None:
-                session.reads.put(operation, result, result.received.json, version)
+            received = received_of(result)
+            if session.era == "modern" and result.pending is None and received is not None:
+                session.reads.put(operation, result, received.json, version)
             return result
 
         return await self._request(send, operation, repeatable=operation.route != "tasks/update")

@@ -27,7 +27,7 @@ from toolbus.connect.session import ServerSession
 from toolbus.core.operation.operation import CallInFlight, Resumed
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import too_many_questions
-from toolbus.core.values.records import JSON, TaskState, ToolResult
+from toolbus.core.values.records import JSON, TaskState, ToolResult, pending_result
 
 
 async def call_tool(
@@ -63,9 +63,9 @@ async def call_tool(
                 pending = _suspended(session, tool, arguments, asked, resumed)
             except TaskStarted as started:
                 return session.task_state(what, started.task)
-            declined = await session.handler.declined(ToolResult.from_pending(pending))
+            declined = await session.handler.declined(pending_result(pending))
             if declined is None:
-                return ToolResult.from_pending(pending)
+                return pending_result(pending)
             resumed = Resumed(pending=pending, answers=declined)
 
 

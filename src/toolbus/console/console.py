@@ -14,6 +14,7 @@ from pydantic_core import to_json
 
 from toolbus.audit.lines import chains
 from toolbus.audit.verify import ChainReport, verify
+from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
 from toolbus.console.call_log import CallLog
@@ -179,7 +180,7 @@ class Console:
         await asyncio.wait((task,), timeout=APPROVED_WITHIN)
 
     async def _reload_lock(self) -> None:
-        await self.bus.reload_lock()
+        await tenant_of(self.bus).reload_lock()
         self.changed("held", "servers", "catalog")
 
     async def close(self) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import ServerNotFound
@@ -61,7 +62,7 @@ class HeldParts:
         if lock is None or not held:
             self._known = {}
             return {}
-        now, known = self._bus.unreviewed, self._known
+        now, known = tenant_of(self._bus).live.snapshot.unreviewed, self._known
         self._known = {}
         for alias in dict.fromkeys(one.server for one in held.values()):
             own = [one for one in held.values() if one.server == alias]

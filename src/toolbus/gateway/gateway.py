@@ -7,7 +7,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Self, TypeAlias
 
-from toolbus.bus import Toolbus
+from toolbus.bus.inner import calls_of
+from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import View
 from toolbus.connect.transports.wire.messages import MAX_ID, is_usable_id
 from toolbus.core.ask.question_router import QuestionRouter
@@ -162,19 +163,23 @@ class Gateway:
         view, starting = request.client.offering.view, self._starting
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._began + self.settings.list_within):
-                while starting is not None and not starting.done() and not all(view.starting.values()):
+                while (
+                    starting is not None and not starting.done() and not all(calls_of(view).starting.values())
+                ):
                     await asyncio.wait({starting}, timeout=POLL_SECONDS)
         if starting is not None and starting.done() and not starting.cancelled():
             starting.result()
 
     def _is_stale(self, request: ClientRequest, server: str) -> bool:
         starting = self._starting
-        return starting is not None and (not starting.done() or request.client.view.is_assumed(server))
+        return starting is not None and (
+            not starting.done() or calls_of(request.client.view).is_assumed(server)
+        )
 
     async def _fresh(self, request: ClientRequest, server: str) -> None:
         self._asked.set()
         while self._is_stale(request, server):
-            if self.bus.running and not request.client.view.is_assumed(server):
+            if self.bus.running and not calls_of(request.client.view).is_assumed(server):
                 return  # others are still starting
             if self._starting is not None and self._starting.done() and not self.bus.running:
                 return

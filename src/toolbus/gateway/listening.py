@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakSet
 
+from toolbus.bus.inner import calls_of
 from toolbus.bus.view import View
 from toolbus.core.operation.events import CatalogChanged, Event, ListChanged, ResourceUpdated, StateChanged
 from toolbus.core.operation.operation import request_spec
@@ -245,14 +246,14 @@ class Notifications:
                     error = rejected
             except CallDenied as refused:
                 spec = request_spec("resources/subscribe", one.server, one.uri)
-                if not listener.view.calls.is_hidden(spec, {"uri": one.uri}):
+                if not calls_of(listener.view).is_hidden(spec, {"uri": one.uri}):
                     error = refused
         if error is not None:
             raise error
         raise resource_not_found(uri, modern=False)
 
     async def _turn(self, principal: Principal, view: View, server: str) -> Slot:
-        most = view.calls.most_at_once(server)
+        most = calls_of(view).most_at_once(server)
         return self._queue.take(principal.id, server, most) or await self._queue.wait(principal.id, server)
 
     async def _unsubscribe_from(self, principal: Principal, view: View, one: ResourceOrigin) -> None:

@@ -8,6 +8,7 @@ from functools import cache
 from typing import TypeAlias
 
 from toolbus.bus.catalog.exposure import CALL, RUN_CODE
+from toolbus.bus.inner import calls_of
 from toolbus.core import version
 from toolbus.core.ask.interactions import ClientError, Forwarding
 from toolbus.core.operation.operation import request_spec
@@ -110,7 +111,7 @@ async def initialize_result(parts: GatewayParts, offering: ViewListing, negotiat
 
 
 async def _instructions(parts: GatewayParts, offering: ViewListing) -> JSONObject:
-    if not parts.settings.first_within and not all(offering.view.starting.values()):
+    if not parts.settings.first_within and not all(calls_of(offering.view).starting.values()):
         with suppress(TimeoutError, ToolbusError, ProtocolError):
             async with asyncio.timeout(INSTRUCTIONS_WITHIN):
                 await parts.started()
@@ -157,7 +158,7 @@ async def _current_lists(parts: GatewayParts, request: ClientRequest, kind: List
     await parts.listed(request)
     view, offering = request.client.view, request.client.offering
     if view.running:  # else what is known answers
-        await view.calls.refresh(kind)
+        await calls_of(view).refresh(kind)
     offering.note_given(kind if kind in KINDS else "resources")
     return offering.now
 
@@ -178,7 +179,7 @@ def _page(
 
 def _list_hints(parts: GatewayParts, request: ClientRequest, kind: ListKind) -> JSONObject:
     """How long a client may keep a list: no longer than the stalest part of it is fresh."""
-    left, longest = request.client.view.calls.seconds_left(kind), parts.settings.ttl
+    left, longest = calls_of(request.client.view).seconds_left(kind), parts.settings.ttl
     return Freshness(longest if left is None else min(left, longest), is_public=False).hints
 
 
@@ -227,17 +228,17 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
 async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
     """A tool as its server lists it in this process: policies decide by that."""
     view = request.client.offering.view
-    spec = view.calls.catalog.for_models.get(name)
+    spec = calls_of(view).catalog.for_models.get(name)
     if spec is not None and parts.is_stale(request, server := spec.origin.server):
-        for alias in view.starting if spec.route == RUN_CODE else (server,):
+        for alias in calls_of(view).starting if spec.route == RUN_CODE else (server,):
             await parts.fresh(request, alias)
-        spec = view.calls.catalog.for_models.get(name)
+        spec = calls_of(view).catalog.for_models.get(name)
     return spec or await _find_tool(parts, request, name)
 
 
 async def _inner(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:
     """The target of a call through `call_tool`."""
-    calls = request.client.view.calls
+    calls = calls_of(request.client.view)
     spec, arguments = await calls.inner(target.arguments, visible=True)
     if parts.is_stale(request, spec.origin.server):
         await parts.fresh(request, spec.origin.server)
@@ -248,9 +249,9 @@ async def _inner(parts: GatewayParts, request: ClientRequest, target: RequestTar
 async def _find_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
     """A tool that is not in the catalog yet, that the policy or the lock holds back, or that models lack."""
     await parts.started()
-    spec = await request.client.view.calls.find_visible(name)
+    spec = await calls_of(request.client.view).find_visible(name)
     if spec.is_app_only and not knows_apps(request.exchange.capabilities):
-        raise request.client.view.calls.unknown_to_model(name)
+        raise calls_of(request.client.view).unknown_to_model(name)
     return spec
 
 
@@ -280,7 +281,7 @@ async def read_resource(parts: GatewayParts, request: ClientRequest) -> JSONObje
             if not is_not_found(error) or (len(places) == 1 and error.code != RESOURCE_NOT_FOUND):
                 raise
         except CallDenied:
-            if not request.client.view.calls.is_hidden(spec, {"uri": place.uri}):
+            if not calls_of(request.client.view).is_hidden(spec, {"uri": place.uri}):
                 raise
         else:
             if not request.is_modern or result.get("resultType") == "input_required":
@@ -343,7 +344,7 @@ async def complete(parts: GatewayParts, request: ClientRequest) -> JSONObject:
             raise
         return _NO_COMPLETION
     except CallDenied:
-        if not request.client.view.calls.is_hidden(spec, given):
+        if not calls_of(request.client.view).is_hidden(spec, given):
             raise
         raise ProtocolError(INVALID_PARAMS, f"Unknown resource template: {ref.get('uri')!r}") from None
 
@@ -437,7 +438,7 @@ async def list_tasks(parts: GatewayParts, request: ClientRequest) -> JSONObject:
 
 async def _forwarded(request: ClientRequest, task: ServerTask, **given: JSON) -> JSONObject:
     """The answer of the server to the same request about its task."""
-    result = await request.client.view.calls.forward(
+    result = await calls_of(request.client.view).forward(
         request_spec(request.method, task.server, task.tool),
         {"taskId": task.id, **given},
         Forwarding(client=PlainClient(request.exchange.capabilities), meta=request.forwarded_meta),

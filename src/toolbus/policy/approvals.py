@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from toolbus.core.ask.approval import LASTING, ApprovalRequest, Approved, AttributedAnswer, is_approval
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, routing_of
 from toolbus.policy.answers import AnswerKey, Answers
 
 logger = logging.getLogger("toolbus")
@@ -40,8 +40,8 @@ class Approvals:
 
     def can_ask(self, session: str) -> bool:
         """Whether there is a handler for the calls of a session."""
-        handlers = self._interactions
-        return handlers.approve is not None and (handlers.reaches is None or handlers.reaches(session))
+        reaches = routing_of(self._interactions).reaches
+        return self._interactions.approve is not None and (reaches is None or reaches(session))
 
     def settled(self, keys: Sequence[AnswerKey]) -> ApprovalOutcome | None:
         """What lasting answers decide; None if one of the questions is open."""
@@ -90,7 +90,7 @@ class Approvals:
     async def _ask(
         self, request: ApprovalRequest, keys: Sequence[AnswerKey], woken: asyncio.Future[None]
     ) -> ApprovalOutcome:
-        by, within = self._interactions.approver, self._interactions.answer_within
+        by, within = routing_of(self._interactions).approver, self._interactions.answer_within
         asked = asyncio.ensure_future(self._handle(request))
         self._asked.add(asked)
         asked.add_done_callback(self._end)

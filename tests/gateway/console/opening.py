@@ -16,7 +16,7 @@ import httpx2
 from tests.gateway.front import Events
 from tests.inside.config import Serve
 from tests.inside.console import Console, ConsoleApp, ConsoleEntry
-from tests.inside.core import Interactions, QuestionRouter
+from tests.inside.core import Interactions, QuestionRouter, QuestionRouting
 from tests.inside.gateway import HttpLimits, HttpServer, StandaloneConsole, listening_socket
 from tests.patience import PATIENCE
 from toolbus import Toolbus
@@ -117,7 +117,7 @@ async def console_over(
 ) -> AsyncGenerator[Opened]:
     """The console of a bus that is started, on a free port of this machine."""
     board = board or QuestionRouter()
-    interactions = board.interactions(Interactions(forwards=True))
+    interactions = board.interactions(Interactions(_routing=QuestionRouting(forwards=True)))
     async with Toolbus(config, interactions=interactions, **bus_options) as bus:
         console = Console(bus, board)
         app = ConsoleApp(console, serve or Serve(), ConsoleEntry(clock))

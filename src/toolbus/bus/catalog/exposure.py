@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import cast
 
-from toolbus.call import READ_RESULT
+from toolbus.call.result_store import READ_RESULT
 from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.records import OWN, JSONObject, Origin, ToolSpec

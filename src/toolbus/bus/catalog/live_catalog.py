@@ -10,7 +10,7 @@ from threading import RLock
 
 from toolbus.bus.catalog.registry import Registrations
 from toolbus.bus.catalog.snapshot import BusSnapshot, ShapedCatalog, SnapshotInputs, Snapshots
-from toolbus.call import READ_RESULT
+from toolbus.call.result_store import READ_RESULT
 from toolbus.core.operation.events import MOST_CHARACTERS, CatalogChanged, Hub, Warned, warn
 from toolbus.core.text.text import headed
 from toolbus.core.values.catalog import Catalog
@@ -62,7 +62,7 @@ class LiveCatalog:
         self._taken = taken
         self._parent = parent
         self._warned: set[tuple[str, str | None, str]] = set()
-        self.registrations = Registrations(READ_RESULT.origin)
+        self.registrations = Registrations(READ_RESULT.origin, self.warn)
         snapshot = snapshots.of(inputs())
         shaped = ShapedCatalog(catalog=Catalog(own=snapshot.shaping.own))
         self._published = _Published(snapshot=snapshot, shaped=shaped)

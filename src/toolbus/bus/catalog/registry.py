@@ -3,15 +3,20 @@
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeAlias
 
-from toolbus.bus.catalog.tool import Runner, Tool
+from toolbus.bus.catalog.tool import Tool, ToolView
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.records import Origin, ToolSpec
-from toolbus.shape import LeaveOut, Shaper, each, named, shaped
+from toolbus.shape import Shaper, each
+from toolbus.shape.naming import named
+from toolbus.shape.pipeline import LeaveOut, shaped
 
 logger = logging.getLogger("toolbus")
+
+
+Warn: TypeAlias = Callable[[str, str | None, str], None]
 
 
 class Registry(Protocol):
@@ -69,10 +74,11 @@ def selection_of(
 class Registration:
     """One registry, its selections, and the tools that were added to it."""
 
-    def __init__(self, registry: Registry, runner: Runner, own: Origin) -> None:
+    def __init__(self, registry: Registry, view: ToolView, own: Origin, warn: Warn) -> None:
         self.registry = registry
+        self._warn = warn
         self.selections: list[Selection] = []
-        self._runner = runner
+        self._view = view
         self._own = own
         self._added: dict[str, ToolSpec] = {}
 
@@ -87,7 +93,7 @@ class Registration:
             if name in self._added:
                 continue
             try:
-                self.registry.add_tool(Tool(spec, self._runner))
+                self.registry.add_tool(Tool(spec, self._view))
             except Exception as error:  # a user's registry; one rejected tool must not affect the others
                 rejected = error
                 self._leave_out(spec, f"a registry raised {type(error).__name__}: {error}")
@@ -97,7 +103,7 @@ class Registration:
             raise rejected  # all were rejected: the registry is broken, not a tool
 
     def _leave_out(self, spec: ToolSpec, reason: str) -> None:
-        self._runner.warn(spec.origin.server, spec.origin.tool, f"left out: {cleaned(reason)}")
+        self._warn(spec.origin.server, spec.origin.tool, f"left out: {cleaned(reason)}")
 
     def _selected_specs(self, specs: Sequence[ToolSpec]) -> list[ToolSpec]:
         # The bus's own tool is added unless all tools were selected one by one, and keeps its name, because
@@ -127,20 +133,20 @@ class Registration:
 class Registrations:
     """All registries of one bus."""
 
-    def __init__(self, own: Origin) -> None:
+    def __init__(self, own: Origin, warn: Warn) -> None:
         """`own` is the tool of the bus itself."""
-        self._own = own
+        self._own, self._warn = own, warn
         self._all: list[Registration] = []
 
     def add(
-        self, registry: Registry, selection: Selection, specs: Sequence[ToolSpec], runner: Runner
+        self, registry: Registry, selection: Selection, specs: Sequence[ToolSpec], view: ToolView
     ) -> None:
         """Fill a registry and keep it in sync; a known registry gets one more selection.
 
         It replaces an earlier selection of the same servers: they were added again.
         """
         known = next((one for one in self._all if one.registry is registry), None)
-        registration = known or Registration(registry, runner, self._own)
+        registration = known or Registration(registry, view, self._own, self._warn)
         before = registration.selections
         kept = [old for old in before if selection.servers is None or old.servers != selection.servers]
         registration.selections = [*kept, selection]

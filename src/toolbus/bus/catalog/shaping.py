@@ -9,38 +9,27 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 from glob import escape
 
-from toolbus.call import READ_RESULT
+from toolbus.call.result_store import READ_RESULT
 from toolbus.config import BusConfig
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import RECEIVED, Budget, Change, Inventory, Origin, Quarantined, ToolSpec
-from toolbus.shape import (
+from toolbus.schema.node import declared
+from toolbus.shape import Shaper, excluding, including, overridden
+from toolbus.shape.as_tools import (
     LIST_RESOURCES,
     READ_RESOURCE,
-    LeaveOut,
-    Shaper,
-    TextLimits,
-    cleaned_texts,
-    declared,
-    excluding,
     hidden_uris,
-    including,
-    limited,
-    marked,
-    may_name,
-    named,
-    overridden,
     prompt_tools,
-    repeatable,
     resource_tools,
-    selected,
-    shaped,
     skill_tools,
-    trusted,
-    unmatched,
 )
-from toolbus.shape.clean import is_clean
-from toolbus.shape.limit import cut_text
+from toolbus.shape.clean import cleaned_texts, is_clean
+from toolbus.shape.limit import TextLimits, cut_text, limited
+from toolbus.shape.naming import may_name, named
+from toolbus.shape.override import marked, repeatable, trusted
+from toolbus.shape.pipeline import LeaveOut, shaped
+from toolbus.shape.select import selected, unmatched
 
 # By the shaper in a tool's history.
 _WARNINGS = {

@@ -13,7 +13,7 @@ from weakref import WeakValueDictionary
 from toolbus.bus.catalog.shaping import CatalogShaper
 from toolbus.bus.rules.lock import LockApprovals
 from toolbus.bus.rules.targets import all_targets, is_removed, offered
-from toolbus.call import READ_RESULT
+from toolbus.call.result_store import READ_RESULT
 from toolbus.core.collector import paused_collector
 from toolbus.core.values.catalog import Catalog, Memo, Same
 from toolbus.core.values.records import Inventory, Origin, Quarantined, ToolSpec

@@ -1,19 +1,16 @@
 """A tool for an agent: its name, its parameters, and a way to run it."""
 
 import logging
-from collections.abc import Container, Coroutine, Mapping
-from contextlib import suppress
+from collections.abc import Coroutine, Mapping
 from copy import deepcopy
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from toolbus.bus.catalog.exposure import OWN_ROUTES
 from toolbus.core.ask.approval import Approval
-from toolbus.core.operation.events import Reason
 from toolbus.core.text.display import signature
 from toolbus.core.text.text import cleaned
-from toolbus.core.values.errors import BusClosed, ToolbusError
+from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, Origin, Progress, ToolResult, ToolSpec
-from toolbus.shape import declared
+from toolbus.schema.node import declared
 from toolbus.shape.budget import fitted
 
 if TYPE_CHECKING:  # only some programs ask for definitions
@@ -27,10 +24,7 @@ MAX_ERROR = 10_000
 
 
 class Runner(Protocol):
-    """Runs tools: a bus."""
-
-    @property
-    def catalog(self) -> Container[str]: ...
+    """Runs tools: the calls of a view."""
 
     async def run(
         self,
@@ -46,21 +40,27 @@ class Runner(Protocol):
 
     def warn(self, server: str, tool: str | None, message: str) -> None: ...
 
-    def report_unsent(self, name: str, reason: Reason, error: str, origin: Origin | None = None) -> None: ...
-
     def wait(self, work: Coroutine[Any, Any, ToolResult]) -> ToolResult: ...
+
+
+class ToolView(Protocol):
+    """What a tool belongs to: a view."""
+
+    @property
+    def _calls(self) -> Runner: ...
 
 
 class Tool:
     """A `ToolSpec` bound to the bus. It keeps working after its server reconnects."""
 
-    __slots__ = ("can_read_more", "description", "name", "parameters", "runner", "spec")
+    __slots__ = ("_calls", "_can_read_more", "_view", "description", "name", "parameters", "spec")
 
-    def __init__(self, spec: ToolSpec, runner: Runner, *, can_read_more: bool = True) -> None:
+    def __init__(self, spec: ToolSpec, view: ToolView, *, can_read_more: bool = True) -> None:
         self.spec = spec
-        self.can_read_more = can_read_more
+        self._can_read_more = can_read_more
         """Whether a cut result names the rest for `read_result`, which the model then must have."""
-        self.runner = runner
+        self._view = view
+        self._calls = view._calls  # pyright: ignore[reportPrivateUsage]  # a view, which imports this module
         # Plain attributes, because protocols of frameworks require them.
         self.name: str = spec.name
         """The public name."""
@@ -88,23 +88,19 @@ class Tool:
             lost = [f"{loss.path}: {loss.what}" for loss in found.losses if loss.kind == "permissive"]
             more = f"; and {len(lost) - _MOST_LOSSES:,} more" if len(lost) > _MOST_LOSSES else ""
             message = f"{dialect} cannot express all of its schema: {'; '.join(lost[:_MOST_LOSSES])}{more}"
-            self.runner.warn(self.server, self.origin.tool, message)
+            self._calls.warn(self.server, self.origin.tool, message)
         return deepcopy(found.value)
-
-    def report_unsent(self, reason: Reason, error: str) -> None:
-        """Emit the events of a call that was abandoned before it was made."""
-        with suppress(BusClosed):  # there are no listeners any more
-            self.runner.report_unsent(self.name, reason, error, self.origin)
-
-    @property
-    def offered(self) -> bool:
-        """Whether the catalog still has it."""
-        # Of those of the bus itself, only some are in the catalog; they do not leave.
-        return self.spec.route in OWN_ROUTES or str(self.origin) in self.runner.catalog
 
     # Positional-only, so that a tool may have an argument called "self".
     async def execute(self, /, **arguments: JSON) -> ToolResult:
-        """Run the tool. Never raises: a failure is a result with `is_error`, for the model to read."""
+        """Run the tool. Never raises: a failure is a result with `is_error`, for the model to read.
+
+        ```python
+        tool = bus.tools()[0]
+        print((await tool.execute(text="buy tea")).text)  # kept as note 1
+        print((await tool.execute(txt="buy tea")).is_error)  # True
+        ```
+        """
         return await self.run(arguments)
 
     async def run(
@@ -122,7 +118,7 @@ class Tool:
         """
         made: dict[str, Any] = {"approval": approval, "face": face, "run": run}
         try:
-            return await self.runner.run(self.spec, arguments, on_progress, keep=self.can_read_more, **made)
+            return await self._calls.run(self.spec, arguments, on_progress, keep=self._can_read_more, **made)
         except ToolbusError as error:
             return self._failure(str(error), sent=error.sent)
         except Exception as error:  # from a user's hook: `execute` never raises
@@ -136,7 +132,7 @@ class Tool:
     def run_sync(self, arguments: Mapping[str, JSON], *, approval: Approval | None = None) -> ToolResult:
         """As `run`, from a thread without a loop; RuntimeError if it would never return."""
         try:
-            return self.runner.wait(self.run(arguments, approval=approval))
+            return self._calls.wait(self.run(arguments, approval=approval))
         except ToolbusError as error:
             return self._failure(str(error), sent=error.sent)
 

@@ -18,7 +18,9 @@ from toolbus.bus.engine.servers import Servers
 from toolbus.bus.engine.stores import store_of, tokens_in
 from toolbus.bus.rules.enforcement import Enforcement
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
-from toolbus.call import CallPath, Hook, Results
+from toolbus.call import Hook
+from toolbus.call.path import CallPath
+from toolbus.call.results import Results
 from toolbus.config import BusConfig, GetSecret, Secrets
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions

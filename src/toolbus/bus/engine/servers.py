@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from toolbus.bus.engine.startup import import_stages
 from toolbus.bus.rules.lock import LockApprovals
-from toolbus.call import ServerRequests
+from toolbus.call.routes import ServerRequests
 from toolbus.config import BusConfig
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions, with_roots

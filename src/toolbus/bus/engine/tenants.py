@@ -27,11 +27,11 @@ from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.stations import new_path
 from toolbus.config import BusConfig, Secrets, ServerConfig
 from toolbus.config.secrets.reference import Reference, parsed
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, routing_of
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Event, ListChanged, StateChanged
 from toolbus.core.values.errors import BusClosed, TooManySessions
-from toolbus.core.values.records import OWN, State
+from toolbus.core.values.records import OWN, Inventory, State
 
 T = TypeVar("T")
 clock = time.monotonic
@@ -182,6 +182,20 @@ class BusTenant(Tenant):
             task = asyncio.get_running_loop().create_task(user.release(), name="toolbus release user")
             self._releasing.add(task)
             task.add_done_callback(self._releasing.discard)
+
+    async def reload_lock(self) -> None:
+        """Read the lockfile again, after something was approved; the config stays."""
+        await self.engine.run(self.engine.apply(lambda config: config))
+
+    def assume(self, inventories: Mapping[str, Inventory]) -> None:
+        """Offer what servers offered in an earlier process, until each is connected or fails; before a start.
+
+        For servers that are not lazy, not locked, and that this config and the administrator let start.
+        """
+        servers = self.engine.usable_config.servers
+        usable = {alias for alias, server in servers.items() if server.mistake is None and not server.lazy}
+        self.servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()})
+        self.outdate()
 
     async def follow(self) -> None:
         """Let all users and sessions use the current servers and the config."""
@@ -486,7 +500,8 @@ class SessionTenant(Borrower):
         """Build the link to a server, which is needed now."""
         if self._ended or self.engine.closed:
             raise BusClosed(f"the session {self.name!r}")
-        self._root.session_limit.count(self, alias, None if self.handlers is None else self.handlers.owner)
+        owner = None if self.handlers is None else routing_of(self.handlers).owner
+        self._root.session_limit.count(self, alias, owner)
         self._new.add(alias)
         self._needed |= {alias}
         self.place()

@@ -22,7 +22,7 @@ from toolbus.core.values.records import Inventory
 from toolbus.lock.drift import NOT_AS_LOCKED, HeldTool, Review, Reviewer, held_reason
 from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import is_approved, launch_of
-from toolbus.shape import prompt_name
+from toolbus.shape.as_tools import prompt_name
 
 logger = logging.getLogger("toolbus")
 _NOTHING = Inventory()

@@ -7,7 +7,7 @@ from typing import TypeAlias, TypeVar
 
 from toolbus.bus.catalog.exposure import Exposure
 from toolbus.bus.rules.targets import is_removed
-from toolbus.call import READ_RESULT
+from toolbus.call.result_store import READ_RESULT
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.operation.events import CatalogChanged, Event, Filter

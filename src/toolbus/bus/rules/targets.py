@@ -8,7 +8,7 @@ from toolbus.core.values.records import OWN, Inventory, ToolSpec
 from toolbus.core.values.skills import MANIFEST, file_uri
 from toolbus.policy.layers import Layer, removal
 from toolbus.policy.rules import PolicyTarget
-from toolbus.shape import prompt_name
+from toolbus.shape.as_tools import prompt_name
 
 _REQUESTS = {
     "elicitation/create": "elicitation",

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from toolbus.core.operation.operation import Failure, Operation, Route
 from toolbus.core.values.errors import ArgumentsError
-from toolbus.core.values.records import ToolResult
+from toolbus.core.values.records import ToolResult, with_notes
 from toolbus.schema.values import JSON, JSONObject, is_larger, is_object, json_copy
 from toolbus.shape.trim import described_schema
 
@@ -140,7 +140,7 @@ class ArgumentStation:
             result = await onward(operation)
             if not checked.repairs or (result.pending is not None and result.pending.call is not None):
                 return result  # of a call that waits for approval, nothing was sent yet
-            return result.with_notes(repaired=list(checked.repairs))
+            return with_notes(result, repaired=list(checked.repairs))
 
         return run
 
@@ -225,6 +225,6 @@ def accepted(operation: Operation) -> Operation:
 
 def _with_restored(operation: Operation) -> Operation:
     """The operation without the names and nulls that a dialect added."""
-    from toolbus.shape import restored
+    from toolbus.shape.dialects import restored
 
     return replace(operation, arguments=restored(operation.spec, operation.arguments))

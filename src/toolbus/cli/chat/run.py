@@ -17,7 +17,7 @@ from toolbus.cli.output.screen import Screen
 from toolbus.cli.session import UNATTENDED, command_line, open_bus
 from toolbus.cli.sign_in import tokens_of
 from toolbus.config import BusConfig
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, QuestionRouting
 from toolbus.core.values.errors import ServerDown
 
 if TYPE_CHECKING:
@@ -36,7 +36,9 @@ def run_chat(
     model = create_model(choice)
     can_ask = at_terminal(screen)
     with background_loop() as loop:
-        asking = Interactions(elicit=loop.elicit, approve=loop.approve, approver="terminal")
+        asking = Interactions(
+            elicit=loop.elicit, approve=loop.approve, _routing=QuestionRouting(approver="terminal")
+        )
         interactions = asking if can_ask else UNATTENDED
         tokens = tokens_of(config)  # one store for the bus and for signing in, also if it is in memory
         failed = FailedCalls()

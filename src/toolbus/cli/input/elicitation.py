@@ -16,7 +16,7 @@ from toolbus.cli.input.fields import display_value, expected_value, field_help
 from toolbus.cli.output.screen import Screen, one_line, visible
 from toolbus.cli.session import UNATTENDED
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, QuestionRouting
 from toolbus.core.values.elicitation import Answer, Elicitation
 from toolbus.core.values.forms import Field
 
@@ -53,7 +53,7 @@ def terminal_interactions(screen: Screen) -> Interactions:
         return False if choice == "no" else choice
 
     return (
-        Interactions(elicit=elicit, approve=approve, approver="terminal")
+        Interactions(elicit=elicit, approve=approve, _routing=QuestionRouting(approver="terminal"))
         if at_terminal(screen)
         else UNATTENDED
     )

@@ -243,7 +243,7 @@ def connector(attempt: Attempt) -> Connector:
                 f"{kind} is not an MCP server",
                 hint="pass an mcp Server or MCPServer, or a FastMCP 4 server",
             )
-        return memory_connector(server)
+        return memory_connector(server, attempt.diagnostics.mark_lost)
 
     async def connect(stack: AsyncExitStack, _mode: str, _raise_exceptions: bool) -> Dispatcher[Any]:
         return await stack.enter_async_context(TRANSPORTS[config.transport](attempt))

@@ -16,7 +16,8 @@ import anyio.abc
 from mcp import Client
 from mcp.client.extension import advertise
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
-from mcp_types import Implementation, LoggingLevel
+from mcp.shared.exceptions import MCPError
+from mcp_types import CONNECTION_CLOSED, Implementation, LoggingLevel
 from opentelemetry.context import get_value
 from opentelemetry.trace import INVALID_SPAN, Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -37,12 +38,12 @@ if "_connect" not in Client.__annotations__:
 Connector = Callable[[AsyncExitStack, str, bool], Awaitable[Dispatcher[Any]]]
 
 
-def memory_connector(server: Any) -> Connector:
-    """The SDK's own way to connect to an in-process server."""
+def memory_connector(server: Any, lost: Callable[[str], None]) -> Connector:
+    """The SDK's own way to connect to an in-process server; `lost` is called if that ends."""
     sdk_connect = Client(server, cache=None)._connect  # pyright: ignore[reportPrivateUsage]  # the seam
 
     async def connect(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> Dispatcher[Any]:
-        return MemoryDispatcher(await sdk_connect(stack, mode, raise_exceptions))
+        return MemoryDispatcher(await sdk_connect(stack, mode, raise_exceptions), lost)
 
     return connect
 
@@ -100,8 +101,9 @@ SendRequest = Callable[[str, Mapping[str, Any] | None, CallOptions | None], Awai
 class MemoryDispatcher:
     """A dispatcher that reports to the open span what it sends, and makes no span itself."""
 
-    def __init__(self, inner: Dispatcher[Any]) -> None:
+    def __init__(self, inner: Dispatcher[Any], lost: Callable[[str], None]) -> None:
         self._inner = inner
+        self._lost = lost
         self._send = without_span(inner)
         self.connection = ConnectionFacts()
 
@@ -114,6 +116,7 @@ class MemoryDispatcher:
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
+        self._lost(_ENDED)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -129,7 +132,18 @@ class MemoryDispatcher:
             meta: dict[str, Any] = {**((params or {}).get("_meta") or {})}
             _trace.inject(meta)
             params = {**(params or {}), "_meta": meta} if meta else params
-        return await self._send(method, params, opts)
+        try:
+            return await self._send(method, params, opts)
+        except MCPError as error:
+            # Others send this code for anything.
+            if error.code == CONNECTION_CLOSED and error.message == _CLOSED:
+                self._lost(_ENDED)
+            raise
+
+
+_CLOSED = "Connection closed"
+"""What the SDK reports for a connection that was closed."""
+_ENDED = "the server has ended"
 
 
 def without_span(dispatcher: Dispatcher[Any]) -> SendRequest:

@@ -106,7 +106,7 @@ def tool_result(result: types.CallToolResult, raw: JSONObject | None = None) -> 
         structured=structured,
         is_error=result.is_error,
         meta=result.meta or {},
-        received=None if raw is None else RawResult(raw, content, structured),
+        _received=None if raw is None else RawResult(raw, content, structured),
     )
 
 

@@ -21,7 +21,7 @@ class AttributedAnswer:
 
     answer: ApprovalAnswer
     by: str
-    """Their name in the audit trail, instead of `Interactions.approver`."""
+    """Their name in the audit trail, instead of the approver of the handlers."""
 
 
 LASTING = ("session", "always", "never")

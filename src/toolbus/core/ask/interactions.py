@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Generator, Hashable, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Protocol, TypeAlias
 
@@ -129,34 +130,14 @@ Sample: TypeAlias = Callable[[Sampling], SamplingResult | Awaitable[SamplingResu
 """Returns None to decline."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Interactions:
-    """The handlers: `elicit` and `approve` ask a person, `sample` calls a model, `login` lets one sign in.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionRouting:
+    """How questions reach people, if a part of toolbus asks them: a gateway, a console, a terminal."""
 
-    Timeouts of that server's calls pause while a handler runs.
-    """
-
-    elicit: Elicit | None = None
-    sample: Sample | None = None
-    login: LoginHandler | None = None
-    """Lets a person sign in to a server when it is needed; without it, calls fail with `AuthRequired`."""
-    approve: Approve | None = None
-    """Asks a person about a call, if the policy says `ask`; without it, such calls are refused."""
     approver: str = "function"
     """The name in the audit trail of the one who asks in `approve`."""
-    roots: Sequence[str | Path] | None = None
-    """Folders, or `file://` URIs."""
-    rounds: int = ROUNDS
-    """The number of times a server may ask in one call."""
-    answer_within: float = ANSWER_WITHIN
-    """Seconds after which a request is treated as cancelled."""
     owner: Hashable = None
     """The owner of the session, who gets a share of the sessions with their own connections."""
-    declares_elicitation: bool = False
-    """Declare elicitation even without `elicit`; a question then fails its call with `InputNeeded`.
-
-    For programs that can ask a person only in some runs, so that servers offer the same tools in all of them.
-    """
     reaches: Callable[[str], bool] | None = None
     """Whether `elicit` and `approve` reach a person for the calls of a session (`Caller.session`).
 
@@ -170,6 +151,43 @@ class Interactions:
     client: McpClient | None = None
     """With `forwards`: the client for requests that belong to no operation; without, they are refused."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Interactions:
+    """The handlers: `elicit` and `approve` ask a person, `sample` calls a model, `login` lets one sign in.
+
+    Timeouts of that server's calls pause while a handler runs.
+
+    ```python
+    def elicit(question: Elicitation) -> Answer:
+        return question.accept({"day": "2026-12-24", "place": "terrace"})
+
+    config = {"servers": {"desk": {"command": "python", "args": ["desk.py"]}}}
+    async with Toolbus(config, interactions=Interactions(elicit=elicit)) as bus:
+        result = await bus.call("desk_book", {"guest": "Ann"})
+        print(result.text)  # Ann has a table for 2, terrace, on 2026-12-24.
+    ```
+    """
+
+    elicit: Elicit | None = None
+    sample: Sample | None = None
+    login: LoginHandler | None = None
+    """Lets a person sign in to a server when it is needed; without it, calls fail with `AuthRequired`."""
+    approve: Approve | None = None
+    """Asks a person about a call, if the policy says `ask`; without it, such calls are refused."""
+    roots: Sequence[str | Path] | None = None
+    """Folders, or `file://` URIs."""
+    rounds: int = ROUNDS
+    """The number of times a server may ask in one call."""
+    answer_within: float = ANSWER_WITHIN
+    """Seconds after which a request is treated as cancelled."""
+    declares_elicitation: bool = False
+    """Declare elicitation even without `elicit`; a question then fails its call with `InputNeeded`.
+
+    For programs that can ask a person only in some runs, so that servers offer the same tools in all of them.
+    """
+    _routing: QuestionRouting = QuestionRouting()
+
     def __post_init__(self) -> None:
         for name in ("elicit", "sample", "login", "approve"):
             handler = getattr(self, name)
@@ -178,6 +196,8 @@ class Interactions:
 
 
 NO_HANDLERS = Interactions()
+routing_of: Callable[[Interactions], QuestionRouting] = attrgetter("_routing")
+"""How the questions for these handlers reach people."""
 
 
 def with_roots(interactions: Interactions, roots: Sequence[Path]) -> Interactions:

@@ -16,7 +16,7 @@ from types import MappingProxyType
 from typing import Any, Literal, TypeAlias, cast
 
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest, Approved, AttributedAnswer
-from toolbus.core.ask.interactions import Interactions, Sampling, SamplingResult
+from toolbus.core.ask.interactions import Interactions, Sampling, SamplingResult, routing_of
 from toolbus.core.values.elicitation import Answer, Elicitation
 
 Question: TypeAlias = Elicitation | ApprovalRequest
@@ -60,12 +60,14 @@ class QuestionRouter:
         A question for nobody is cancelled; with `declares_elicitation` or `forwards`, it fails its call with
         `InputNeeded`.
         """
+        routing = routing_of(handlers)
+        can_fail = handlers.declares_elicitation or routing.forwards
         return replace(
             handlers,
             elicit=self.elicit,
             approve=self._approve,
             sample=self._sample,
-            reaches=self._reaches if handlers.declares_elicitation or handlers.forwards else None,
+            _routing=replace(routing, reaches=self._reaches if can_fail else None),
         )
 
     @contextmanager

@@ -15,12 +15,13 @@ from toolbus.core.values.records import (
     ResourceLink,
     Text,
     ToolResult,
+    received_of,
 )
 
 
 def as_sent(result: ToolResult) -> JSONObject:
     """A result as the server sent it, or the part that a hook replaced, encoded."""
-    received = result.received
+    received = received_of(result)
     if received is None:
         return _encoded(result)
     if received.content is not result.content or received.structured is not result.structured:
@@ -50,8 +51,9 @@ def _encoded(result: ToolResult) -> dict[str, JSON]:
 
 def contents_json(result: ToolResult) -> dict[str, JSON]:
     """The parts of a resource, as `as_sent` does for a tool."""
-    if result.received is not None and result.received.content is result.content:
-        return dict(result.received.json)
+    received = received_of(result)
+    if received is not None and received.content is result.content:
+        return dict(received.json)
     return {"contents": [_resource(block) for block in result.content if isinstance(block, Embedded)]}
 
 

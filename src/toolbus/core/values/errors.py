@@ -2,12 +2,12 @@
 
     ToolbusError
     ├── ConfigError            the config is invalid (also a ValueError)
-    │   ├── ConfigNotTrusted   a discovered config that the user has not accepted yet
+    │   ├── ConfigNotTrusteda  discovered config that the user has not accepted yet
     │   └── LockError          the lockfile is damaged, newer, or missing although it is required
     ├── BusClosed              the bus is not running
     ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
     ├── ToolFailed             a tool reported an error, and you asked for an exception
-    ├── CallDenied            a guard refused the operation; nothing was sent
+    ├── CallDenied             a guard refused the operation; nothing was sent
     ├── AuditFailed            the audit trail cannot be written or read
     ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
@@ -26,15 +26,15 @@
         ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
         ├── SecretMissing      a `${NAME}` in its config has no value
         ├── ConnectFailed      connecting failed in the given `phase`
-        │   └── AuthRequired   the server responded with 401 or 403, or somebody has to sign in
-        ├── TooManySessions    a session needs its own connection, and as many as may already have one
+        │   └── AuthRequiredtheserver responded with 401 or 403, or somebody has to sign in
+        ├── TooManySessionsa   session needs its own connection, and as many as may already have one
         ├── ServerDown         the server is not connected
         ├── CallTimeout        no response in time (also a TimeoutError)
-        ├── ServerRejected       the server responded with a protocol error instead of a result
+        ├── ServerRejected     the server responded with a protocol error instead of a result
         ├── InputNeeded        the server needs input, and nobody can be asked
-        ├── ResourceTooLarge   a resource is larger than the config allows
+        ├── ResourceTooLargea  resource is larger than the config allows
         ├── SkillRejected      a skill, or a file of it, is not what its server listed
-        └── ConnectionLost           the connection was lost; a request in flight may have taken effect
+        └── ConnectionLost     the connection was lost; a request in flight may have taken effect
 
 A tool that reports a failure is not an exception: it returns a `ToolResult` with `is_error`. Call its
 `raise_for_error()` to get an exception.
@@ -49,6 +49,45 @@ from typing import Literal
 from toolbus.core.text.display import in_seconds, login_line, shortened
 from toolbus.core.text.stderr import last_line, quoted
 from toolbus.core.text.text import cleaned, headed
+
+__all__ = [
+    "ArgumentsError",
+    "AuditFailed",
+    "AuthRequired",
+    "BusClosed",
+    "CallDenied",
+    "CallTimeout",
+    "ConfigError",
+    "ConfigNotTrusted",
+    "ConnectFailed",
+    "ConnectionLost",
+    "ExtraMissing",
+    "InputNeeded",
+    "LockError",
+    "LoginRequired",
+    "NotWaiting",
+    "ResourceTooLarge",
+    "RunCancelled",
+    "RunDiverged",
+    "RunFailed",
+    "RunNotFound",
+    "RunStoreError",
+    "ScriptNotResumable",
+    "SecretMissing",
+    "ServerDown",
+    "ServerError",
+    "ServerNotFound",
+    "ServerRejected",
+    "ShaperFailed",
+    "SignInFailed",
+    "SkillRejected",
+    "StoreError",
+    "TokenStoreError",
+    "TooManySessions",
+    "ToolFailed",
+    "ToolNotFound",
+    "ToolbusError",
+]
 
 Phase = Literal["configure", "spawn", "connect", "handshake", "list", "call", "sign-in"]
 """The step that failed: resolving values, starting the process, reaching the URL, and so on."""

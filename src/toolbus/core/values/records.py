@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeAlias
 
 from toolbus.core.fast_init import with_fast_init
@@ -262,7 +263,14 @@ Block: TypeAlias = Text | Image | Audio | ResourceLink | Embedded
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class ToolResult:
-    """The complete result of a tool; `is_error` marks a failure."""
+    """The complete result of a tool; `is_error` marks a failure.
+
+    ```python
+    result = await bus.call("notes_search", {"word": "tea"})
+    print(result.is_error, result.text)  # False nothing found
+    print(result.raise_for_error().content)  # (Text(text='nothing found', annotations=None, meta=None),)
+    ```
+    """
 
     content: tuple[Block, ...] = ()
     structured: JSON = None
@@ -273,8 +281,8 @@ class ToolResult:
     tool: str | None = field(default=None, compare=False)
     """The public name of the tool, if the call failed."""
     value: object = field(default=None, compare=False)
-    """The result of a request other than a tool call: a `PromptResult`, a `Completion`, a `TaskState`."""
-    received: RawResult | None = field(default=None, compare=False)
+    """The value that a script ends with; for other requests a `PromptResult`, `Completion` or `TaskState`."""
+    _received: RawResult | None = field(default=None, compare=False)
     """As the server sent it, if it is for an MCP client."""
     sent: bool = field(default=True, compare=False)
     """False if nothing was sent: wrong arguments, a call that was denied, a server that is down."""
@@ -318,17 +326,6 @@ class ToolResult:
             text, repr(self), [(b.mime_type, b.data) for b in blocks if b.mime_type and b.data]
         )
 
-    def with_notes(self, **facts: JSON) -> "ToolResult":
-        """The same result with these facts in its meta, under `toolbus`."""
-        # A server may send anything under this key.
-        ours = {**entries_of(self.meta.get("toolbus")), **facts}
-        return replace(self, meta={**self.meta, "toolbus": ours})
-
-    @classmethod
-    def from_pending(cls, pending: Pending) -> "ToolResult":
-        """The result of a call that waits for an answer."""
-        return cls(content=(Text(text=str(pending)),), pending=pending)
-
     @classmethod
     def failure(cls, message: str, tool: str | None = None, *, sent: bool = True) -> "ToolResult":
         """An error result; `sent` is False if the call did not reach a server."""
@@ -337,6 +334,23 @@ class ToolResult:
 
 def _no_json(constant: str) -> JSON:
     raise ValueError(f"{constant} is not JSON")
+
+
+# Not a Python function, because every call of the gateway is here.
+received_of: Callable[[ToolResult], RawResult | None] = attrgetter("_received")
+"""The result as the server sent it, if it is for an MCP client."""
+
+
+def with_notes(result: ToolResult, **facts: JSON) -> ToolResult:
+    """The same result with these facts in its meta, under `toolbus`."""
+    # A server may send anything under this key.
+    ours = {**entries_of(result.meta.get("toolbus")), **facts}
+    return replace(result, meta={**result.meta, "toolbus": ours})
+
+
+def pending_result(pending: Pending) -> ToolResult:
+    """The result of a call that waits for an answer."""
+    return ToolResult(content=(Text(text=str(pending)),), pending=pending)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 from collections import OrderedDict
 
-from toolbus.bus import Toolbus
 from toolbus.bus.rules.enforcement import Rules, shared_rules
+from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import View
 from toolbus.config.settings.policy import PolicyRule
 from toolbus.config.settings.serve import DEFAULT_VIEW, Serve, ServeView

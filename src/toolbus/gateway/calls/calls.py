@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import partial
 
 from toolbus.bus.catalog.exposure import RUN_CODE
+from toolbus.bus.inner import calls_of
 from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.ask.interactions import PEOPLE, ROUNDS, ClientError, Forwarding, McpClient, asking
 from toolbus.core.ask.question_router import WATCHER, QuestionRouter
@@ -20,7 +21,7 @@ from toolbus.core.operation.operation import Caller, OnInput, Resumed
 from toolbus.core.text.encoding import as_sent, contents_json
 from toolbus.core.values.elicitation import QUESTION, Answer, Pending, question
 from toolbus.core.values.errors import CallDenied, ServerRejected, too_many_questions
-from toolbus.core.values.records import JSON, Budget, JSONObject, LogLevel, Text, ToolResult
+from toolbus.core.values.records import JSON, Budget, JSONObject, LogLevel, Text, ToolResult, received_of
 from toolbus.gateway.calls.parked import ParkedCall, ParkedCalls
 from toolbus.gateway.calls.queue import CallQueue, Slot
 from toolbus.gateway.calls.request_state import (
@@ -141,7 +142,7 @@ class ClientCalls:
         try:
             if target.spec.route == RUN_CODE:
                 return await self._run_script(request, target)
-            return as_sent(await request.client.view.run(target.spec, target.arguments, keep=False))
+            return as_sent(await calls_of(request.client.view).run(target.spec, target.arguments, keep=False))
         finally:
             slot.release()
 
@@ -183,7 +184,7 @@ class ClientCalls:
                 return self._shown(request, target, await self._driven(request, target, client, reports))
         slot = self._slot(request, target) or await self._turn(request, target)
         try:
-            result = await request.client.view.calls.forward(
+            result = await calls_of(request.client.view).forward(
                 target.spec,
                 target.arguments,
                 Forwarding(
@@ -211,8 +212,9 @@ class ClientCalls:
         if pending is None:
             return self._shown(request, target, result)
         if pending.task is not None:
-            assert result.received is not None, "it comes from a modern server"
-            return self._tasks.relayed(request, target, pending.task, result.received.json)
+            received = received_of(result)
+            assert received is not None, "it comes from a modern server"
+            return self._tasks.relayed(request, target, pending.task, received.json)
         return self._rounds.needs_input(request, target, pending)
 
     async def _run_parked(self, request: ClientRequest, target: RequestTarget, given: Round) -> JSONObject:
@@ -229,7 +231,7 @@ class ClientCalls:
             is_unlisted=target.is_unlisted,
         )
         call.start(
-            request.client.view.calls.forward(
+            calls_of(request.client.view).forward(
                 target.spec,
                 target.arguments,
                 forwarding,
@@ -326,7 +328,7 @@ class ClientCalls:
                 is_unlisted=target.is_unlisted,
             )
             try:
-                result = await request.client.view.calls.forward(
+                result = await calls_of(request.client.view).forward(
                     target.spec,
                     target.arguments,
                     forwarding,
@@ -363,7 +365,7 @@ class ClientCalls:
     def _slot(self, request: ClientRequest, target: RequestTarget) -> Slot | None:
         """Room for a call; None if it has to wait for its turn."""
         server = target.server
-        most = request.client.view.calls.most_at_once(server)
+        most = calls_of(request.client.view).most_at_once(server)
         return self._queue.take(request.exchange.principal.id, server, most)
 
     def _turn(self, request: ClientRequest, target: RequestTarget) -> Awaitable[Slot]:

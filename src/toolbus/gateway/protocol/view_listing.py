@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple, cast
 
+from toolbus.bus.inner import calls_of
 from toolbus.bus.view import View
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import Event
@@ -27,7 +28,7 @@ from toolbus.core.values.records import (
 )
 from toolbus.core.values.skills import Skill, entry_of
 from toolbus.gateway.protocol.words import is_object, with_ui_uri
-from toolbus.shape import named
+from toolbus.shape.naming import named
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _KNOWN_SCHEMES = ("ui://", "skill://")
@@ -167,7 +168,7 @@ class ListingSnapshot:
         """
         if (modern, apps) not in self._tools:
             hidden = (spec for spec in self.catalog if apps and spec.is_app_only)
-            listed = [_tool(spec, self.uris) for spec in (*self._view.exposed, *hidden)]
+            listed = [_tool(spec, self.uris) for spec in (*calls_of(self._view).exposed, *hidden)]
             # Legacy clients know no output but objects.
             self._tools[modern, apps] = listed if modern else [_legacy_tool(tool) for tool in listed]
         return self._tools[modern, apps]
@@ -236,14 +237,14 @@ class ViewListing:
         self._version = 0
         self._now: ListingSnapshot | None = None
         self.began = time.monotonic()
-        self._given: dict[str, object] | None = {} if view.starting else None
+        self._given: dict[str, object] | None = {} if calls_of(view).starting else None
         """The lists that clients got since it began, by kind, None if they differed; if servers start."""
         self._changed = changed
         self._unsubscribe = view.on_event(self._take, calls=False)
 
     @property
     def now(self) -> ListingSnapshot:
-        catalog, now = self.view.calls.catalog, self._now
+        catalog, now = calls_of(self.view).catalog, self._now
         if now is None or now.catalog is not catalog or now.version != self._version:
             now = self._now = ListingSnapshot(self.view, self._bus, catalog, self._version)
         return now
@@ -251,7 +252,7 @@ class ViewListing:
     @property
     def is_starting(self) -> bool:
         """Whether servers have been starting since it began, so that its changes belong together."""
-        return self._given is not None and bool(self.view.starting)
+        return self._given is not None and bool(calls_of(self.view).starting)
 
     def note_given(self, kind: str) -> None:
         """A client gets a list; remembered while servers start."""

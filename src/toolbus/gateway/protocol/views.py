@@ -9,7 +9,7 @@ from typing import Protocol, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import SessionView, View
-from toolbus.core.ask.interactions import Interactions, McpClient
+from toolbus.core.ask.interactions import Interactions, McpClient, QuestionRouting
 from toolbus.core.operation.events import Event
 from toolbus.core.values.records import Budget
 from toolbus.gateway.access.views import Views, caller_of
@@ -118,9 +118,8 @@ class ClientViews:
         """The view of a principal with connections of its own, if there is a server that wants that."""
         if not any(server.per_session for server in self._bus.config.servers.values()):
             return None
-        return self._view_of(
-            principal, name, Interactions(forwards=True, client=client, owner=principal.owner)
-        )
+        routing = QuestionRouting(forwards=True, client=client, owner=principal.owner)
+        return self._view_of(principal, name, Interactions(_routing=routing))
 
     async def close(self) -> None:
         for client in (*self._by_principal.values(), *self._by_session.values()):

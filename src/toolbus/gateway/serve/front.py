@@ -6,7 +6,6 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import AsyncExitStack
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from toolbus.connect.http.tls import certificate_of
 from toolbus.console.announcement import Announcement
 from toolbus.console.app import ConsoleApp
 from toolbus.console.console import Console, ConsoleKeys
-from toolbus.core.ask.interactions import Interactions
+from toolbus.core.ask.interactions import Interactions, QuestionRouting
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, ToolbusError
@@ -111,10 +110,9 @@ class HttpFront:
 
     def interactions(self, board: QuestionRouter) -> Interactions:
         """The handlers of the bus: clients that support forms are asked themselves, and else the console."""
-        clients = Interactions(forwards=True)
-        return (
-            clients if self.console_url is None else board.interactions(replace(clients, approver="console"))
-        )
+        if self.console_url is None:
+            return Interactions(_routing=QuestionRouting(forwards=True))
+        return board.interactions(Interactions(_routing=QuestionRouting(forwards=True, approver="console")))
 
     @property
     def url(self) -> str:

@@ -6,10 +6,11 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig
 from toolbus.config.settings.serve import Serve
-from toolbus.core.ask.interactions import ClientError, Interactions
+from toolbus.core.ask.interactions import ClientError, Interactions, QuestionRouting
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.collector import collect_rarely
 from toolbus.core.values.records import JSONObject
@@ -70,7 +71,7 @@ async def _serve(
 ) -> int:
     serve, board, report = front.settings, QuestionRouter(), program.report
     bus = Toolbus(config, interactions=front.interactions(board))
-    bus.assume(program.last_inventories(config))
+    tenant_of(bus).assume(program.last_inventories(config))
     bus.on_event(report.on_event, calls=False)
     if "max_sessions" in serve.model_fields_set:
         bus.max_sessions = serve.max_sessions
@@ -134,7 +135,7 @@ class StdioFront:
 
     def interactions(self, board: QuestionRouter) -> Interactions:
         """The handlers of the bus: the client is asked."""
-        return Interactions(forwards=True, client=self)
+        return Interactions(_routing=QuestionRouting(forwards=True, client=self))
 
     def prepared(self, config: BusConfig) -> Callable[[Views], str]:
         """A function that uses another config, and returns what of its `serve` needs a restart."""

@@ -41,7 +41,7 @@ from toolbus.agent.models import model_error
 from toolbus.agent.run import LimitReached, Limits, limit_error, usage_limits
 from toolbus.agent.tools import RunTools, Toolbox, by_name_only, tool_search
 from toolbus.bus.catalog.tool import Tool
-from toolbus.bus.view import View
+from toolbus.bus.inner import calls_of, view_of
 from toolbus.core.ask.approval import Approval, ApprovalRequest
 from toolbus.core.values.elicitation import Pending
 from toolbus.core.values.errors import RunDiverged
@@ -154,7 +154,7 @@ class Execution:
         found: dict[str, JSON] = {}
         for view in self._performer.toolbox.all_buses:
             for spec in view.catalog:
-                if (digest := view.definition_digest(spec)) is not None:
+                if (digest := calls_of(view).definition_digest(spec)) is not None:
                     found[str(spec.origin)] = short(digest)
         return found
 
@@ -245,10 +245,9 @@ class Execution:
         try:
             with self._journal.call(call):
                 if isinstance(tool, BusTool):
-                    view = tool.tool.runner
-                    assert isinstance(view, View), "an agent's tools are those of views"
+                    calls = calls_of(view_of(tool.tool))
                     made = ModelCall(id=call, name=name, server=tool.tool.server, origin=tool.tool.origin)
-                    with self._journal.calls(view.definition_digest, made):
+                    with self._journal.calls(calls.definition_digest, made):
                         return await work()
                 is_repeatable = _is_repeatable(tool, self._performer.toolbox)
                 made = ModelCall(id=call, name=name, server=None)

@@ -27,7 +27,7 @@ from toolbus.bus.tasks import given_approval
 from toolbus.core.operation.operation import JOURNAL, Make, Operation, Resumed
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import CallTimeout, RunDiverged, ToolbusError
-from toolbus.core.values.records import JSON, ToolResult, ToolSpec
+from toolbus.core.values.records import JSON, ToolResult, ToolSpec, with_notes
 
 logger = logging.getLogger("toolbus")
 Record: TypeAlias = dict[str, Any]
@@ -398,7 +398,7 @@ async def _followed(make: Make, operation: Operation) -> Record:
 
 def _outcome(record: Record, tool: str) -> ToolResult:
     if "unknown" in record:
-        return ToolResult.failure(record["unknown"], tool).with_notes(outcome="unknown")
+        return with_notes(ToolResult.failure(record["unknown"], tool), outcome="unknown")
     if (problem := record.get("refused", record.get("error"))) is not None:
         raise CallFailed(problem)
     return read_result(record["result"])

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
+from toolbus.bus.inner import calls_of
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.screen import (
@@ -143,7 +144,7 @@ async def compared(own: Invocation, servers: Sequence[str], *, must_exist: bool 
     file = read_lock(path)
     old = None if file is None else file.servers
     async with open_bus(own.screen, _unlocked(config), selected) as bus:
-        await bus.calls.refresh(*KINDS)
+        await calls_of(bus).refresh(*KINDS)
         states = {alias: bus.servers[alias] for alias in selected}
         now = {
             alias: snapshot(

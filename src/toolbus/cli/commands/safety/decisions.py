@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolbus.bus.engine.stores import answers_of
+from toolbus.bus.inner import calls_of
 from toolbus.bus.rules.targets import listed_target
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.commands.use.call import candidate_servers
@@ -233,7 +234,7 @@ async def _found(screen: Screen, config: BusConfig, bus: "Toolbus", name: str) -
         await start_idle_servers(screen, bus, config)
     whole = whole_catalog(config, bus)
     if (spec := whole.get(name)) is None:
-        raise bus.missing(name, [str(one.origin) if "/" in name else one.name for one in whole])
+        raise calls_of(bus).missing(name, [str(one.origin) if "/" in name else one.name for one in whole])
     return spec
 
 

@@ -9,7 +9,7 @@ from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import Usage
 from toolbus.cli.parameters import Servers, Wait
 from toolbus.core.values.errors import ConfigError
-from toolbus.shape import DIALECTS
+from toolbus.shape.dialects import DIALECTS
 
 
 @bus_command

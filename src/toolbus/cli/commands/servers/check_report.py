@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolbus.audit.chain import Chain
+from toolbus.bus.inner import calls_of
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.commands.servers.check_servers import (
     Severity,
@@ -117,7 +118,7 @@ async def checked(
     """Check these servers and the rules about them."""
     screen, config, events = own.screen, own.config, _StartupEvents()
     async with own.bus(selected, events.on_event, wait=wait) as bus:
-        await bus.calls.refresh(*KINDS)
+        await calls_of(bus).refresh(*KINDS)
         for event in BUS.get().startups(selected):
             events.on_event(event)
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})

@@ -11,7 +11,9 @@ from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.text.display import login_line
 from toolbus.core.values.errors import AuthRequired, LoginRequired, SignInFailed, ToolbusError
 from toolbus.core.values.records import ToolSpec
-from toolbus.shape import DIALECTS, Definition, converted, template_name
+from toolbus.shape import Definition, converted
+from toolbus.shape.dialects import DIALECTS
+from toolbus.shape.naming import template_name
 
 STEPS = {
     "resource metadata": "found",

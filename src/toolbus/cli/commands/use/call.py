@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from toolbus.bus.inner import calls_of
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.resume import chosen_action, resumed
 from toolbus.cli.completion import tool_names
@@ -29,7 +30,9 @@ from toolbus.cli.parameters import (
 from toolbus.core.ask.interactions import REFUSED_BY_GUARD, Stopwatch
 from toolbus.core.values.errors import CallDenied, ToolNotFound
 from toolbus.core.values.records import JSON, ToolSpec
-from toolbus.shape import LIST_RESOURCES, READ_RESOURCE, declared, may_name
+from toolbus.schema.node import declared
+from toolbus.shape.as_tools import LIST_RESOURCES, READ_RESOURCE
+from toolbus.shape.naming import may_name
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -143,7 +146,7 @@ class _Drift:
 async def _found(config: "BusConfig", bus: "Toolbus", name: str) -> ToolSpec:
     """The tool of that name; `CallDenied` if a rule denies the one that was most likely meant."""
     try:
-        return await bus.find(name)
+        return await calls_of(bus).find(name)
     except ToolNotFound as error:
         if not config.policy:
             raise
@@ -152,7 +155,7 @@ async def _found(config: "BusConfig", bus: "Toolbus", name: str) -> ToolSpec:
         denied = {spec.name: spec for spec in whole_catalog(config, bus) if spec.name not in bus.catalog}
         own = [] if error.close_matches else [one for one, spec in denied.items() if name == spec.origin.tool]
         for likely in own or get_close_matches(name, [*denied, *bus.catalog.names], n=1):
-            refused = bus.missing(likely, [])
+            refused = calls_of(bus).missing(likely, [])
             if isinstance(refused, CallDenied):
                 raise refused from error
         raise

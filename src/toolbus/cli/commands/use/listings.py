@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
+from toolbus.bus.inner import calls_of
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.tools import exit_code, servers_json
 from toolbus.cli.listing_cache import template_variables
@@ -63,7 +64,7 @@ async def _listed(
     """List the offers of these servers, by default all; a kind is a plural such as `prompts`."""
     screen, selected = own.screen, own.selected(servers)
     async with own.bus(selected, wait=wait) as bus:
-        await bus.calls.refresh(*kinds)
+        await calls_of(bus).refresh(*kinds)
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         offered = {kind: {alias: getattr(bus, kind)(alias) for alias in selected} for kind in kinds}
 

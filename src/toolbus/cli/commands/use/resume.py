@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 import typer
 
+from toolbus.bus.inner import calls_of
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import check_out_folder, content, facts_by_name, hint, texts
@@ -93,9 +94,11 @@ async def _answered(
             answers = await ask_answers(screen, pending)
         async with own.bus([pending.server]) as bus:
             view = bus.view(caller=command_line())
-            spec = await view.find(f"{pending.server}/{pending.tool}")
+            spec = await calls_of(view).find(f"{pending.server}/{pending.tool}")
             if answers is None:
-                answers = await _ask_approval(screen, view.approval_needed(spec, pending.arguments), pending)
+                answers = await _ask_approval(
+                    screen, calls_of(view).approval_needed(spec, pending.arguments), pending
+                )
             watch = Stopwatch()
             while True:
                 with call_progress(screen, spec.name) as progressed:

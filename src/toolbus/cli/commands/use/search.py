@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolbus.bus.inner import calls_of
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.tools import locked_bus
 from toolbus.cli.errors import FAILED, Usage
@@ -57,7 +58,7 @@ async def search(
         hits = locked.search(query, limit)
     else:
         async with own.bus(selected, wait=wait) as bus:
-            await bus.calls.refresh()
+            await calls_of(bus).refresh()
             state = await _read_by_encoder(screen, bus, max(wait, _ENCODER_WITHIN))
             hits = bus.search(query, limit)
             missing = [alias for alias, status in bus.servers.items() if status.state != "ready"]

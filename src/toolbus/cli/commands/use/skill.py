@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolbus.bus.inner import tenant_of
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.listings import list_skills, skill_json
 from toolbus.cli.completion import server_names
@@ -81,7 +82,7 @@ def _check_held(bus: "Toolbus", name: str) -> None:
     """Raise the reason if there is such a skill, and it is held."""
     from toolbus.lock.drift import label_of  # it imports the config, which takes time
 
-    for alias, inventory in bus.unreviewed.items():
+    for alias, inventory in tenant_of(bus).live.snapshot.unreviewed.items():
         for skill in inventory.skills:
             held = bus.held.get(label_of(alias, "skill", skill.uri))
             if held is not None and name in (skill.uri, skill.name, f"{alias}/{skill.name}"):

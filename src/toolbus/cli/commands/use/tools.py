@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from toolbus.bus.inner import calls_of, tenant_of
 from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import FAILED
 from toolbus.cli.input.arguments import described
@@ -18,8 +19,8 @@ from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import problem_of
 from toolbus.core.values.records import JSON, OWN, Inventory, ServerStatus, ToolSpec
 from toolbus.schema.node import Schema
-from toolbus.shape import unmatched
 from toolbus.shape.cost import PROVIDERS, definition_tokens, sent_tokens
+from toolbus.shape.select import unmatched
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -68,7 +69,7 @@ async def tools(
     if wait == 0 and (locked := locked_bus(own.config, selected)) is not None:
         return _locked(own.screen, locked, selected, named, search, full=full)
     async with own.bus(selected, wait=wait) as bus:
-        await bus.calls.refresh()
+        await calls_of(bus).refresh()
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         up = [alias for alias, status in statuses.items() if status.state == "ready"]
         found = _Listing(own.screen, bus, selected, named, search, ruled_for=up)
@@ -150,7 +151,7 @@ def locked_bus(config: "BusConfig", servers: Iterable[str]) -> "Toolbus | None":
     from toolbus.bus.toolbus import Toolbus
 
     bus = Toolbus(config)
-    return bus if bus.lock is not None and all(map(bus.is_locked, servers)) else None
+    return bus if bus.lock is not None and all(map(tenant_of(bus).approvals.covers, servers)) else None
 
 
 def held_line(one: "HeldTool") -> str:
@@ -369,7 +370,7 @@ async def _costs(
     """Count the tokens that the tools of these servers take, by provider."""
     screen, config = own.screen, own.config
     async with own.bus(selected, wait=wait) as bus:
-        await bus.calls.refresh()
+        await calls_of(bus).refresh()
         statuses = {alias: status for alias, status in bus.servers.items() if alias in selected}
         listed = [spec for spec in bus.catalog.for_models if spec.origin.server in selected]
         found = listed if search is None else matching(bus, listed, search)

@@ -1,38 +1,24 @@
-"""For your tests: a model that follows a script, so that an agent runs without a provider."""
+"""A model that follows a script, so that an agent runs without a provider."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from toolbus.core.values.errors import ExtraMissing
-from toolbus.core.values.records import JSON
+from pydantic_ai import RunContext
+from pydantic_ai.messages import (
+    ModelMessage,
+    ModelRequest,
+    ModelResponse,
+    TextPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
+from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
+from pydantic_ai.settings import ModelSettings
 
-try:
-    from pydantic_ai import RunContext
-    from pydantic_ai.messages import (
-        ModelMessage,
-        ModelRequest,
-        ModelResponse,
-        TextPart,
-        ToolCallPart,
-        ToolReturnPart,
-    )
-    from pydantic_ai.models import ModelRequestParameters, StreamedResponse
-    from pydantic_ai.models.function import AgentInfo, DeltaToolCall, FunctionModel
-    from pydantic_ai.settings import ModelSettings
-except ImportError as error:
-    raise ExtraMissing("toolbus.testing", "agent", str(error)) from error
-
-
-@dataclass(frozen=True, slots=True)
-class ToolCall:
-    """A call that the script makes; arguments given as a string are sent unchanged."""
-
-    name: str
-    arguments: dict[str, JSON] | str = field(default_factory=dict[str, JSON])
-
+from toolbus.testing.calls import ToolCall
 
 Reply: TypeAlias = str | ToolCall | Sequence[ToolCall]
 Turn: TypeAlias = Reply | Callable[[list[str]], Reply]
