@@ -1,15 +1,17 @@
 """Tools and prompts for `llm`: `model.chain("...", tools=tools(bus))`, or in a terminal `llm -T Toolbus`."""
 
 from collections.abc import Callable, Sequence
-from typing import TypeAlias, Unpack
+from typing import TypeAlias
 
 from toolbus.adapters.approval import approval_request
 from toolbus.adapters.media import IMAGE_TYPES, Document, Media, Part, attachments, prompt_turns
 from toolbus.adapters.options import require_extra
 from toolbus.adapters.tool_calls import definition_of
-from toolbus.adapters.tool_list import ExposureOptions, Servers, ToolList, ToolSource, shown
+from toolbus.adapters.tool_list import Servers, ToolList, ToolSource, shown
 from toolbus.bus.catalog.tool import Tool
-from toolbus.bus.sync import SyncTool, SyncView
+from toolbus.bus.rules.scope import Names
+from toolbus.bus.sync import SyncMcpConnection, SyncTool, SyncView
+from toolbus.config.settings.expose import ExposeMode
 from toolbus.core.ask.approval import Approval, ApprovalAnswer, ApprovalRequest
 from toolbus.core.values.records import JSON, PromptResult, Text, ToolResult
 from toolbus.shape import Dialect, rendered_text
@@ -37,7 +39,8 @@ def tools(
     images: bool = True,
     ask: Ask | None = None,
     dialect: Dialect = "openai",
-    **exposed: Unpack[ExposureOptions],
+    expose: ExposeMode | None = None,
+    always: Names = None,
 ) -> ToolList[ToolDef]:
     """The tools for a chain of `llm.get_model` (with a SyncToolbus) or `llm.get_async_model`.
 
@@ -45,11 +48,11 @@ def tools(
     attachments; with `images=False`, a line of text describes each. If the policy asks about a call, `ask`
     answers in the thread of the call; without it, the bus asks its own `Interactions`.
     """
-    waits = isinstance(source, SyncView) or (
+    waits = isinstance(source, SyncView | SyncMcpConnection) or (
         isinstance(source, Sequence) and any(isinstance(tool, SyncTool) for tool in source)
     )
     return ToolList(
-        shown(source, exposed),
+        shown(source, expose, always),
         lambda tool: _llm_tool(tool, dialect, ask, images=images, waits=waits),
         servers,
         face=FACE,
