@@ -57,8 +57,9 @@ ALLOWED: dict[str, set[str]] = {
     "connect": {"core", "config", "schema", "state"},
     "discover": {"core", "config", "connect"},
     "call": {"core", "schema", "shape"},
-    "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state", "search", "code"},
+    "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state", "search", "code", "schema"},
     **{part: {"core", "bus", "public"} for part in PUBLIC},
+    "records": {"core", "bus", "lock", "search"},
     "adapters": FACE,
     # Tokens: the fetcher of the sign-in; keys: private files.
     "gateway": FACE | {"connect", "state", "telemetry", "audit", "lock", "schema"},

@@ -37,7 +37,7 @@ def test_the_gateway_knows_the_versions_and_keys_of_the_sdk() -> None:
 async def test_a_client_gets_its_dispatcher_from_client_connect() -> None:
     server: MCPServer = MCPServer("seam")
     async with AsyncExitStack() as stack:
-        dispatcher = await memory_connector(server)(stack, "auto", False)
+        dispatcher = await memory_connector(server, print)(stack, "auto", False)
     assert hasattr(dispatcher, "send_raw_request"), "Client._connect no longer gives a dispatcher"
 
 
@@ -54,7 +54,7 @@ async def test_what_client_connect_gives_is_what_the_client_uses() -> None:
     asked: list[str] = []
     server: MCPServer = MCPServer("seam")
     client = Client(server, cache=None)
-    real = memory_connector(server)
+    real = memory_connector(server, print)
 
     async def connect(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> object:
         asked.append(mode)

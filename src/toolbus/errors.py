@@ -1,4 +1,4 @@
-"""The exceptions of toolbus; `toolbus` has them, too."""
+"""The exceptions of toolbus, under the path that users import."""
 
 from toolbus.core.values import errors as _errors
 from toolbus.core.values.errors import *  # noqa: F403 - all of them

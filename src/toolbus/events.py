@@ -1,4 +1,4 @@
-"""The events of a bus: what `events()` yields, and what `on_event` calls your function with."""
+"""The events of a bus, for `events()` and `on_event`."""
 
 from toolbus.core.operation.events import (
     CallEnded,

@@ -1,6 +1,6 @@
-"""What methods take and return besides a `ToolResult`: content blocks, resources, prompts, states.
+"""The values that methods take and return: content blocks, resources, prompts, states.
 
-The last ones are imported when they are used, because they need other parts.
+Names of other parts are imported on first use.
 """
 
 from importlib import import_module

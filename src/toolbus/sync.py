@@ -1,4 +1,4 @@
-"""The bus without `await`; `toolbus` has `SyncToolbus`, too."""
+"""The bus without `await`."""
 
 from toolbus.bus.sync import (
     SyncMcpConnection,

@@ -8,7 +8,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from tests import warm
@@ -39,8 +39,8 @@ terminal there is no color and no spinner, and lines are not wrapped.
 With `-v`, logs go to stderr, including what servers log (`notifications/message`).
 
 With `--json`, stdout gets one document and nothing else (`serve`, `chat`, `runs watch` and
-`up --foreground`: one per line and event). A command that fails prints
-`{"error": {"type": ..., "message": ...}}`.
+`up --foreground`: one per line and event). A command that fails prints `{"error": {"type": ..., "message":
+...}}`.
 
 To install completion for bash, zsh, fish or PowerShell, run `toolbus --install-completion`. Tab completes
 commands, options, servers from the config, and, from the last listing, tools, prompts, URIs and argument
@@ -94,15 +94,17 @@ JSON, with HTTP only: one document per line and event: troubles of servers, and 
 Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is
 that of the user, not of a project; its comments, order and layout are kept. An entry of that name for
 something else is replaced only if you agree on the terminal. Without a terminal, nothing is written unless
-`--yes` is given (exit code 2). If the file cannot be edited, it is left unchanged, and the entry to paste is
+`--yes` is given (exit code 1). If the file cannot be edited, it is left unchanged, and the entry to paste is
 printed (exit code 2).
 
 The editor names the config, so that it will not be asked about again: a config that toolbus finds must be
 [trusted](configuration.md#trust) first. A key that is written into a file is readable by you only.
 
-JSON: `{"editor", "file", "name", "done", "entry"}`, where `done` is `added`, `replaced`, `removed`,
-`present`, `absent`, `printed` or `nothing`; without EDITOR `{"name", "editors": [{"editor", "file", "state",
-"detail"}]}`, where `state` is `installed`, `other`, `absent` or `unreadable`.
+JSON: `{"editor", "file", "name", "done", "entry", "backup"}`, where `done` is `added`, `replaced`, `removed`,
+`present`, `absent`, `printed` or `nothing`, and `backup` the file as it was, if it was changed; with `--undo`
+`{"editor", "file", "done", "lost"}`, where `done` is `restored`, `removed` or `nothing`; without EDITOR
+`{"name", "editors": [{"editor", "file", "state", "detail"}]}`, where `state` is `installed`,
+`other`, `absent` or `unreadable`.
 """,
     "trust": """\
 A config that toolbus finds by itself, rather than one you name, is used only after you trust it. Other
@@ -248,16 +250,21 @@ JSON: `{"file", "server", "entry", "secrets": [{"key", "name"}], "trusted"}`
     "remove": """\
 JSON: `{"file", "server", "trusted"}`
 """,
+    "logs": """\
+JSON: `{"server", "lines": [{"at", "text"}]}`; without SERVER `{"servers": [{"server", "file", "updated",
+"bytes"}]}`
+""",
     "enable": """\
-JSON: `{"file", "server", "enabled", "changed", "trusted"}`
+JSON: `{"file", "server", "enabled", "changed", "trusted"}`; for tools also `pattern`, and the known `tools`
+that match it
 """,
     "disable": """\
 JSON: as in enable
 """,
     "lock": """\
-Shows what differs and asks; without a terminal it writes nothing unless `--yes` is given (exit code 2). Exit
-code 1 if you said no, or if a server could not be reached; its part of the file is kept then. More about it:
-[lock what your servers offer](lock.md).
+Shows what differs and asks; without a terminal it writes nothing unless `--yes` is given. Exit code 1 if
+nothing was written although something differs, or if a server could not be reached; its part of the file is
+kept then. More about it: [lock what your servers offer](lock.md).
 
 JSON: `{"file", "written", "differences": [{"server", "kind", "name", "status", "changes": [{"at", "effect",
 "before", "after"}]}], "warnings", "failed": {alias: reason}}`; `status` is `added`, `removed` or `changed`.
@@ -336,7 +343,6 @@ JSON: `{"file", "naming", ..., "servers": {alias: entry}}`, with every other set
 }
 
 EXAMPLES = {
-    "trust": ["toolbus trust", "toolbus trust --yes"],
     "tools": ["toolbus tools", "toolbus tools notes --full"],
     "search": ["toolbus search write down a note --limit 2"],
     "call": [
@@ -350,6 +356,8 @@ EXAMPLES = {
         "toolbus --config policy.yaml policy notes_add text=tea",
     ],
 }
+TRUSTED = ["toolbus trust", "toolbus trust --yes"]
+"""What the examples need first."""
 OF_INN = {
     "call": [
         "toolbus call inn/book guest=Ann --on-input suspend > call.json",
@@ -370,6 +378,10 @@ def page() -> str:
         inn = {"command": "python", "args": [str(INN)]}
         (folder / "inn.json").write_text(json.dumps({"servers": {"inn": inn}}))
         parts = [INTRODUCTION, f"```text\n{_printed('toolbus --help', folder)}```\n"]
+        parts.append(
+            "The examples below run in [examples](../examples). First, its config has to be trusted:\n"
+        )
+        parts.append(_shown(TRUSTED, folder, "toolbus.yaml", "console"))
         for section, rows in SECTIONS.items():
             parts.append(f"## {section}\n")
             for words in rows:
@@ -385,8 +397,14 @@ def _described(words: str, folder: Path) -> Iterator[str]:
         yield NOTES[words]
     # What is a console block is run once more, in examples/, where there is no inn.
     for examples, config, kind in ((EXAMPLES, "toolbus.yaml", "console"), (OF_INN, "inn.json", "text")):
-        if shown := [f"$ {line}\n{_printed(line, folder, config)}" for line in examples.get(words, ())]:
-            yield f"```{kind}\n{''.join(shown)}```\n"
+        if words in examples:
+            yield _shown(examples[words], folder, config, kind)
+
+
+def _shown(lines: Sequence[str], folder: Path, config: str, kind: str) -> str:
+    """A block with command lines and what they print."""
+    printed = "".join(f"$ {line}\n{_printed(line, folder, config)}" for line in lines)
+    return f"```{kind}\n{printed}```\n"
 
 
 def _printed(line: str, folder: Path, config: str = "toolbus.yaml") -> str:

@@ -74,6 +74,8 @@ def test_the_commands_of_a_group_are_offered_beside_its_own_arguments(folder: Pa
     assert offered("toolbus lock a", folder) == ["approve", "attic"]
     assert offered("toolbus lock post a", folder) == ["attic"]
     assert offered("toolbus lock diff a", folder) == ["attic"]
+    (folder / "third.json").write_text('{"servers": {"third": {"command": "x"}}}')
+    assert offered("toolbus --config third.json lock diff ", folder) == ["third"]
     assert offered("toolbus lock approve post/s", folder) == ["post/send"]
     assert offered("toolbus runs w", folder) == ["watch", "worker"]
 

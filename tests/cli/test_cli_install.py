@@ -146,7 +146,9 @@ def test_an_editor_connects_to_a_running_gateway_with_a_key_from_a_variable(
         assert (done.returncode, done.stderr) == (2, f"toolbus: {why}\n")
     else:
         assert done.stdout.startswith(f"added gateway to ~/{FILES[editor][0]}; ")
-        assert done.stderr == f"set GATEWAY_KEY to the key where {EDITORS[editor].title} starts\n"
+        backup, key = done.stderr.splitlines()
+        assert "to undo this, run: toolbus install" in backup
+        assert key == f"set GATEWAY_KEY to the key where {EDITORS[editor].title} starts"
         entry = json.loads(imported.stdout)["servers"]["gateway"]
         assert entry["url"] == url
         assert "GATEWAY_KEY" in json.dumps(entry)
@@ -160,7 +162,7 @@ def test_a_key_from_stdin_is_written_for_the_owner_only_and_never_shown(project:
     shown = toolbus(*words, folder=project, input="tb_s3cret\n")
     done = toolbus(*words, "--yes", "--json", folder=project, input="tb_s3cret\n")
 
-    assert shown.returncode == 1
+    assert shown.returncode == 2
     assert "Bearer ***" in shown.stdout
     assert json.loads(done.stdout)["entry"]["headers"] == {"Authorization": "Bearer ***"}
     assert "s3cret" not in shown.stdout + shown.stderr + done.stdout + done.stderr

@@ -51,12 +51,10 @@ def test_a_text_is_a_number_of_seconds_or_none(text: str) -> None:
 
 
 def test_every_option_that_is_a_duration_takes_the_same_texts() -> None:
-    found = {
-        (words, one.name): one for words, one in every_option() if one.name in DURATIONS and not one.hidden
-    }
-    assert {name for _, name in found} == set(DURATIONS)
-    for one in found.values():
-        assert (one.metavar, one.type.convert("5m", one, None)) == ("TIME", 300)
+    found = [one for _, one in every_option() if one.name in DURATIONS and not one.hidden]
+    assert {one.name for one in found} == set(DURATIONS)
+    for one in found:
+        assert (one.metavar, one.type_descriptor.parameter_info.parser("5m")) == ("TIME", 300)
 
 
 def test_wait_has_one_default() -> None:

@@ -14,6 +14,7 @@ from toolbus.cli.chat.models import find_local_model as find_local_model
 from toolbus.cli.chat.view import ChatView as ChatView
 from toolbus.cli.command import command_tree as command_tree
 from toolbus.cli.command import keep_environment as keep_environment
+from toolbus.cli.commands.config.editor_backups import MOST_BACKUPS as MOST_BACKUPS
 from toolbus.cli.completion import SAFE as SAFE
 from toolbus.cli.completion import rejoined_words as rejoined_words
 from toolbus.cli.errors import Usage as Usage

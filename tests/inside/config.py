@@ -6,10 +6,13 @@ from toolbus.config.editing.edit import edited as edited
 from toolbus.config.editing.edit import host_document as host_document
 from toolbus.config.editing.edit import new_document as new_document
 from toolbus.config.editing.edit import servers_in as servers_in
+from toolbus.config.editing.edit import tool_patterns as tool_patterns
 from toolbus.config.editing.edit import with_entry as with_entry
+from toolbus.config.editing.edit import with_pattern as with_pattern
 from toolbus.config.editing.edit import with_servers as with_servers
 from toolbus.config.editing.edit import with_switch as with_switch
 from toolbus.config.editing.edit import without_entry as without_entry
+from toolbus.config.editing.edit import without_exclude as without_exclude
 from toolbus.config.editing.edit import without_server as without_server
 from toolbus.config.editing.yaml_json import TEMPLATE as TEMPLATE
 from toolbus.config.editing.yaml_json import NotEditable as NotEditable

@@ -15,6 +15,12 @@ from toolbus.state.seal import Seal as Seal
 from toolbus.state.seal import carried_forms as carried_forms
 from toolbus.state.seal import kept_key as kept_key
 from toolbus.state.seal import kept_seal as kept_seal
+from toolbus.state.stderr_log import MAX_STDERR as MAX_STDERR
+from toolbus.state.stderr_log import STDERR_LOGGER as STDERR_LOGGER
+from toolbus.state.stderr_log import StderrReader as StderrReader
+from toolbus.state.stderr_log import kept_stderr as kept_stderr
+from toolbus.state.stderr_log import logged_servers as logged_servers
+from toolbus.state.stderr_log import stderr_path as stderr_path
 from toolbus.state.store import backup as backup
 from toolbus.state.store import sql as sql
 from toolbus.state.store.backup import Part as Part

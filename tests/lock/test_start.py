@@ -375,9 +375,9 @@ def test_completion_and_suggestions_come_from_the_lock(tmp_path: Path) -> None:
 
     config = "toolbus --config toolbus.json"
     assert offered(f"{config} call ") == [f"files_{name}" for name in ALL]
-    assert offered(f"{config} approve files/r") == ["files/read"]
+    assert offered(f"{config} lock approve files/r") == ["files/read"]
     assert offered(f"{config} call files_read ") == ["path=", "mode=", "lines="]
-    assert offered(f"{config} prompt ") == ["files/greet"]
+    assert offered(f"{config} prompt ") == ["files", "files/greet"]
     done = toolbus("--config", "toolbus.json", "call", "files_raed", folder=place.folder)
     assert "did you mean 'files_read'" in done.stderr
     assert "(not in toolbus.lock; 'toolbus lock diff --config toolbus.json' shows what is new)" in done.stderr

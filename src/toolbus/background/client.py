@@ -37,8 +37,8 @@ SUSPENDED_WITHIN = 5.0
 """Seconds after which Ctrl-Z stops us even if the bus does not answer."""
 
 
-def run_in_background(config: str | None, words: Sequence[str]) -> int | None:
-    """The exit code of the command with this `--config`; None if it has to run by itself."""
+def run_in_background(config: str | None, words: Sequence[str], profile: str | None = None) -> int | None:
+    """The exit code of the command with this config and profile; None if it has to run by itself."""
     _fill_closed_streams()
     try:
         folder = os.getcwd()
@@ -46,7 +46,7 @@ def run_in_background(config: str | None, words: Sequence[str]) -> int | None:
     except OSError:  # the folder is gone, which the command itself reports
         return None
     try:
-        found = None if file is None else running_bus(file)
+        found = None if file is None else running_bus(file, profile)
         if found is None:
             return None
         place, connection = found
@@ -57,10 +57,10 @@ def run_in_background(config: str | None, words: Sequence[str]) -> int | None:
         return None
 
 
-def running_bus(file: Path) -> tuple[BusPlace, socket.socket] | None:
+def running_bus(file: Path, profile: str | None = None) -> tuple[BusPlace, socket.socket] | None:
     """A connection to the background bus of a config, if one runs; reports one that has crashed."""
     try:
-        known = places(file)
+        known = places(file, profile)
     except OSError:  # nowhere to keep it
         return None
     for place in known:

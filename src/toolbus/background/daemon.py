@@ -25,8 +25,9 @@ def main() -> int:
     began = time.time_ns()
     given: dict[str, Any] = json.loads(sys.argv[1])
     named = None if given["config"] is None else Path(given["config"])
-    own = Invocation(SharedOptions(config=named))
-    place = BusPlace(Path(given["folder"]), Path(given["state"]), Path(given["file"]))
+    profile: str | None = given["profile"]
+    own = Invocation(SharedOptions(config=named, profile=profile))
+    place = BusPlace(Path(given["folder"]), Path(given["state"]), Path(given["file"]), profile)
     repeat_config(named)
     report_to = _ReportOnce(int(given["ready"]))
     try:

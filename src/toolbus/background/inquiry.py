@@ -67,15 +67,15 @@ class Inquiry:
         return True
 
 
-def open_inquiry(file: Path) -> Inquiry | None:
+def open_inquiry(file: Path, profile: str | None = None) -> Inquiry | None:
     """An inquiry to the background bus of a config; None if none runs."""
-    found = running_bus(file)
+    found = running_bus(file, profile)
     return None if found is None else Inquiry(*found)
 
 
-def facts_of(file: Path) -> dict[str, Any] | None:
+def facts_of(file: Path, profile: str | None = None) -> dict[str, Any] | None:
     """The status of the background bus of a config; None if none runs."""
-    inquiry = open_inquiry(file)
+    inquiry = open_inquiry(file, profile)
     if inquiry is None:
         return None
     with inquiry:

@@ -40,6 +40,7 @@ def launch(place: BusPlace, named: Path | None, idle: float | None, *, has_conso
             "folder": str(place.folder),
             "state": str(place.state),
             "file": str(place.config),
+            "profile": place.profile,
         }
         process = subprocess.Popen(
             # -P: nothing of the current folder, which may belong to anyone, is imported.

@@ -14,13 +14,15 @@ MAX_PATH = 100
 
 
 class BusPlace:
-    """The files of the background bus of one config."""
+    """The files of the background bus of one config, or of one profile of it."""
 
-    def __init__(self, folder: Path, state: Path, config: Path) -> None:
+    def __init__(self, folder: Path, state: Path, config: Path, profile: str | None = None) -> None:
         self.folder, self.state = folder, state
         self.config = config
         """The config file, which need not exist any more."""
-        digest = sha256(os.fsencode(config)).hexdigest()[:16]
+        self.profile = profile
+        name = os.fsencode(config) + (b"" if profile is None else b"\0" + profile.encode(errors="replace"))
+        digest = sha256(name).hexdigest()[:16]
         self.socket = folder / f"{digest}.sock"
         self.lock = folder / f"{digest}.lock"
         """Locked for as long as the bus lives."""
@@ -67,7 +69,7 @@ def config_file(named: str | None, folder: Path | None = None) -> Path | None:
     return None if file is None else located(file)
 
 
-def places(config: Path) -> list[BusPlace]:
+def places(config: Path, profile: str | None = None) -> list[BusPlace]:
     """Where the bus of a config may be, the preferred place first; OSError without a home.
 
     A command may have the user's runtime folder while another one, such as that of a timer, has none.
@@ -75,7 +77,7 @@ def places(config: Path) -> list[BusPlace]:
     state = _state_folder()
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     folders = [Path(runtime, "toolbus")] if _is_own_folder(runtime) else []
-    return [BusPlace(folder, state, config) for folder in (*folders, state / "run")]
+    return [BusPlace(folder, state, config, profile) for folder in (*folders, state / "run")]
 
 
 def _state_folder() -> Path:

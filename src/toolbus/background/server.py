@@ -27,6 +27,7 @@ from toolbus.gateway.serve.console import standalone_console
 from toolbus.gateway.serve.follow import ConfigFollower
 from toolbus.gateway.serve.program import ServeProgram
 from toolbus.gateway.serve.signals import Stop, run_until, until_stopped
+from toolbus.state.stderr_log import kept_stderr
 from toolbus.state.tokens.tokens import TokenSource
 
 
@@ -213,7 +214,8 @@ def run_here(start: Start, program: ServeProgram, ready: Callable[[BackgroundBus
         program.report.add_line("up", f"pid {os.getpid()}, {start.place.config}")
         return await background.run(ready)
 
-    return asyncio.run(run())
+    with kept_stderr(str(start.place.config)):
+        return asyncio.run(run())
 
 
 def _running(config: BusConfig, tokens: TokenSource) -> BusConfig:

@@ -27,7 +27,7 @@ _LONGEST_NAME = 200
 
 
 class CalledView(Protocol):
-    """What the calls of a view use of it."""
+    """The view of some calls."""
 
     @property
     def catalog(self) -> Catalog: ...
@@ -37,7 +37,7 @@ class CalledView(Protocol):
 
 
 class ViewCalls:
-    """The calls of one view, and what else the parts of toolbus ask of it: `calls_of(view)`."""
+    """The calls of one view, and other questions about its tools; `calls_of(view)` returns it."""
 
     def __init__(
         self,
@@ -112,7 +112,7 @@ class ViewCalls:
 
     @property
     def exposed(self) -> Catalog:
-        """What a model is shown, by `expose`: all of the catalog, or a few tools and a search."""
+        """The tools to show a model, by `expose`: the whole catalog, or a few tools and a search."""
         return self.shown(self._view.catalog)
 
     def loadable(self, catalog: Catalog) -> Catalog:

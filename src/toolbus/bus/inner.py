@@ -1,4 +1,4 @@
-"""What the parts of toolbus use of a bus, a view or a tool in addition to the public methods.
+"""The inner side of a bus, a view and a tool, for the other parts of toolbus.
 
 None of these is a Python function, because every call of the gateway and of an adapter is here.
 """
@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # commands import this before they need a bus
     from toolbus.bus.view import View
 
 calls_of: "Callable[[View], ViewCalls]" = attrgetter("_calls")
-"""How the tools of a view are found and called for a model or a client."""
+"""The calls of a view: finds its tools, and calls them for a model or a client."""
 view_of: "Callable[[Tool], View]" = attrgetter("_view")
 """The view that a tool belongs to."""
 tenant_of: "Callable[[Toolbus], BusTenant]" = attrgetter("_bus")

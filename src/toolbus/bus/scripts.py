@@ -60,7 +60,7 @@ class ScriptView(Protocol):
 
 
 class ScriptCalls(Protocol):
-    """What scripts use of the calls of a view."""
+    """The calls of a view, for its scripts."""
 
     async def find(self, name: str) -> ToolSpec: ...
     def approval_needed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ApprovalRequest | None: ...

@@ -288,7 +288,7 @@ class SyncMcpConnection(Derived):
     """`McpConnection` with methods that wait."""
 
     def __init__(self, connection: McpConnection, bus: SyncToolbus) -> None:
-        super().__init__(connection, bus._portal.run)
+        super().__init__(connection, bus._portal.run)  # pyright: ignore[reportPrivateUsage]  # the same module
         self.bus = bus
         self.server = connection.server
 

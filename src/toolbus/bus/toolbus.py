@@ -6,6 +6,7 @@ started it; calls from other loops and threads are passed to that loop.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
@@ -18,13 +19,16 @@ from toolbus.bus.rules.scope import Scope
 from toolbus.bus.view import SessionView, View
 from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
+from toolbus.config.load import with_profile
 from toolbus.config.settings.expose import check_mode
+from toolbus.config.settings.serve import Profile
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions, LoginHandler
 from toolbus.core.operation.events import Emit
 from toolbus.core.operation.operation import Caller, Guard, Observer
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
 from toolbus.lock.file import Lockfile
+from toolbus.policy.layers import Layer
 from toolbus.policy.rules import Policy
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
@@ -54,10 +58,12 @@ class Toolbus(View):
         on_event: Emit | None = None,
         interactions: Interactions = NO_HANDLERS,
         encoder: EncodingFunction | None = None,
+        profile: str | None = None,
     ) -> None:
         """Read the config, by default the one that is found and trusted; starts nothing yet.
 
-        `encoder` makes a vector for each text of a list, to find tools by meaning; it may be async.
+        With a `profile` of the config, the bus has the servers and tools of that only. `encoder` makes a
+        vector for each text of a list, to find tools by meaning; it may be async.
         """
         extensions = BusExtensions(
             hooks=hooks,
@@ -68,10 +74,10 @@ class Toolbus(View):
             interactions=interactions,
             encoder=encoder,
         )
-        read = bus_config(config)
+        read = bus_config(config, profile)
         check_mode(read.expose)
         self._bus = BusTenant(read, extensions)
-        super().__init__(self._bus, Scope())
+        super().__init__(self._bus, self._scope_of(read))
         if on_event is not None:
             self.on_event(on_event)
 
@@ -131,10 +137,23 @@ class Toolbus(View):
         if session is None:
             if interactions is not None:
                 raise TypeError("interactions are for a session; pass those of all users to Toolbus(...)")
-            return View(self._bus.user_of(user), Scope(caller=Caller(user=user)))
+            return View(self._bus.user_of(user), replace(self._scope, caller=Caller(user=user)))
         _check_name(session, "session")
         tenant = self._bus.open_session(user, session, interactions)
-        return SessionView(tenant, Scope(caller=Caller(user=user, session=session)))
+        caller = Caller(user=user, session=session)
+        return SessionView(tenant, replace(self._scope, caller=caller))
+
+    def _scope_of(self, config: BusConfig) -> Scope:
+        """What the profile of a config leaves of it, under the policy of the user's own config as well."""
+        profile = Profile() if config.profile is None else config.profiles[config.profile]
+        of_view = self._bus.engine.enforcement.of_view
+        scope = Scope()
+        if config.user is not None and config.user.policy:
+            layer = of_view(Layer(config.user.policy, "user."))
+            scope = scope.narrowed(None, None, None, layer)
+        layer = of_view(Layer(profile.policy, "profile.")) if profile.policy else None
+        scope = scope.narrowed(None, profile.include or None, None, layer, profile.exclude)
+        return scope.exposed(profile.expose, profile.always)
 
     @property
     def max_sessions(self) -> int:
@@ -241,7 +260,10 @@ class Toolbus(View):
         If a required server cannot be connected, or no entry is valid, it raises and nothing changes.
         """
         new = bus_config(config)
+        new = with_profile(new, self.config.profile) if new.profile is None else new
         await self._change(new.with_switches)
+        if (scope := self._scope_of(new)) != self._scope:
+            super().__init__(self._bus, scope)
 
 
 def config_of(

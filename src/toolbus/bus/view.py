@@ -175,7 +175,7 @@ class View:
 
     def tool(self, name: str) -> Tool:
         """The tool of that public name or `server/tool`; `ToolNotFound` suggests similar ones."""
-        spec = self.calls.known(name, self.catalog)
+        spec = self._calls.known(name, self.catalog)
         if spec is None:
             raise self._lookup.missing(name)
         return Tool(spec, self)
@@ -227,8 +227,7 @@ class View:
         result to `resume`.
 
         ```python
-        result = await bus.call("notes_add", {"text": "buy tea"})
-        print(result.text)  # kept as note 1
+        print((await bus.call("notes_add", {"text": "buy tea"})).text)  # kept as note 1
         ```
         """
         loop = self._access.loop

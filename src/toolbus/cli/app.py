@@ -41,6 +41,7 @@ SECTIONS = {
         "status": ("servers.status", "Show the servers in the background; exit 1 if none run."),
         "login": ("servers.login", "Sign in to a server; without SERVER, list the logins."),
         "logout": ("servers.login", "Sign out of a server: forget its tokens."),
+        "logs": ("servers.logs", "Show a server's stderr; without SERVER, list the logs."),
     },
     "Gateway": {
         "serve": ("gateway.serve", "Offer all servers as one MCP server, over HTTP or stdio."),

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias
 import typer
 from typer.core import TyperGroup
 
+from toolbus.cli.completion import profile_names
 from toolbus.cli.help import GLOBAL, PlainCommand, write_commands, write_options, write_usage
 from toolbus.cli.options import SharedOptions, check_config, repeat_config
 from toolbus.cli.terminal import run_until_signal
@@ -137,6 +138,16 @@ def _shared_options(
             rich_help_panel=GLOBAL,
             help="Config file. Default: toolbus.yaml or mcp.json in this folder or a parent, or "
             "toolbus.yaml in your config folder.",
+        ),
+    ] = None,
+    profile: Annotated[
+        str | None,
+        typer.Option(
+            "--profile",
+            metavar="NAME",
+            rich_help_panel=GLOBAL,
+            help="Use only the servers and tools of a profile in the config.",
+            autocompletion=profile_names,
         ),
     ] = None,
     json: Annotated[
@@ -283,10 +294,10 @@ class LazyGroup(TyperGroup):
             self._loaded[name].new_spelling = spelling
         return self._loaded[name]
 
-    # A group that runs alone may have arguments; they are not those of its commands.
+    # A group that runs alone may have arguments of its own, which its commands do not take.
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Read the words as those of a command, or else as arguments of the group itself."""
+        """Read the words for a command, or else as arguments of the group itself."""
         has_own = any(one.param_type_name == "argument" for one in self.params)
         ctx.allow_interspersed_args = has_own and _first_word(self.params, args) not in self.commands
         return super().parse_args(ctx, args)

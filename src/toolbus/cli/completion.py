@@ -289,6 +289,19 @@ def read_arguments(ctx: typer.Context, incomplete: str) -> list[str]:
     return ([] if is_named else server_names(ctx, incomplete)) + uris
 
 
+def profile_names(ctx: typer.Context, incomplete: str) -> list[str]:
+    """The profiles of the config."""
+    from toolbus.config import usable_config
+    from toolbus.core.values.errors import ConfigError
+
+    try:
+        path = _config_path(ctx)
+        known = () if path is None else usable_config(path).profiles
+    except ConfigError:
+        return []
+    return [name for name in known if name.startswith(incomplete)]
+
+
 def editor_names(incomplete: str) -> list[str]:
     """Editors whose config can be imported."""
     from toolbus.config.hosts.editors import EDITORS
@@ -305,10 +318,11 @@ def _remaining(known: Sequence[Sequence[str]], pairs: Sequence[str], incomplete:
 
 def _config_path(ctx: typer.Context) -> str | None:
     """The config that the command line refers to."""
-    own: Path | None = ctx.params.get("config")
-    outer: Path | None = ctx.parent.params.get("config") if ctx.parent else None
-    if named := own or outer:
-        return str(named)
+    place: Any = ctx
+    while place is not None:
+        if named := place.params.get("config"):
+            return str(named)
+        place = place.parent
     from toolbus.config import find_config
     from toolbus.core.values.errors import ConfigError
 

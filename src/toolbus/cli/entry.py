@@ -19,6 +19,7 @@ FLAGS = frozenset(("--json", "-v", "-vv", "-vvv", "--verbose", "--no-color", "--
 WITH_VALUE = frozenset(
     (
         "--config",
+        "--profile",
         "--args",
         "--args-file",
         "--timeout",
@@ -44,11 +45,13 @@ class BackgroundCommand:
 
     config: str | None
     """The value of `--config`."""
+    profile: str | None = None
+    """The value of `--profile`; each profile has a background bus of its own."""
 
 
 def background_command(words: Sequence[str]) -> BackgroundCommand | None:
     """The command in these words; None if it runs by itself."""
-    config, name = None, None
+    config, profile, name = None, None, None
     remaining = iter(words)
     for word in remaining:
         if word == "--":
@@ -56,16 +59,17 @@ def background_command(words: Sequence[str]) -> BackgroundCommand | None:
         option, equals, value = word.partition("=")
         if word in NOT_THERE:
             return None
-        if option in WITH_VALUE and name is None and option != "--config":
+        if option in WITH_VALUE and name is None and option not in ("--config", "--profile"):
             return None  # a mistake, which the parser explains
         if option in WITH_VALUE:
             value = value if equals else next(remaining, "")
             config = value if option == "--config" else config
+            profile = value if option == "--profile" else profile
         elif name is None and word not in FLAGS:
             if word not in IN_BACKGROUND:
                 return None
             name = word
-    return None if name is None else BackgroundCommand(config)
+    return None if name is None else BackgroundCommand(config, profile)
 
 
 def main() -> None:
@@ -74,7 +78,7 @@ def main() -> None:
     if command is not None and sys.platform != "win32":
         from toolbus.background.client import run_in_background
 
-        code = run_in_background(command.config, sys.argv[1:])
+        code = run_in_background(command.config, sys.argv[1:], command.profile)
         if code is not None:
             sys.exit(code)
     from toolbus.cli.app import main as run_here

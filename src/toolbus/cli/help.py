@@ -23,7 +23,7 @@ class PlainCommand(TyperCommand):
 
 
 def write_usage(command: Any, ctx: Any, formatter: Any, commands: str = "", *, is_first: bool = True) -> None:
-    """Write the words of the command; of a group, those that call one of its `commands`."""
+    """Write the words that call the command, or one of the `commands` of a group."""
     arguments = [_argument(one) for one in command.get_params(ctx) if _is_argument(one)]
     words = ["[OPTIONS]", commands] if commands else ["[OPTIONS]", *arguments]
     formatter.write_usage(ctx.command_path, " ".join(words), None if is_first else " " * len("Usage: "))

@@ -102,6 +102,19 @@ def last_inventories(config: "BusConfig") -> dict[str, "Inventory"]:
     return found
 
 
+def known_tools(config: str, alias: str) -> list[str]:
+    """The server's own names of its tools when it was last listed, including excluded ones."""
+    from toolbus.core.values.errors import ToolbusError
+    from toolbus.lock.file import read_lock
+
+    # A damaged file counts as missing.
+    with suppress(OSError, ToolbusError, LookupError, TypeError):
+        lock = read_lock(_lockfile(config))
+        listed = _load_definitions(config)[alias]["definitions"] if lock is None else None
+        return [*(lock.servers[alias].definitions if lock else cast(Any, listed))["tools"]]
+    return []
+
+
 def template_variables(template: str) -> tuple[str, ...]:
     """The variable names in a URI template; empty if it is not a template."""
     from toolbus.core.values import uri_templates as templates
@@ -160,20 +173,23 @@ def _content(stock: "Inventory") -> dict[str, Offers]:
     }
 
 
+_PATTERNS = {"include", "exclude", "policy"}
+
+
 def _digest(config: "BusConfig", alias: str) -> str:
     """Digest of the server's entry, the files it runs, and the settings and aliases that affect names."""
     from hashlib import sha256
 
     server = config.servers[alias]
     words = (server.command, *server.args)
+    # Relative to the server's working directory, by default ours.
+    folder = Path(server.folder or config.folder or "", server.cwd) if server.cwd else Path()
     parts = {
         "rules": 2,  # of naming
         "server": server.model_dump(mode="json", exclude={"server"}),
-        # Relative to the server's working directory, by default ours.
-        "files": list(
-            _modified_times(Path(config.folder or "", server.cwd) if server.cwd else Path(), words)
-        ),
+        "files": list(_modified_times(folder, words)),
         "settings": config.model_dump(mode="json", exclude={"servers", "file"}),
+        "layers": [config.profile, *(one.model_dump(mode="json", include=_PATTERNS) for one in config.rules)],
         "prefixes": {alias: other.prefix for alias, other in config.servers.items()},
     }
     return sha256(json.dumps(parts, default=str).encode()).hexdigest()

@@ -14,6 +14,7 @@ class SharedOptions:
     """The values of the shared options."""
 
     config: Path | None = None
+    profile: str | None = None
     json: bool = False
     verbose: int = 0
     no_color: bool = False
@@ -25,6 +26,7 @@ class SharedOptions:
             return self
         return SharedOptions(
             config=self.config or outer.config,
+            profile=self.profile or outer.profile,
             json=self.json or outer.json,
             verbose=max(self.verbose, outer.verbose),
             no_color=self.no_color or outer.no_color,
@@ -52,8 +54,8 @@ def no_config(folder: Path) -> Exception:
 
 _WORD = r"""(?:'[^']*'(?:"'"'[^']*')*|(?!--(?:\s|$))[\w@%+=:./-]+)"""
 _COMMAND = re.compile(
-    r"\btoolbus (?:add|call|check|disable|down|enable|install|lock|login|logout|policy|prompt|read|remove"
-    rf"|script|skill|status|tools|up|update)\b(?: {_WORD})*"
+    r"\btoolbus (?:add|call|check|disable|down|enable|install|lock|login|logout|logs|policy|prompt|read"
+    rf"|remove|script|skill|status|tools|up|update)\b(?: {_WORD})*"
 )
 _option: ContextVar[str] = ContextVar("toolbus_config_option", default="")
 """The option of this command."""

@@ -14,11 +14,13 @@ from toolbus.cli.output.screen import Screen, escaped_json, one_line
 from toolbus.cli.terminal import CommandValue, working_folder
 from toolbus.config import BusConfig, find_config, found_config, usable_config
 from toolbus.config.find import named_config, with_config_cwd
+from toolbus.config.load import with_profile
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.events import Event, Logged, StateChanged
 from toolbus.core.operation.operation import Caller
 from toolbus.core.values.errors import ConfigError, ServerNotFound
 from toolbus.core.values.records import State
+from toolbus.state.stderr_log import kept_stderr
 
 if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
@@ -89,9 +91,10 @@ class OwnBus:
         from toolbus.cli.input.trust import trust_prompt
 
         if settings.config is not None:
-            return usable_config(settings.config)
+            return with_profile(usable_config(settings.config), settings.profile)
         with explain_missing_config():
-            return found_config(trust_prompt(settings))
+            found = found_config(trust_prompt(settings))
+        return with_profile(found, settings.profile)
 
     def tokens(self, config: BusConfig) -> "TokenSource":
         from toolbus.bus.engine.stores import store_for_command, tokens_in
@@ -118,31 +121,32 @@ class OwnBus:
         tokens: "TokenSource | None",
     ) -> "AsyncGenerator[Toolbus]":
         """A new bus; listings are cached at the end."""
-        with screen.spinner("starting " + ", ".join(servers)) as spinner:
-            # Imported here, under the spinner: the SDK takes longer to import than many servers to start.
-            from toolbus.bus.toolbus import Toolbus
+        with kept_stderr(config.file):
+            with screen.spinner("starting " + ", ".join(servers)) as spinner:
+                # Imported here, under the spinner: the SDK takes longer to import than many servers to start.
+                from toolbus.bus.toolbus import Toolbus
 
-            starting = _StartupMonitor(config, spinner, on_event)
-            own = starting_only(config, servers, tokens)
-            bus = Toolbus(own, on_event=starting.handle, interactions=interactions)
+                starting = _StartupMonitor(config, spinner, on_event)
+                own = starting_only(config, servers, tokens)
+                bus = Toolbus(own, on_event=starting.handle, interactions=interactions)
+                try:
+                    await bus.start()
+                    if bus.lock is not None:  # then it has not started them yet
+                        await bus.wait_ready(list(servers), timeout=0)
+                    await starting.wait_until_settled(bus, servers)
+                    if wait > 0:
+                        spinner.set_text(one_line(f"waiting for {', '.join(servers)}"))
+                        await bus.wait_ready(list(servers), timeout=wait)
+                except BaseException:
+                    await bus.close()
+                    raise
             try:
-                await bus.start()
-                if bus.lock is not None:  # then it has not started them yet
-                    await bus.wait_ready(list(servers), timeout=0)
-                await starting.wait_until_settled(bus, servers)
-                if wait > 0:
-                    spinner.set_text(one_line(f"waiting for {', '.join(servers)}"))
-                    await bus.wait_ready(list(servers), timeout=wait)
-            except BaseException:
-                await bus.close()
-                raise
-        try:
-            yield bus
-        finally:
-            try:
-                save_listings(config, bus)
+                yield bus
             finally:
-                await bus.close()
+                try:
+                    save_listings(config, bus)
+                finally:
+                    await bus.close()
 
     async def start_others(self, bus: "Toolbus", config: BusConfig, servers: Collection[str]) -> None:
         await bus.reload(starting_only(config, config.servers))
@@ -164,9 +168,9 @@ def load_trusted_config(settings: SharedOptions) -> BusConfig:
 def load_untrusted_config(settings: SharedOptions) -> BusConfig:
     """Load the same config without asking for trust: to show it, not to use it."""
     with explain_missing_config():
-        if named := settings.config or named_config():
-            return usable_config(named)
-        return with_config_cwd(usable_config(find_config()))
+        named = settings.config or named_config()
+        config = usable_config(named) if named else with_config_cwd(usable_config(find_config()))
+    return with_profile(config, settings.profile)
 
 
 @contextmanager
@@ -184,6 +188,9 @@ def selected_servers(config: BusConfig, servers: Iterable[str]) -> list[str]:
     """The named servers, by default all; raises `ServerNotFound` for an unknown one."""
     names = list(dict.fromkeys(servers))
     for alias in names:
+        if alias in config.outside:
+            problem = f"is not in the profile {config.profile!r}; leave out --profile"
+            raise ConfigError(problem, file=config.file, server=alias)
         if alias in config.disabled:
             raise ConfigError(f"disabled; run 'toolbus enable {alias}'", file=config.file, server=alias)
         if alias not in config.servers:
@@ -194,6 +201,8 @@ def selected_servers(config: BusConfig, servers: Iterable[str]) -> list[str]:
 
 
 def _no_servers_reason(config: BusConfig) -> str:
+    if config.outside:
+        return f"the profile {config.profile!r} has no servers that are enabled"
     if config.disabled:
         return f"all servers are disabled; run 'toolbus enable {config.disabled[0]}'"
     return "no servers configured; add one with 'toolbus add'"

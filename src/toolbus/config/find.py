@@ -55,7 +55,7 @@ def with_config_cwd(config: BusConfig) -> BusConfig:
     here = str(folder).replace("${", "$${")
     servers = {
         alias: server.model_copy(update={"cwd": here})
-        if server.command is not None and server.cwd is None
+        if server.command is not None and server.cwd is None and server.folder is None
         else server
         for alias, server in config.servers.items()
     }
@@ -78,12 +78,13 @@ def project_path(path: str, folder: Path) -> str | None:
     return located if inside or not os.path.isabs(expanded) else None
 
 
-def project_files(config: BusConfig) -> dict[str, bytes | None]:
-    """The contents of the project files that using the config would read."""
+def project_files(config: BusConfig, known: Contents | None = None) -> dict[str, bytes | None]:
+    """The contents of the project files that using the config would read; `known` ones are not read again."""
     if config.folder is None:
         return {}
     paths = (project_path(path, config.folder) for path in _paths(config, config.folder))
-    return {path: _content(path) for path in paths if path is not None}
+    known = known or {}
+    return {path: known[path] if path in known else _content(path) for path in paths if path is not None}
 
 
 def env_file_path(server: ServerConfig, folder: Path) -> str | None:
@@ -100,12 +101,13 @@ def env_file_path(server: ServerConfig, folder: Path) -> str | None:
 
 def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
     yield DOTENV
-    for user in (*config.servers.values(), config):
+    servers = [server for server in config.servers.values() if server.folder is None]
+    for user in (*servers, config):
         for _, text in user.texts():
             for part in parsed(text):
                 if isinstance(part, Reference) and part.kind == "file":
                     yield part.body
-    for server in config.servers.values():
+    for server in servers:
         if (path := env_file_path(server, folder)) is not None:
             yield path
         yield from (

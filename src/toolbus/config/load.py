@@ -28,7 +28,19 @@ from toolbus.config.hosts.entry import (
     server_config,
     unwrapped,
 )
-from toolbus.config.hosts.read import read_document
+from toolbus.config.layers import (
+    Layer,
+    Layers,
+    inherited,
+    is_off,
+    local_beside,
+    lookalike,
+    loosened,
+    narrowed,
+    of_user,
+    profiles_with,
+    user_config_file,
+)
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.settings.policy import check_aliases
@@ -75,11 +87,13 @@ def _read(source: ConfigSource) -> BusConfig:
         raise ConfigError("expected a config, not a URL; name the server: {'NAME': 'https://...'}")
     if isinstance(source, str | Path):
         path = Path(os.path.expanduser(source))
-        return config_in(read_document(path), path)
+        local = local_beside(path)
+        return config_of(Layer.read(path), *([] if local is None else [Layer.read(local)]))
     if is_mapping(source):
         return config_in(with_container(source))
     if is_list(source):
-        return _bus_config(entry_list(source, Location()), Location(), None)
+        alone = Layers(layers=[Layer(document={"servers": {}})])
+        return _bus_config(entry_list(source, Location()), alone, None)
     raise ConfigError(f"expected a path, a mapping or a list of servers, not {type(source).__name__}")
 
 
@@ -89,10 +103,14 @@ def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusCon
     A server with an invalid entry is included, with its `mistake`. Mistakes outside the entries raise
     ConfigError.
     """
-    location = Location(file=None if path is None else str(path))
-    return _bus_config(
-        container(document, location), location, None if path is None else path.absolute().parent
-    )
+    return config_of(Layer(document=document, path=path))
+
+
+def config_of(*files: Layer) -> BusConfig:
+    """The config in a file and the local file beside it, and in the user's own config if it extends that."""
+    layers = Layers(layers=files)
+    own = user_config_file() if layers.extends else None
+    return _bus_config(layers.container, layers, None if own is None else _read(own))
 
 
 def load_server(source: object, *, alias: str | None = None, bus: BusConfig | None = None) -> ServerConfig:
@@ -139,15 +157,48 @@ def _defaults(bus: BusConfig) -> Defaults:
     )
 
 
+def with_profile(config: BusConfig, name: str | None) -> BusConfig:
+    """The config with the servers of a profile only; ConfigError if there is no such profile.
+
+    Its tools are selected by the bus, which knows their names.
+    """
+    if name is None or name == config.profile:
+        return config
+    if config.profile is not None:
+        raise ConfigError(f"uses the profile {config.profile!r} already", file=config.file, key="profiles")
+    profile = config.profiles.get(name)
+    if profile is None:
+        known = near_miss(name, config.profiles) or f"; profiles: {', '.join(config.profiles) or 'none'}"
+        raise ConfigError(f"no profile is named {name!r}{known}", file=config.file, key="profiles")
+    aliases = {*config.servers, *config.off}
+    inside = aliases if profile.servers is None else aliases.intersection(profile.servers)
+    update = {
+        "servers": {alias: server for alias, server in config.servers.items() if alias in inside},
+        "off": {alias: server for alias, server in config.off.items() if alias in inside},
+        "disabled": tuple(alias for alias in config.disabled if alias in inside),
+        "context": tuple(source for source in config.context if source.server in inside),
+        "profile": name,
+        "outside": tuple(alias for alias in (*config.servers, *config.off) if alias not in inside),
+    }
+    return config.model_copy(update=update)
+
+
 def setting(key: str, value: JSON) -> Any:
     """The value of one of the keys beside `servers`, as a file has it; ConfigError if it is invalid."""
     return getattr(BusConfig(**{key: value}), key)
 
 
-def _bus_config(found: Container, location: Location, folder: Path | None) -> BusConfig:
+def _bus_config(found: Container, layers: Layers, user: BusConfig | None) -> BusConfig:
+    location, path = layers.location(), layers.layers[0].path
+    folder = None if path is None else path.absolute().parent
     mistakes = Mistakes(found.mistakes)
     settings = {key: value for key, value in found.settings.items() if value is not None}
-    aliases = [*found.entries, *found.misnamed]
+    if user is not None:
+        settings |= inherited(user, settings)
+        with mistakes.collected():
+            settings["profiles"] = profiles_with(user, settings.get("profiles"), location)
+    entries = {**dict.fromkeys(() if user is None else user.servers), **found.entries}
+    aliases = [*entries, *found.misnamed]
     wanted, lists, bus, notes = aliases, dict[JSON, JSON](), BusConfig(), list[str]()
     with mistakes.collected():
         lists = {**location.mapping(settings.pop("tool_allowlist", {}), "tool_allowlist")}
@@ -163,19 +214,30 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
         mistakes += location.relocated(error, lambda key: key).mistakes
         wrong = {(mistake.key or "").partition(".")[0].partition("[")[0] for mistake in error.mistakes}
         bus = BusConfig(**{key: value for key, value in settings.items() if key not in wrong})
-    mistakes += [location.error(_no_server(name, aliases), key) for key, name in _named(bus, aliases)]
-    bus = _with_whole_paths(bus, location.file, folder)
+    own = found.settings.get("profiles")
+    named = _named(bus, aliases, own if is_mapping(own) else {})
+    mistakes += [location.error(_no_server(name, aliases), key) for key, name in named]
+    bus = _with_whole_paths(bus, location.file, folder).model_copy(update={"base": user})
+    mistakes += [] if user is None else loosened(user, found.settings, bus, location)
+    removed = [alias for alias, entry in found.entries.items() if entry is None and layers.is_layered]
+    entries = {alias: entries.get(alias) for alias in aliases if alias not in removed}
     defaults = replace(_defaults(bus), foreign=found.foreign, warnings=(*found.warnings, *notes))
     servers: dict[str, ServerConfig] = {}
     off: dict[str, _Entry] = {}
-    for alias in aliases:
-        entry = found.entries.get(alias)
-        here = Location(file=location.file, server=alias)
+    for alias, entry in entries.items():
+        is_local = alias in found.local
+        read = _Entry(
+            entry=entry,
+            allowlist=lists.get(alias),
+            location=layers.location(alias),
+            defaults=_defaults(bus) if is_local else defaults,
+            file=str(layers.layers[-1].path) if is_local else None,
+            user=user,
+        )
         try:
             if alias in found.misnamed and alias in wanted:
                 raise found.misnamed[alias]
-            read = _Entry(alias, entry, lists.get(alias), here, defaults)
-            if alias not in wanted or is_switched_off(entry, here):
+            if alias not in wanted or read.is_off:
                 off[alias] = read
             else:
                 servers[alias] = read()
@@ -184,35 +246,59 @@ def _bus_config(found: Container, location: Location, folder: Path | None) -> Bu
     with mistakes.collected():
         if bus.policy:
             check_aliases(servers, location)
-    switches = {"disabled": tuple(off), "off": off, "order": tuple(aliases) if off else ()}
-    bus = bus.model_copy(update={"servers": servers, **switches})
+    switches = {"disabled": tuple(off), "off": off, "order": tuple(entries) if off else ()}
+    context = tuple(source for source in bus.context if source.server not in removed)
+    bus = bus.model_copy(update={"servers": servers, "context": context, **switches})
     if mistakes:
         raise joined([*mistakes, *_mistakes(bus)])
     return bus
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _Entry:
     """The entry of a server; a disabled one is only read when the program enables it."""
 
-    alias: str
     entry: JSON
     allowlist: JSON | None
     location: Location
     defaults: Defaults
+    file: str | None
+    """The local file, if the entry is in there."""
+    user: BusConfig | None
+    """The user's own config, if this one extends it."""
+
+    @property
+    def alias(self) -> str:
+        assert self.location.server is not None
+        return self.location.server
+
+    @property
+    def is_off(self) -> bool:
+        """Whether it is disabled, here or in the user's own config."""
+        if self.user is not None and of_user(self.alias, self.entry, self.user):
+            return is_off(self.alias, self.entry, self.user, self.location)
+        return is_switched_off(self.entry, self.location)
 
     def __call__(self) -> ServerConfig:
-        entry = self.entry
+        alias, entry, user = self.alias, self.entry, self.user
         if self.allowlist is not None:
             entry = _with_allowlist(entry, self.allowlist, self.location)
-        read = server_config(self.alias, entry, location=self.location, defaults=self.defaults)
-        return read if read.enabled else read.model_copy(update={"enabled": True})
+        if user is not None and of_user(alias, entry, user):
+            return narrowed(alias, entry, user, self.location)
+        if user is not None and (like := lookalike(alias, user, self.location)) is not None:
+            raise like
+        read = server_config(alias, entry, location=self.location, defaults=self.defaults)
+        now = {} if read.enabled else {"enabled": True}
+        now |= {} if self.file is None else {"file": self.file}
+        return read.model_copy(update=now) if now else read
 
 
-def _named(bus: BusConfig, aliases: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """The servers that settings name and that do not exist, each with the key."""
+def _named(bus: BusConfig, aliases: Sequence[str], own: Mapping[JSON, JSON]) -> Iterator[tuple[str, str]]:
+    """The servers that settings name and that do not exist, each with the key; `own` are the own profiles."""
+    profiles = [name for name in bus.profiles if name in own]
     named = [(f"context[{index}].server", [source.server]) for index, source in enumerate(bus.context)]
     views = {} if bus.serve is None else bus.serve.views
+    named += [(f"profiles.{name}.servers", [*(bus.profiles[name].servers or ())]) for name in profiles]
     named += [(f"serve.views.{name}.servers", [*(view.servers or ())]) for name, view in views.items()]
     for key, names in named:
         yield from ((key, name) for name in names if name not in aliases)
@@ -242,7 +328,7 @@ def _known_servers(names: Iterable[object], aliases: Sequence[str], key: str, lo
 
 
 def _with_allowlist(entry: JSON, names: JSON, location: Location) -> JSON:
-    full = long_form(entry, location)
+    full = long_form({} if entry is None else entry, location)
     if "tool_allowlist" in full:
         raise location.error("is set for the server and for all servers; keep one", "tool_allowlist")
     return {**full, "tool_allowlist": names}

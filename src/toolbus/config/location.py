@@ -38,7 +38,15 @@ def joined(mistakes: Sequence[ConfigError]) -> ConfigError:
     file = mistakes[0].file if len(files) == 1 else None
     server = mistakes[0].server if len(servers) == 1 else None
     listed = [
-        str(ConfigError(error.problem, server=error.server if server is None else None, key=error.key))
+        str(
+            ConfigError(
+                error.problem,
+                file=error.file if file is None else None,
+                line=error.line if file is None else None,
+                server=error.server if server is None else None,
+                key=error.key,
+            )
+        )
         for error in mistakes
     ]
     numbered = " ".join(f"({number}) {text}" for number, text in enumerate(listed, start=1))
@@ -70,17 +78,31 @@ def printable(key: str) -> str:
     return key if key.isprintable() else repr(key)
 
 
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The place of a value: its file, and the line there if it is known."""
+
+    file: str | None = None
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return str(self.file) if self.line is None else f"{self.file}:{self.line}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Location:
     """A file and a server in it; either may be unknown."""
 
     file: str | None = None
     server: str | None = None
+    origin: Callable[[str | None, str | None], Origin] | None = None
+    """Where a key of a server, or a setting, comes from, if the config has several files."""
 
     def error(self, problem: str, key: str | None = None) -> ConfigError:
         """The error for this problem, for the caller to raise."""
         shown = None if key is None else printable(key)
-        return ConfigError(problem, file=self.file, server=self.server, key=shown)
+        place = Origin(self.file) if self.origin is None else self.origin(self.server, key)
+        return ConfigError(problem, file=place.file, line=place.line, server=self.server, key=shown)
 
     def unknown_key(self, key: object, known: Iterable[str], within: str = "") -> ConfigError:
         """The error for an unknown key, with the closest known one."""

@@ -35,7 +35,7 @@ from toolbus.config.settings.override import BudgetSetting, ToolOverride
 from toolbus.config.settings.policy import RULES_EXPECTED, Rules, check_aliases
 from toolbus.config.settings.sandbox import SandboxSetting
 from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
-from toolbus.config.settings.serve import Serve
+from toolbus.config.settings.serve import Profile, Serve, ServeView, view_name_problem
 from toolbus.config.settings.store import StoreSetting, TokenSetting
 from toolbus.core.text.display import host_problem
 from toolbus.core.text.lookalikes import looks
@@ -69,6 +69,7 @@ LockMode: TypeAlias = Literal["off", "warn", "block"]
 _Off = BeforeValidator(lambda value: "off" if value is False else value)
 # Of a machine, not of a config: no schema of it.
 _Rules = Annotated[InstanceOf[Administrator], WithJsonSchema({})]
+_Base = Annotated[InstanceOf[ConfigModel], WithJsonSchema({})]
 _NEEDED: dict[Transport, str] = {
     "stdio": "command",
     "streamable-http": "url",
@@ -220,6 +221,12 @@ class ServerConfig(ConfigModel):
     """Why its entry is invalid; then no other field is set, and connecting raises this."""
     administrator: _Rules | None = Field(default=None, exclude=True, repr=False)
     """The rules of this machine, as a bus has read them; None to read them when it connects."""
+    file: str | None = Field(default=None, exclude=True, repr=False)
+    """The file of its entry, if that is not the file of the config."""
+    folder: Path | None = Field(default=None, exclude=True, repr=False)
+    """The folder of that file's `.env` and relative paths, if it belongs to the user's own config."""
+    also_include: _Patterns = Field(default=(), exclude=True, repr=False)
+    """More patterns of another layer: a tool has to match one of these, too."""
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Every text that may contain references, with the name of its field: `env.TOKEN`, `args[2]`."""
@@ -313,6 +320,8 @@ class BusConfig(ConfigModel):
         "context": "expected a list of {server: ..., uri: ...}",
         "context_budget": f"expected a number of tokens, at least {SMALLEST}",
         "policy": RULES_EXPECTED,
+        "extends": "expected user, for the config in your own config folder",
+        "profiles": "expected a mapping of names to {servers: [...], include: [...], exclude: [...]}",
     }
     _keeps_null = True
 
@@ -376,6 +385,10 @@ class BusConfig(ConfigModel):
     """Where `toolbus add` and `search --registry` find servers: the URL of a registry, or a file."""
     serve: Serve | None = None
     """How `toolbus serve` listens, whom it lets in, and what they get."""
+    profiles: dict[str, Profile] = {}
+    """Sets of servers and tools, by name; `--profile NAME` uses one of them."""
+    extends: Literal["user"] | None = None
+    """`user` adds the servers and rules of the config in your own config folder."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
     """The aliases of the disabled servers."""
     off: dict[str, Any] = Field(default={}, exclude=True, repr=False)
@@ -384,6 +397,12 @@ class BusConfig(ConfigModel):
     """The aliases of all servers, enabled or not, in the order of the config."""
     switched: frozenset[str] = Field(default=frozenset(), exclude=True, repr=False)
     """The servers that the program has enabled or disabled since the config was read."""
+    base: _Base | None = Field(default=None, exclude=True, repr=False)
+    """The user's own config, if it extends that."""
+    profile: str | None = Field(default=None, exclude=True, repr=False)
+    """The profile in use."""
+    outside: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
+    """The aliases of the servers that are not in the profile."""
     file: str | None = None
     """The file it was read from."""
     folder: Path | None = None
@@ -404,6 +423,31 @@ class BusConfig(ConfigModel):
     def root_folders(self) -> list[Path]:
         """The roots, relative to the config's folder."""
         return [(self.folder or Path()) / root for root in self.roots]
+
+    @property
+    def user(self) -> "BusConfig | None":
+        """The user's own config, if it extends that: its policy and its patterns apply as well."""
+        return self.base if isinstance(self.base, BusConfig) else None
+
+    @property
+    def rules(self) -> "tuple[BusConfig, ...]":
+        """The configs whose policy and patterns apply: this one, and the user's own."""
+        return (self,) if self.user is None else (self, self.user)
+
+    @property
+    def gateway(self) -> Serve:
+        """The settings of `toolbus serve`; each profile is one of its views."""
+        serve = self.serve or Serve()
+        if not self.profiles:
+            return serve
+        views = {name: one.as_view() for name, one in self.profiles.items()}
+        whole = {} if serve.views else {serve.default_view: ServeView()}
+        return serve.model_copy(update={"views": {**whole, **views, **serve.views}})
+
+    def file_of(self, alias: str) -> str | None:
+        """The file with the entry of a server; its lockfile is beside that."""
+        server = self.servers.get(alias)
+        return self.file if server is None or server.file is None else server.file
 
     def texts(self) -> Iterator[tuple[str, str]]:
         """Every text outside of `servers` that may contain references, with the name of its key."""
@@ -457,6 +501,14 @@ class BusConfig(ConfigModel):
             check_alias(alias)
         if self.policy:
             check_aliases(self.servers, Location())
+        for name in self.profiles:
+            if problem := view_name_problem(name):
+                raise Location().error(problem, f"profiles.{name}")
+            if self.serve is not None and name in self.serve.views:
+                raise Location().error("is also a view, in serve.views; rename one", f"profiles.{name}")
+        if self.serve is not None:
+            for key, problem in self.serve.unknown_views(self.gateway.views):
+                raise Location().error(problem, f"serve.{key}")
 
 
 def _header_problem(name: str) -> str | None:

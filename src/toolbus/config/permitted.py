@@ -48,6 +48,7 @@ def refused_commands(
     config: ServerConfig, administrator: Administrator, folder: Path | None
 ) -> ConfigError | None:
     """Why a `${cmd:...}` of a server must not be run."""
+    folder = config.folder or folder
     for words in _commands(config) if administrator.files else ():
         refused = refused_command(words, administrator, folder, config.alias)
         if refused is not None:

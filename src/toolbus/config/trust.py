@@ -4,8 +4,9 @@ It names programs to run, and which secrets go to which URL. Naming a config is 
 one, such as in a cloned repository, is used only after the user accepted its exact content, and that of its
 project files. Every file is read once, so the content that was checked is the content that is used.
 
-Each config has its own trust record in the user's state folder, so that two commands never overwrite each
-other's. A record that cannot be read, or that another user can write, counts as missing.
+Each file has its own trust record in the user's state folder, so that two commands never overwrite each
+other's. A record that cannot be read, or that another user can write, counts as missing. The local file
+beside a config is reviewed with it; the config is reviewed alone, because the local file may be removed.
 """
 
 import hashlib
@@ -18,8 +19,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.config.find import find_config, is_own, named_config, project_files, with_config_cwd
-from toolbus.config.hosts.read import document_in, read_content
-from toolbus.config.load import ConfigSource, config_in, require_usable, usable_config
+from toolbus.config.layers import Layer, base_of, layer_files, local_beside
+from toolbus.config.load import ConfigSource, config_of, require_usable, usable_config, with_profile
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
 from toolbus.core.files import located
@@ -48,17 +49,34 @@ Agree: TypeAlias = Callable[[Candidate, str], None]
 
 
 def candidate(path: Path) -> Candidate:
-    """Read the config at that path for review, without expanding anything; ConfigError if it is invalid."""
-    content = read_content(path)
-    config = with_config_cwd(require_usable(config_in(document_in(content, path), path)))
-    folder = path.absolute().parent
-    contents = project_files(config)
-    named = {os.path.relpath(file, folder): content for file, content in contents.items()}
-    return Candidate(
-        config=config.model_copy(update={"reviewed": contents}),
-        file=located(path),
-        digests={name: _digest(held) for name, held in sorted({**named, path.name: content}.items())},
-    )
+    """Read the config, or the local file beside one, for review, without expanding anything.
+
+    ConfigError if it is invalid.
+    """
+    found = {one.file.name: one for one in candidates(base_of(path))}
+    return found[path.name]
+
+
+def candidates(path: Path) -> list[Candidate]:
+    """The config at that path, and the local file beside it; the last one is the config with all files."""
+    local = local_beside(path)
+    layers = [Layer.read(one) for one in (path, local) if one is not None]
+    folder, contents = path.absolute().parent, dict[str, bytes | None]()
+    found: list[Candidate] = []
+    for count, layer in enumerate(layers, start=1):
+        config = with_config_cwd(require_usable(config_of(*layers[:count])))
+        contents |= project_files(config, contents)
+        file = layer.path or path
+        named = {os.path.relpath(one, folder): content for one, content in contents.items()}
+        covered = sorted({**named, file.name: layer.content}.items())
+        found.append(
+            Candidate(
+                config=config.model_copy(update={"reviewed": dict(contents)}),
+                file=located(file),
+                digests={name: _digest(content) for name, content in covered},
+            )
+        )
+    return found
 
 
 def found_config(agree: Agree | None = None) -> BusConfig:
@@ -71,18 +89,21 @@ def found_config(agree: Agree | None = None) -> BusConfig:
     return usable_config(path) if named or is_own(path.parent) else trusted_config(path, agree)
 
 
-def bus_config(source: ConfigSource | None = None) -> BusConfig:
-    """The config for a bus: from the source, or by default the discovered and trusted one."""
-    return found_config() if source is None else usable_config(source)
+def bus_config(source: ConfigSource | None = None, profile: str | None = None) -> BusConfig:
+    """The config for a bus: from the source, or by default the discovered and trusted one.
+
+    With a profile, it has the servers of that only.
+    """
+    return with_profile(found_config() if source is None else usable_config(source), profile)
 
 
 def trusted_config(path: Path, agree: Agree | None = None) -> BusConfig:
     """The discovered config at that path; `agree` as in `found_config`."""
-    found = candidate(path)
-    reason = distrust(found)
-    if reason is not None:
-        (agree or _refuse)(found, reason)
-    return found.config
+    found = candidates(path)
+    for one in found:
+        if (reason := distrust(one)) is not None:
+            (agree or _refuse)(one, reason)
+    return found[-1].config
 
 
 def distrust(found: Candidate) -> str | None:
@@ -120,15 +141,14 @@ def forget(path: Path) -> bool:
 
 
 def watched_files(config: BusConfig) -> list[Path]:
-    """The files that determine the config; for a discovered one also its trust record."""
-    if config.file is None:
-        return []
-    file = Path(config.file)
-    if config.reviewed is None:
-        return [file]
+    """The files that determine the config; for a discovered one also their trust records."""
+    files = layer_files(config)
+    if config.file is None or config.reviewed is None:
+        return files
     with suppress(OSError):  # without a state folder there is no record
-        return [file, *map(Path, config.reviewed), state.location(_record_of(located(file)))]
-    return [file]
+        records = [state.location(_record_of(located(file))) for file in files[:2]]
+        return [*files, *map(Path, config.reviewed), *records]
+    return files
 
 
 def _refuse(found: Candidate, reason: str) -> None:

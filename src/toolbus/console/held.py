@@ -12,7 +12,7 @@ from toolbus.lock.approval import NotAsShown, Part, approve_shown, part_digest, 
 from toolbus.lock.changes import LockDifference, server_differences
 from toolbus.lock.deception import suspicions
 from toolbus.lock.drift import HeldTool
-from toolbus.lock.file import LockedServer, Lockfile
+from toolbus.lock.file import LockedServer, Lockfile, lock_path
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,11 +84,11 @@ class HeldParts:
         self._approve(alias, server, server.shown)
 
     def _approve(self, alias: str, server: HeldServer, shown: Mapping[Part, str]) -> None:
-        lock = self._bus.lock
-        assert lock is not None, "something is held"
+        file = self._bus.config.file_of(alias)
+        assert file is not None, "something is held"
         if any(part not in server.shown for part in shown):
             raise NotAsShown(alias)
-        approve_shown(lock.path, alias, server.now, shown)
+        approve_shown(lock_path(file), alias, server.now, shown)
 
     def _server(self, alias: str) -> HeldServer:
         known = list(self._bus.config.servers)

@@ -61,6 +61,10 @@ FILE_NAMES = (*OWN_NAMES, ".mcp.json", "mcp.json")
 """Names of a config in any other folder; the first that exists is used."""
 
 
+LOCAL = "toolbus.local.yaml"
+"""The file beside a config with the settings of one person."""
+
+
 @contextmanager
 def replaced(path: Path, prefix: str, *, durable: bool = True) -> Generator[Path]:
     """A draft beside a file, which only its owner can read; it replaces the file at the end of the block.

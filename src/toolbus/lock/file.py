@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NoReturn, TypeVar
 
 from toolbus.config.settings.limits import ServerLimits
-from toolbus.core.files import UnreadableFile, read_plain, replaced
+from toolbus.core.files import LOCAL, UnreadableFile, read_plain, replaced
 from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import LockError
 from toolbus.core.values.records import JSON, Inventory, JSONObject
@@ -22,6 +22,7 @@ from toolbus.schema.values import entries_of, is_object
 
 T = TypeVar("T")
 NAME = "toolbus.lock"
+LOCAL_NAME = "toolbus.local.lock"
 VERSION = 1
 _RESTORE = "restore it from version control, or delete it and run 'toolbus lock'"
 _MOST_BYTES = 256 << 20
@@ -83,8 +84,9 @@ class Lockfile:
 
 
 def lock_path(config_file: str) -> Path:
-    """Where the lockfile of a config is: next to it."""
-    return Path(config_file).absolute().parent / NAME
+    """Where the lockfile of a config is: next to it; `toolbus.local.yaml` has its own."""
+    path = Path(config_file).absolute()
+    return path.with_name(LOCAL_NAME if path.name == LOCAL else NAME)
 
 
 def read_lock(path: Path) -> Lockfile | None:

@@ -23,7 +23,7 @@ from toolbus.schema.values import entries_of, items_of
 
 def launch_of(config: ServerConfig, folder: Path | None) -> dict[str, JSON]:
     """The launch line or URL of a server, the same on every machine; `folder` is that of the config."""
-    shown = without_literals(config)
+    shown, folder = without_literals(config), config.folder or folder
     launch: dict[str, JSON] = {}
     if config.command is not None:
         launch = _program(config, shown, folder)

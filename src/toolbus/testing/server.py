@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, NoReturn, TypeAlias, cast
 
@@ -15,7 +15,6 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import ServerEvent, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
-    CONNECTION_CLOSED,
     CallToolResult,
     ElicitRequest,
     ElicitRequestFormParams,
@@ -62,7 +61,9 @@ class FakeServer(MCPServer):
         self._delays: dict[str, float] = {}
         self._faults: dict[str, list[_Fault]] = {}
         self._questions: dict[str, ElicitRequestFormParams] = {}
-        self._connections: set[_Connection] = set()
+        self._links: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[str], None]]] = {}
+        """Who has to know that it has crashed."""
+        self._clients: set[_Client] = set()
         self._changes = _Changes()
         with _no_logging_setup():
             super().__init__(
@@ -110,8 +111,14 @@ class FakeServer(MCPServer):
         if tool is not None:
             self._faults.setdefault(self._known(tool), []).append(_Fault(self._crash_in_call, times))
             return
-        for connection in tuple(self._connections):
-            connection.soon(connection.end)
+        for loop, lost in tuple(self._links.values()):
+            _soon(loop, lambda lost=lost: lost("the server crashed"))
+
+    def on_crash(self, lost: Callable[[str], None]) -> Callable[[], None]:
+        """Call `lost` in the current loop when it crashes, as buses do; returns how to end that."""
+        token = object()
+        self._links[token] = asyncio.get_running_loop(), lost
+        return lambda: self._links.pop(token, None) and None
 
     def reset(self, tool: str | None = None) -> None:
         """Forget delays, failures, crashes and questions, of one tool or of all."""
@@ -156,9 +163,8 @@ class FakeServer(MCPServer):
 
     def _announce(self) -> None:
         self._changes.tell(ToolsListChanged())
-        for connection in tuple(self._connections):
-            if connection.legacy is not None:
-                connection.soon(connection.tell_changed)
+        for client in tuple(self._clients):
+            _soon(client.loop, client.tell_changed)
 
     # What it does
 
@@ -200,27 +206,18 @@ class FakeServer(MCPServer):
         raise AssertionError("the crash has cancelled the call")
 
     @asynccontextmanager
-    async def _connected(self, _: MCPServer) -> "AsyncGenerator[_Connection]":
-        connection = _Connection()
-        self._connections.add(connection)
+    async def _connected(self, _: MCPServer) -> "AsyncGenerator[_Client]":
+        client = _Client()
+        self._clients.add(client)
         try:
-            with connection.scope:
-                yield connection
+            yield client
         finally:
-            self._connections.discard(connection)
+            self._clients.discard(client)
 
     async def _serve(self, ctx: ServerRequestContext[Any, Any], call_next: CallNext) -> HandlerResult:
-        connection: _Connection = ctx.lifespan_context
         if ctx.method == "initialize":
-            connection.legacy = ctx.session
-        with anyio.CancelScope() as scope:
-            connection.requests.add(scope)
-            try:
-                if not connection.has_ended:
-                    return await call_next(ctx)
-            finally:
-                connection.requests.discard(scope)
-        raise MCPError(CONNECTION_CLOSED, "Connection closed")
+            ctx.lifespan_context.session = ctx.session
+        return await call_next(ctx)
 
 
 @dataclass(slots=True)
@@ -239,37 +236,31 @@ class _Fault:
 
 
 @dataclass(slots=True, eq=False)
-class _Connection:
+class _Client:
     """One client of a fake server."""
 
     loop: asyncio.AbstractEventLoop = field(default_factory=asyncio.get_running_loop)
-    scope: anyio.CancelScope = field(default_factory=anyio.CancelScope)
-    requests: set[anyio.CancelScope] = field(default_factory=set[anyio.CancelScope])
-    """Those that are being answered."""
-    legacy: ServerSession | None = None
+    session: ServerSession | None = None
     """Its session, if it uses the legacy protocol."""
-    has_ended: bool = False
     tasks: set[asyncio.Task[None]] = field(default_factory=set[asyncio.Task[None]])
 
-    def soon(self, work: Callable[[], None]) -> None:
-        """Do something in the loop of the client."""
-        if not self.loop.is_closed():
-            self.loop.call_soon_threadsafe(work)
-
-    def end(self) -> None:
-        """End it as a crash does."""
-        self.has_ended = True
-        if self.legacy is not None:
-            self.scope.cancel()  # the modern protocol has nothing to end but the requests
-        for request in tuple(self.requests):
-            request.cancel()
-
     def tell_changed(self) -> None:
-        """Notify a legacy client that the tools have changed."""
-        if self.legacy is not None and not self.has_ended:
-            task = self.loop.create_task(self.legacy.send_tool_list_changed())
+        """Notify a legacy client that the tools have changed; modern ones have subscribed to that."""
+        if self.session is not None:
+            task = self.loop.create_task(self.session.send_tool_list_changed())
             self.tasks.add(task)
             task.add_done_callback(self.tasks.discard)
+
+
+def _soon(loop: asyncio.AbstractEventLoop, work: Callable[[], object]) -> None:
+    """Do something in a loop: at once, or before anything that is passed to that loop later."""
+    here = None
+    with suppress(RuntimeError):  # no loop is running here
+        here = asyncio.get_running_loop()
+    if here is loop:
+        work()
+    elif not loop.is_closed():
+        loop.call_soon_threadsafe(work)
 
 
 class _Changes:
@@ -291,8 +282,7 @@ class _Changes:
     def tell(self, event: ServerEvent) -> None:
         """As `publish`, from any thread."""
         for loop, listener in tuple(self._listeners.values()):
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(listener, event)
+            _soon(loop, lambda listener=listener: listener(event))
 
 
 @contextmanager

@@ -67,8 +67,9 @@ class CatalogShaper:
         }
         self._selecting: list[Shaper] = [
             selected({alias: (server.include, server.exclude) for alias, server in servers.items()}),
-            *([including(*config.include)] if config.include else []),
-            *([excluding(*config.exclude)] if config.exclude else []),
+            selected({alias: (server.also_include, ()) for alias, server in servers.items()}),
+            *(including(*one.include) for one in config.rules if one.include),
+            *(excluding(*one.exclude) for one in config.rules if one.exclude),
         ]
         self._reading: list[Shaper] = [limited(self._limits), cleaned_texts()]
         relied_on = {alias for alias, server in servers.items() if server.trust_annotations}

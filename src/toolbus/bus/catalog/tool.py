@@ -44,7 +44,7 @@ class Runner(Protocol):
 
 
 class ToolView(Protocol):
-    """What a tool belongs to: a view."""
+    """The view that a tool belongs to."""
 
     @property
     def _calls(self) -> Runner: ...

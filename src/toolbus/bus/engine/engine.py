@@ -181,7 +181,7 @@ class Engine:
 
     async def _begin(self, identity: LinkOwner) -> None:
         """Connect to the servers, or, if the catalog is known from the lock, only to the required ones."""
-        at_once = self.approvals.file is not None
+        at_once = self.approvals.is_complete
         if at_once and not any(server.required for server in self.config.servers.values()):
             self._connecting = asyncio.create_task(self._connect_later(identity), name="toolbus start")
         else:

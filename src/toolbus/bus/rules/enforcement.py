@@ -96,7 +96,7 @@ class Enforcement:
         self.answers.use(config.file)
         self._audit = config.audit
         self.telemetry.use(config)
-        self.disabled = config.disabled
+        self.disabled = (*config.disabled, *config.outside)
         before, self.now = self.now.trail, enforced
         if enforced.trail is not before:
             if before is not None:

@@ -6,7 +6,8 @@ server whose launch line differs, or that is not in the file, is not started.
 """
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import ChainMap
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from weakref import ref
 
 from toolbus.config import BusConfig, LockMode, ServerConfig
@@ -36,16 +37,22 @@ class LockApprovals:
         self._reviews: dict[tuple[str, int], tuple[ref[Inventory], Review]] = {}
         """The review of each inventory, by server and identity. It ends with its inventory: a server may list
         ever new ones, and each user may have another one."""
-        file = _lockfile(config)
-        self.administrator = administrator_of(config, has_lock=file is not None)
-        servers: Mapping[str, LockedServer] = {} if file is None else file.servers
+        files = _lockfiles(config)
+        self.administrator = administrator_of(config, has_lock=None not in files.values())
+        own = {alias: files.get(config.file_of(alias)) for alias in config.servers}
+        servers = {
+            alias: file.servers[alias] for alias, file in own.items() if file and alias in file.servers
+        }
         self._modes: dict[str, LockMode] = {
-            alias: "off" if file is None else _mode(config, server)
+            alias: "off" if own[alias] is None else _mode(config, server)
             for alias, server in config.servers.items()
         }
         watched = [alias for alias, mode in self._modes.items() if mode != "off"]
-        self.file = file if watched else None
-        """None if nothing is compared with it."""
+        main = files.get(config.file) or next((own[alias] for alias in watched), None)
+        self.file = None if main is None or not watched else _joined(main, files.values())
+        """None if nothing is compared with it; with several files, the entries of all of them."""
+        self.is_complete = self.file is not None and None not in own.values()
+        """Whether every server has a lockfile, so that the catalog is known before one is started."""
         self.reviewers = {
             alias: Reviewer(alias, servers[alias], config.servers[alias].limits)
             for alias in watched
@@ -178,23 +185,48 @@ class HeldReports:
                 self._emit(ToolHeld(server=one.server, kind=one.kind, tool=one.name, reason=one.reason))
 
 
-def _lockfile(config: BusConfig) -> Lockfile | None:
-    wanted = {config.lock, *(server.lock or config.lock for server in config.servers.values())}
-    if config.file is None:
-        if "block" in wanted:
+def _lockfiles(config: BusConfig) -> dict[str | None, Lockfile | None]:
+    """The lockfiles beside the files with the entries of the servers; None for one that is not there."""
+    modes: dict[str | None, list[LockMode | None]] = {config.file: []}
+    for alias, server in config.servers.items():
+        modes.setdefault(config.file_of(alias), []).append(_asked_mode(config, server))
+    if len(modes) > 1 and not modes[config.file]:
+        del modes[config.file]
+    return {
+        file: _lockfile(file, asked, config.lock if file == config.file else None)
+        for file, asked in modes.items()
+    }
+
+
+def _lockfile(file: str | None, asked: Sequence[LockMode | None], usual: LockMode | None) -> Lockfile | None:
+    is_required = "block" in (usual, *asked)
+    if file is None:
+        if is_required:
             raise ConfigError("a lock needs a config file; its lockfile is next to it", key="lock")
         return None
-    if all((server.lock or config.lock) == "off" for server in config.servers.values()):
+    if all(mode == "off" for mode in asked):
         return None
-    path = lock_path(config.file)
-    file = read_lock(path)
-    if file is None and "block" in wanted:
+    path = lock_path(file)
+    found = read_lock(path)
+    if found is None and is_required:
         raise LockError(path, "does not exist, and the config says 'lock: block'; create it: toolbus lock")
-    return file
+    return found
+
+
+def _joined(main: Lockfile, files: Iterable[Lockfile | None]) -> Lockfile:
+    """One lockfile with the entries of all of them; those of the main one win."""
+    servers = [one.servers for one in (main, *files) if one is not None]
+    return Lockfile(path=main.path, servers=dict(ChainMap(*map(dict, servers))))
+
+
+def _asked_mode(config: BusConfig, server: ServerConfig) -> LockMode | None:
+    """The mode that the server asks for, or else the config that its entry is in."""
+    home = config if server.folder is None or config.user is None else config.user
+    return server.lock or home.lock
 
 
 def _mode(config: BusConfig, server: ServerConfig) -> LockMode:
-    return server.lock or config.lock or "block"
+    return _asked_mode(config, server) or "block"
 
 
 def _launch_reason(server: ServerConfig, config: BusConfig, locked: LockedServer | None) -> str | None:
@@ -241,7 +273,7 @@ def _unmet_lock(
     if config.file is None:
         yield _unmet(file, f"a {NAME} is required, and only a config in a file has one; write toolbus.yaml")
         return
-    modes = {alias: config.servers[alias].lock or config.lock or "block" for alias in outside}
+    modes = {alias: _mode(config, config.servers[alias]) for alias in outside}
     weak = {alias: mode for alias, mode in modes.items() if mode != "block"}
     for alias, mode in weak.items():
         yield _unmet(file, f"server {alias!r} has lock: {mode}, and block is required; remove it")

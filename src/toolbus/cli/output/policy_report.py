@@ -115,7 +115,7 @@ def _dead_rules(
         for alias, stock in listed.items()
     }
     # A disabled server is not listed; a rule about it waits for it.
-    return policy.dead(offered, [*config.servers, *config.disabled])
+    return policy.dead(offered, [*config.servers, *config.disabled, *config.outside])
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from typing import Literal
 from toolbus.config.editing import toml, yaml_json
 from toolbus.config.editing.yaml_json import Entries, Steps, as_yaml, by_hand, json_text, to_yaml
 from toolbus.config.hosts.dialects import alias_of, containers
+from toolbus.config.hosts.entry import SPELLINGS
 from toolbus.config.hosts.read import comments, document_in, has_comments, without_comments
 from toolbus.config.load import load_server
 from toolbus.config.location import is_list, is_mapping
@@ -23,9 +24,9 @@ from toolbus.core.values.records import JSON
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TextChange:
-    """A change to the value at a path; `add` adds pairs to a mapping."""
+    """A change to the value at a path; `add` adds pairs to a mapping, `append` an item to a list."""
 
-    kind: Literal["add", "replace", "drop"]
+    kind: Literal["add", "append", "replace", "drop"]
     steps: Steps
     value: JSON = None
 
@@ -70,6 +71,8 @@ def _changed(text: str, path: Path, change: TextChange) -> str:
     match change.kind:
         case "add":
             return editor.add(text, change.steps, change.value, **options)
+        case "append":
+            return editor.append(text, change.steps, change.value, **options)
         case "replace":
             return editor.replace(text, change.steps, change.value, **options)
         case "drop":
@@ -86,6 +89,8 @@ def _apply(document: JSON, change: TextChange) -> None:
     match change.kind:
         case "add":
             holder.update(change.value)
+        case "append":
+            holder[last] = [*holder[last], change.value]
         case "replace":
             holder[last] = change.value
         case "drop":
@@ -180,6 +185,48 @@ def with_texts(text: str, path: Path, alias: str, texts: Mapping[Steps, str]) ->
     steps = _server_steps(document_in(text.encode(), path))[alias]
     changes = [TextChange(kind="replace", steps=(*steps, *at), value=one) for at, one in texts.items()]
     return _edited(text, path, changes)
+
+
+def tool_patterns(entry: JSON, field: Literal["include", "exclude"]) -> tuple[str, list[JSON]]:
+    """The patterns that an entry includes or excludes, and the key it has them under, or would have."""
+    spelled = (field, *(key for key, name in SPELLINGS.items() if name == field))
+    given = [key for key in spelled if is_mapping(entry) and entry.get(key) is not None]
+    key = given[0] if given else field
+    patterns: JSON = entry[key] if given else []
+    if not is_list(patterns):
+        raise by_hand(f"its {key} is not a list")
+    return key, list(patterns)
+
+
+def with_pattern(
+    text: str, path: Path, alias: str, field: Literal["include", "exclude"], pattern: str
+) -> str:
+    """The text with another pattern on the server's tools."""
+    document = document_in(text.encode(), path)
+    steps = _server_steps(document)[alias]
+    entry = value_at(document, steps)
+    key, patterns = tool_patterns(entry, field)
+    if not is_mapping(entry):
+        change = TextChange(kind="replace", steps=steps, value={"url": entry, key: [pattern]})
+    elif patterns:
+        change = TextChange(kind="append", steps=(*steps, key), value=pattern)
+    else:
+        kind = "replace" if key in entry else "add"
+        where = (*steps, key) if kind == "replace" else steps
+        change = TextChange(kind=kind, steps=where, value=[pattern] if key in entry else {key: [pattern]})
+    return _edited(text, path, [change])
+
+
+def without_exclude(text: str, path: Path, alias: str, pattern: str) -> str:
+    """The text without this pattern in what the server's entry excludes."""
+    document = document_in(text.encode(), path)
+    steps = _server_steps(document)[alias]
+    key, patterns = tool_patterns(value_at(document, steps), "exclude")
+    places = [index for index, one in enumerate(patterns) if one == pattern]
+    if len(places) == len(patterns):
+        return _edited(text, path, [TextChange(kind="drop", steps=(*steps, key))])
+    drops = [TextChange(kind="drop", steps=(*steps, key, index)) for index in reversed(places)]
+    return _edited(text, path, drops)
 
 
 def _edited(text: str, path: Path, changes: list[TextChange]) -> str:

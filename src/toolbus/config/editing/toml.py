@@ -80,6 +80,17 @@ def replace(text: str, steps: Steps, value: JSON) -> str:
 
 
 @_edit
+def append(text: str, steps: Steps, value: JSON) -> str:
+    """The text with another item at the end of the list at `steps`."""
+    pieces = _parsed(text)
+    for holder in _found(pieces, steps[:-1]):
+        if steps[-1] in holder:
+            holder[steps[-1]].append(value)
+            return _joined(pieces)
+    raise KeyError(steps[-1])
+
+
+@_edit
 def drop(text: str, steps: Steps) -> str:
     """The text without the value at `steps`; comments above it are kept, and the table it was in."""
     pieces = _parsed(text)

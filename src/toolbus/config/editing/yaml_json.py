@@ -7,6 +7,7 @@ ConfigError; the caller checks the result.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from toolbus.config.hosts.read import without_comments
@@ -145,6 +146,32 @@ def replace(text: str, steps: Steps, value: JSON, *, is_json: bool) -> str:
     return text[:start] + (" " if start == end else "") + _inline(value, is_json) + text[end:]
 
 
+def append(text: str, steps: Steps, value: JSON, *, is_json: bool) -> str:
+    """The text with another item at the end of the list at `steps`, on its own line if the others are."""
+    _, holder = _found(_root(text, is_json), steps)
+    items = _items(holder)
+    if not items:
+        return replace(text, steps, [value], is_json=is_json)
+    shown, last = _inline(value, is_json), items[-1][1]
+    start, end = last.start_mark.index, last.end_mark.index
+    line_start = text.rfind("\n", 0, start) + 1
+    before, gap = text[line_start:start], text[end : holder.end_mark.index - 1]
+    if not (is_json or _is_flow(holder)):
+        if not re.fullmatch(r" *- +", before):
+            raise by_hand("its layout cannot be kept")
+        lines = text.splitlines(keepends=True)
+        line = _with_its_comments(lines, _last_line(last), before.index("-"))
+        newline = _newline(text)
+        lines[line] = lines[line].rstrip("\r\n") + newline
+        return "".join([*lines[: line + 1], before, shown, newline, *lines[line + 1 :]])
+    if before.strip() or "\n" not in gap:
+        return f"{text[:end]}, {shown}{text[end:]}"
+    has_comma = "," in re.sub(_COMMENT[is_json], "", gap, flags=re.DOTALL)
+    rest = gap.partition("\n")[0].rstrip("\r")
+    head = text[:end] + ("" if has_comma else ",") + rest + _newline(text) + before
+    return head + shown + ("," if has_comma else "") + text[end + len(rest) :]
+
+
 def drop(text: str, steps: Steps, *, is_json: bool) -> str:
     """The text without the value at `steps` and the comments in it; those above it are kept."""
     key, holder = _found(_root(text, is_json), steps[:-1])
@@ -155,6 +182,15 @@ def drop(text: str, steps: Steps, *, is_json: bool) -> str:
                 return _without_braced(text, holder, items, index, is_json)
             return _without_lines(text, key, items, index)
     raise by_hand("its layout cannot be kept")
+
+
+def line_of(text: str, steps: Steps, *, is_json: bool) -> int | None:
+    """The line of a value's key; None if it is not there."""
+    try:
+        key, _ = _found(_root(text, is_json), steps)
+    except NotEditable:
+        return None
+    return key.start_mark.line + 1
 
 
 def json_text(value: JSON) -> str:
@@ -350,7 +386,13 @@ def _unit(text: str) -> str:
 def _inline(value: JSON, is_json: bool) -> str:
     if is_json or isinstance(value, bool):
         return json.dumps(value, ensure_ascii=False)
-    return to_yaml(value, flow=True)
+    import yaml
+
+    shown = to_yaml(value, flow=True)
+    with suppress(yaml.YAMLError):  # it cannot read all that it writes: `a?` in brackets
+        if yaml.safe_load(f"[{shown}]") == [value]:
+            return shown
+    return json.dumps(value, ensure_ascii=False)
 
 
 def _pair(name: str, value: JSON, is_json: bool, line: str = "", unit: str = "") -> str:

@@ -18,7 +18,7 @@ from toolbus.config.hosts.entry import (
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
 from toolbus.config.settings.audit import Telemetry, file_problem
 from toolbus.config.settings.search import Search
-from toolbus.config.settings.serve import Serve
+from toolbus.config.settings.serve import Profile, Serve
 from toolbus.config.settings.store import SCHEMES, StoreSetting
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
@@ -38,7 +38,7 @@ SETTINGS = (
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "skill_tools", "roots", "expose", "expose_budget", "always"),
     *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens"),
-    *("search", "serve", "code", "store", "registry"),
+    *("search", "serve", "code", "store", "registry", "extends", "profiles"),
 )
 """Settings for all servers; accepted beside every container."""
 
@@ -51,6 +51,8 @@ _OURS: Mapping[str, Callable[[JSON], bool]] = {
     ),
     "telemetry": lambda value: isinstance(value, bool) or _has_only(value, Telemetry),
     "search": lambda value: _has_only(value, Search),
+    "extends": lambda value: value == "user",
+    "profiles": lambda value: is_mapping(value) and all(_has_only(one, Profile) for one in value.values()),
     "serve": lambda value: not _keys(value).isdisjoint(Serve.model_fields),
     "registry": lambda value: isinstance(value, str),
     "store": lambda value: (
@@ -86,6 +88,8 @@ class Container:
     """Mistakes outside the entries."""
     warnings: tuple[str, ...] = ()
     """Warnings about ignored keys outside the entries."""
+    local: frozenset[str] = frozenset()
+    """The servers that the local file says how to start or reach."""
 
 
 def container(document: Mapping[JSON, JSON], location: Location) -> Container:
@@ -133,8 +137,8 @@ def with_container(document: Mapping[JSON, JSON]) -> Mapping[JSON, JSON]:
 
 
 def _is_setting(key: JSON, value: JSON) -> bool:
-    """Whether it is ours and not a server: one named `search` is common."""
-    return key in SETTINGS and (key != "search" or _is_ours(key, value))
+    """Whether it is ours and not a server: one named `search` or `profiles` is common."""
+    return key in SETTINGS and (key not in ("search", "extends", "profiles") or _is_ours(key, value))
 
 
 def _is_ours(key: str, value: JSON) -> bool:

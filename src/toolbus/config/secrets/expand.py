@@ -105,6 +105,7 @@ async def resolved(config: ServerConfig, secrets: Secrets) -> Resolved:
     """
     if config.mistake is not None:
         raise config.mistake.with_traceback(None)  # the same one at each attempt
+    secrets = secrets.within(config.folder)
     administrator = config.administrator or read_administrator()
     refused = refused_commands(config, administrator, secrets.folder)
     if refused is None:

@@ -11,6 +11,7 @@ import shlex
 import subprocess
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass
 from functools import partial
 from io import StringIO
@@ -82,6 +83,14 @@ class Secrets:
         self.asks_per_user = self._get_secret is not get_secret
         """Whether `get_secret` may return other values for another user."""
         self._reviewed = reviewed
+
+    def within(self, folder: Path | None) -> "Secrets":
+        """The same for a server of the user's own config, in that folder; nobody had to review that."""
+        if folder is None:
+            return self
+        other = copy(self)
+        other.folder, other._reviewed = folder, None
+        return other
 
     async def find(self, reference: Reference) -> FoundValue | MissingValue:
         """Look up the reference's value, or why there is none; files and commands do not block the loop."""

@@ -5,7 +5,7 @@ It never listens beyond this machine without authentication.
 
 import os.path
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Self
@@ -141,8 +141,8 @@ class ServeAuth(ServeModel):
 _AsciiNames = Annotated[tuple[Annotated[Text, AfterValidator(_in_ascii)], ...], Strict(False)]
 
 
-class ServeView(ServeModel):
-    """What a client gets: which servers and tools, and under which rules."""
+class Profile(ServeModel):
+    """A named set of servers and tools, and the rules for them."""
 
     _expects = {"policy": RULES_EXPECTED}
 
@@ -154,18 +154,27 @@ class ServeView(ServeModel):
     """Which of the included tools to exclude, in the same format."""
     policy: Rules = ()
     """More rules: they decide in addition to those of the bus, and the stricter decision counts."""
-    budget: BudgetSetting | None = None
-    """The maximum length of a result; by default results are passed on as they are."""
     expose: ExposeMode | None = None
-    """How clients get to the tools of the view; by default as the bus says."""
+    """How clients get to the tools; by default as the bus says."""
     always: Names | None = None
     """Globs on tools that are shown in every mode; by default as the bus says."""
-    user: Text | None = None
-    """The user whose logins and secrets are used for clients that have no user of their own."""
 
     @classmethod
     def _from_file(cls, value: JSON) -> dict[str, JSON]:
         return super()._from_file({} if value is None else value)
+
+    def as_view(self) -> "ServeView":
+        """The same as a view of the gateway."""
+        return ServeView(**{name: getattr(self, name) for name in self.model_fields_set})
+
+
+class ServeView(Profile):
+    """What a client gets: which servers and tools, and under which rules."""
+
+    budget: BudgetSetting | None = None
+    """The maximum length of a result; by default results are passed on as they are."""
+    user: Text | None = None
+    """The user whose logins and secrets are used for clients that have no user of their own."""
 
 
 _ADDRESS_KEYS = frozenset(("port", "host", "listen", "address", "addr", "bind", "hostname"))
@@ -336,21 +345,23 @@ class Serve(ServeModel):
                 yield f"trusted_proxies[{number}]", expected
 
     def _view_problems(self) -> Iterator[tuple[str, str]]:
-        known = list(self.views) or [self.default_view]
         for name in self.views:
-            if not _VIEW.fullmatch(name):
-                yield f"views.{name}", "expected a name of letters, digits and ._~-: it is part of a URL"
+            if problem := view_name_problem(name):
+                yield f"views.{name}", problem
+        if self.views and self.default_view == DEFAULT_VIEW and DEFAULT_VIEW not in self.views:
+            yield "default_view", "is missing; name the view of clients that have no other"
+        if self.auth.oauth is not None and not self.auth.oauth.audience and self.public_url is None:
+            yield "auth.oauth.audience", "is missing; set it, or serve.public_url"
+
+    def unknown_views(self, views: Collection[str]) -> Iterator[tuple[str, str]]:
+        """The keys that name a view which does not exist, each with the problem."""
+        known = views or [self.default_view]
         if self.default_view not in known:
-            if self.default_view == DEFAULT_VIEW:
-                yield "default_view", "is missing; name the view of clients that have no other"
-            else:
-                yield "default_view", _no_view(self.default_view, known)
-        if self.auth.oauth is not None:
-            for scope, view in self.auth.oauth.scopes.items():
-                if view not in known:
-                    yield f"auth.oauth.scopes.{scope}", _no_view(view, known)
-            if not self.auth.oauth.audience and self.public_url is None:
-                yield "auth.oauth.audience", "is missing; set it, or serve.public_url"
+            yield "default_view", _no_view(self.default_view, known)
+        scopes = {} if self.auth.oauth is None else self.auth.oauth.scopes
+        for scope, view in scopes.items():
+            if view not in known:
+                yield f"auth.oauth.scopes.{scope}", _no_view(view, known)
 
     def _reach_problems(self) -> Iterator[tuple[str, str]]:
         """Whoever can be reached by others must know who they are, and by which name they come."""
@@ -363,5 +374,12 @@ class Serve(ServeModel):
             yield "hosts", "is missing; list the names under which clients reach the gateway"
 
 
-def _no_view(name: str, known: Sequence[str]) -> str:
+def view_name_problem(name: str) -> str | None:
+    """Why a view or a profile cannot have that name."""
+    if _VIEW.fullmatch(name):
+        return None
+    return "expected a name of letters, digits and ._~-: it is part of a URL"
+
+
+def _no_view(name: str, known: Collection[str]) -> str:
     return f"no view is named {name!r}{near_miss(name, known) or '; views: ' + ', '.join(known)}"

@@ -16,8 +16,7 @@ import anyio.abc
 from mcp import Client
 from mcp.client.extension import advertise
 from mcp.shared.dispatcher import CallOptions, Dispatcher, OnNotify, OnNotifyIntercept, OnRequest
-from mcp.shared.exceptions import MCPError
-from mcp_types import CONNECTION_CLOSED, Implementation, LoggingLevel
+from mcp_types import Implementation, LoggingLevel
 from opentelemetry.context import get_value
 from opentelemetry.trace import INVALID_SPAN, Span
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -39,11 +38,13 @@ Connector = Callable[[AsyncExitStack, str, bool], Awaitable[Dispatcher[Any]]]
 
 
 def memory_connector(server: Any, lost: Callable[[str], None]) -> Connector:
-    """The SDK's own way to connect to an in-process server; `lost` is called if that ends."""
+    """The SDK's own way to connect to an in-process server; `lost` is for one that can crash."""
     sdk_connect = Client(server, cache=None)._connect  # pyright: ignore[reportPrivateUsage]  # the seam
 
     async def connect(stack: AsyncExitStack, mode: str, raise_exceptions: bool) -> Dispatcher[Any]:
-        return MemoryDispatcher(await sdk_connect(stack, mode, raise_exceptions), lost)
+        if (on_crash := getattr(server, "on_crash", None)) is not None:  # as a fake one has
+            stack.callback(on_crash(lost))
+        return MemoryDispatcher(await sdk_connect(stack, mode, raise_exceptions))
 
     return connect
 
@@ -101,9 +102,8 @@ SendRequest = Callable[[str, Mapping[str, Any] | None, CallOptions | None], Awai
 class MemoryDispatcher:
     """A dispatcher that reports to the open span what it sends, and makes no span itself."""
 
-    def __init__(self, inner: Dispatcher[Any], lost: Callable[[str], None]) -> None:
+    def __init__(self, inner: Dispatcher[Any]) -> None:
         self._inner = inner
-        self._lost = lost
         self._send = without_span(inner)
         self.connection = ConnectionFacts()
 
@@ -116,7 +116,6 @@ class MemoryDispatcher:
         task_status: anyio.abc.TaskStatus[None] = anyio.TASK_STATUS_IGNORED,
     ) -> None:
         await self._inner.run(on_request, on_notify, on_notify_intercept, task_status=task_status)
-        self._lost(_ENDED)
 
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -132,18 +131,7 @@ class MemoryDispatcher:
             meta: dict[str, Any] = {**((params or {}).get("_meta") or {})}
             _trace.inject(meta)
             params = {**(params or {}), "_meta": meta} if meta else params
-        try:
-            return await self._send(method, params, opts)
-        except MCPError as error:
-            # Others send this code for anything.
-            if error.code == CONNECTION_CLOSED and error.message == _CLOSED:
-                self._lost(_ENDED)
-            raise
-
-
-_CLOSED = "Connection closed"
-"""What the SDK reports for a connection that was closed."""
-_ENDED = "the server has ended"
+        return await self._send(method, params, opts)
 
 
 def without_span(dispatcher: Dispatcher[Any]) -> SendRequest:

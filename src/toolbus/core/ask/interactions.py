@@ -132,7 +132,7 @@ Sample: TypeAlias = Callable[[Sampling], SamplingResult | Awaitable[SamplingResu
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuestionRouting:
-    """How questions reach people, if a part of toolbus asks them: a gateway, a console, a terminal."""
+    """The way of a question to a person, if a part of toolbus asks: a gateway, a console, a terminal."""
 
     approver: str = "function"
     """The name in the audit trail of the one who asks in `approve`."""
@@ -197,7 +197,7 @@ class Interactions:
 
 NO_HANDLERS = Interactions()
 routing_of: Callable[[Interactions], QuestionRouting] = attrgetter("_routing")
-"""How the questions for these handlers reach people."""
+"""The routing of the questions for these handlers."""
 
 
 def with_roots(interactions: Interactions, roots: Sequence[Path]) -> Interactions:

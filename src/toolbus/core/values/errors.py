@@ -123,14 +123,18 @@ class ConfigError(ToolbusError, ValueError):
         file: str | None = None,
         server: str | None = None,
         key: str | None = None,
+        line: int | None = None,
         mistakes: "Sequence[ConfigError]" = (),
     ) -> None:
         self.problem = problem
         self.file = file
+        self.line = line
+        """The line in the file, if the config has several files."""
         self.server = server
         self.key = key
         self._mistakes = tuple(mistakes)
-        where = [file, f"server {server!r}" if server is not None else None, key]
+        place = file if file is None or line is None else f"{file}:{line}"
+        where = [place, f"server {server!r}" if server is not None else None, key]
         super().__init__(": ".join([part for part in where if part] + [problem]))
 
     @property

@@ -265,7 +265,7 @@ def access_of(
     Keys are the `shared` ones, or those of the config file. ConfigError if it wants keys, and there is no
     file that they could belong to.
     """
-    serve = config.serve or Serve()
+    serve = config.gateway
     keys = tokens = None
     if serve.auth.keys:
         if config.file is None and shared is None:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.config import BusConfig, usable_config
+from toolbus.config.layers import layer_files
+from toolbus.config.load import with_profile
 from toolbus.config.trust import trusted_config, watched_files
 from toolbus.core.values.errors import ToolbusError
 from toolbus.lock.file import lock_path
@@ -86,15 +88,15 @@ class ConfigFollower:
 
 
 def _stamps(config: BusConfig) -> Stamps:
-    """The stamps of all files that affect the config, and of its lockfile."""
-    lock = [] if config.file is None else [lock_path(config.file)]
-    return {file: _stamp(file) for file in [*watched_files(config), *lock]}
+    """The stamps of all files that affect the config, and of their lockfiles."""
+    locks = [lock_path(str(file)) for file in layer_files(config)]
+    return {file: _stamp(file) for file in [*watched_files(config), *locks]}
 
 
 def _stamps_at_start(config: BusConfig, began: int) -> Stamps:
     """The stamps of the files as they were read."""
     # A file written since we began may have been read before the write: it counts as changed.
-    read = {Path(config.file or ""), *map(Path, config.reviewed or ())}
+    read = {*layer_files(config), *map(Path, config.reviewed or ())}
     return {
         file: None if file in read and stamp is not None and stamp[0] >= began else stamp
         for file, stamp in _stamps(config).items()
@@ -107,7 +109,8 @@ def _read_again(config: BusConfig) -> BusConfig:
     If it was found, not named, it must be trusted again first: `toolbus trust`.
     """
     file = Path(config.file or "")
-    return usable_config(file) if config.reviewed is None else trusted_config(file)
+    fresh = usable_config(file) if config.reviewed is None else trusted_config(file)
+    return with_profile(fresh, config.profile)
 
 
 def _stamp(file: Path) -> tuple[int, int] | None:

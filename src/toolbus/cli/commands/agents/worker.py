@@ -145,7 +145,7 @@ async def _agent_of_target(
     own: Invocation, target: str, options: dict[str, str | None]
 ) -> "AsyncGenerator[Agent]":
     """The agent of a program, which decides itself what these options say; `Usage` if one is given."""
-    given = {**options, "config": own.settings.config}
+    given = {**options, "config": own.settings.config, "profile": own.settings.profile}
     if ignored := [f"--{name}" for name, value in given.items() if value is not None]:
         raise Usage(
             f"{' and '.join(ignored)}: {target} decides that itself; change it there, or leave it out"

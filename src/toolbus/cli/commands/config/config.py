@@ -3,15 +3,16 @@
 import asyncio
 import json
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated
 
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, command
-from toolbus.cli.output.screen import visible
+from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, resolved
-from toolbus.config.location import is_list, is_mapping
+from toolbus.config.layers import origins
+from toolbus.config.location import Origin, is_list, is_mapping
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
 from toolbus.config.secrets.reference import MASK
@@ -28,6 +29,9 @@ def config(
     expanded: Annotated[
         bool, typer.Option("--redacted", help="Resolve every ${...}; show secrets as ***.")
     ] = False,
+    origin: Annotated[
+        bool, typer.Option("--origin", help="Show the file and line that each value comes from.")
+    ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of toolbus.yaml, for editors.")
     ] = False,
@@ -38,6 +42,10 @@ def config(
 
         print(json.dumps(config_schema(), indent=2))
         return 0
+    if origin:
+        rows = list(_origins(own.untrusted_config))
+        document = [{"key": key, "value": value, "file": at.file, "line": at.line} for key, value, at in rows]
+        return CommandResult(document, lambda: _print_origins(own.screen, rows))
     # Without expansion nothing in it is used, so it can be shown before it is trusted.
     shown = asyncio.run(_config_json(own.config if expanded else own.untrusted_config, expanded))
     return CommandResult(shown, lambda: _print_yaml(shown))
@@ -50,6 +58,28 @@ def _print_yaml(shown: JSON) -> None:
     if visible(text) != text:
         text = yaml.safe_dump(shown, sort_keys=False, allow_unicode=False, width=100)
     print(text, end="")
+
+
+def _origins(config: BusConfig) -> Iterator[tuple[str, JSON, Origin]]:
+    """Each value that a file sets, with its place."""
+    if config.file is None:
+        return
+    find = origins(config)
+    shown = asyncio.run(_config_json(config, expanded=False))
+    for key, value in shown.items():
+        if key == "servers":
+            for alias, server in value.items():
+                for name, one in server.items():
+                    if (at := find(alias, None if name == "problem" else name)) is not None:
+                        yield f"servers.{alias}.{name}", one, at
+        elif key != "file" and (at := find(None, key)) is not None:
+            yield key, value, at
+
+
+def _print_origins(screen: Screen, rows: Sequence[tuple[str, JSON, Origin]]) -> None:
+    for key, value, at in rows:
+        place = f"{short_path(at.file or '')}{'' if at.line is None else f':{at.line}'}"
+        screen.line(visible(f"{key}: {json.dumps(value, ensure_ascii=False)}"), "  ", (visible(place), "dim"))
 
 
 async def _config_json(config: BusConfig, expanded: bool) -> JSON:

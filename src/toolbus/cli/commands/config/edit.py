@@ -8,6 +8,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Annotated
 
@@ -17,10 +18,20 @@ from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import all_server_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.trust import is_trusted, trust_written
+from toolbus.cli.listing_cache import known_tools
 from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, picked, short_path, visible
 from toolbus.config import find_config, load_server
-from toolbus.config.editing.edit import new_document, servers_in, with_servers, with_switch, without_server
+from toolbus.config.editing.edit import (
+    new_document,
+    servers_in,
+    tool_patterns,
+    with_pattern,
+    with_servers,
+    with_switch,
+    without_exclude,
+    without_server,
+)
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.find import DOTENV, named_config
@@ -39,6 +50,7 @@ from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 OAUTH = "oauth"
+_WILD = re.compile(r"[*?\[]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +91,14 @@ class EditedFile:
 _Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="The server's name in the config.", autocompletion=all_server_names),
+]
+_Switched = Annotated[
+    str,
+    typer.Argument(
+        metavar="SERVER[/PATTERN]",
+        help="A server in the config, or those of its tools that match: github/delete_*.",
+        autocompletion=all_server_names,
+    ),
 ]
 
 
@@ -226,19 +246,31 @@ def remove(own: Invocation, name: _Name) -> CommandResult:
 
 
 @command
-def enable(own: Invocation, name: _Name) -> CommandResult:
-    """Enable a server in the config."""
+def enable(own: Invocation, name: _Switched) -> CommandResult:
+    """Enable a server in the config.
+
+    With SERVER/PATTERN, enable only these tools: the pattern leaves exclude, and joins include if there
+    is one.
+    """
     return _switched(own, name, enabled=True)
 
 
 @command
-def disable(own: Invocation, name: _Name) -> CommandResult:
-    """Disable a server in the config without removing it."""
+def disable(own: Invocation, name: _Switched) -> CommandResult:
+    """Disable a server in the config without removing it.
+
+    With SERVER/PATTERN, disable only these tools: the pattern is added to exclude.
+
+    \b
+    toolbus disable github/delete_*
+    """
     return _switched(own, name, enabled=False)
 
 
 def _switched(own: Invocation, name: str, *, enabled: bool) -> CommandResult:
     edited = _file_with_server(own, name)
+    if (switch := _tool_switch(edited, name)) is not None:
+        return _tools_switched(own, edited, switch, enabled=enabled)
     try:
         after = with_switch(edited.text, edited.path, name, on=enabled)
     except NotEditable as error:
@@ -250,6 +282,106 @@ def _switched(own: Invocation, name: str, *, enabled: bool) -> CommandResult:
     line = f"{word} {name} in {edited.path}" if changed else f"{name} is already {word} in {edited.path}"
     document = {**edit_facts(edited, name), "enabled": enabled, "changed": changed, "trusted": trusted}
     return CommandResult(document, line)
+
+
+# Single tools of a server
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ToolSwitch:
+    """The tools of a server that match a pattern."""
+
+    server: str
+    pattern: str
+
+    def __str__(self) -> str:
+        return f"{self.server}/{self.pattern}"
+
+    def shadow(self, patterns: Sequence[JSON]) -> str | None:
+        """A pattern that matches every tool that this one does."""
+        return next((one for one in patterns if isinstance(one, str) and _covers(one, self.pattern)), None)
+
+
+def _covers(wide: str, pattern: str) -> bool:
+    # A text that has a wildcard stands for others, and only `*` is known to match all of these.
+    return wide == pattern or (
+        fnmatchcase(pattern, wide) and (_WILD.search(pattern) is None or re.search(r"[?\[]", wide) is None)
+    )
+
+
+def _tool_switch(edited: EditedFile, name: str) -> _ToolSwitch | None:
+    """The tools that are meant; None if it is a server."""
+    servers = edited.servers()
+    found = [alias for alias in servers if name.startswith(f"{alias}/")]
+    if name in servers or not found:
+        return None
+    alias = max(found, key=len)
+    pattern = name.removeprefix(f"{alias}/")
+    if not pattern.strip():
+        raise Usage(f"{name!r} names no tool; write such as {alias}/delete_*")
+    return _ToolSwitch(server=alias, pattern=pattern)
+
+
+def _tools_switched(
+    own: Invocation, edited: EditedFile, switch: _ToolSwitch, *, enabled: bool
+) -> CommandResult:
+    """Enable or disable tools; say which ones, and what else decides about them."""
+    word = "enabled" if enabled else "disabled"
+    try:
+        after, cause, note = (_with_tools if enabled else _without_tools)(edited, switch)
+    except NotEditable as error:
+        raise Usage(f"{edited.path} {error.problem}: change exclude in the entry {switch.server!r}") from None
+    changed = after != edited.text
+    known = known_tools(str(edited.path.absolute()), switch.server)
+    tools = [tool for tool in known if fnmatchcase(tool, switch.pattern)]
+    trusted = save_edited(own.screen, edited, after) if changed else edited.is_own
+
+    def lines() -> None:
+        line = f"{word} {switch} in {edited.path}" if changed else f"{switch} is already {word}{cause}"
+        own.screen.line(visible(line))
+        if note:
+            own.screen.note(note)
+        if tools:
+            own.screen.note(f"tools that match: {', '.join(tools)}")
+        elif known:
+            hint = near_miss(switch.pattern, known)
+            own.screen.note(f"no tool of {switch.server} matches {switch.pattern!r}{hint}")
+
+    facts = {**edit_facts(edited, switch.server), "pattern": switch.pattern, "tools": tools}
+    return CommandResult({**facts, "enabled": enabled, "changed": changed, "trusted": trusted}, lines)
+
+
+def _without_tools(edited: EditedFile, switch: _ToolSwitch) -> tuple[str, str, str]:
+    """The text in which these tools are excluded; or the same one, and what already does that."""
+    entry = edited.servers()[switch.server]
+    (_, include), (key, exclude) = tool_patterns(entry, "include"), tool_patterns(entry, "exclude")
+    if (shadow := switch.shadow(exclude)) is not None:
+        return edited.text, "" if shadow == switch.pattern else f", by {shadow!r} in {key}", ""
+    is_listed = any(not isinstance(one, str) or fnmatchcase(switch.pattern, one) for one in include)
+    if include and not is_listed and _WILD.search(switch.pattern) is None:
+        return edited.text, ", because include lists other tools", ""
+    return with_pattern(edited.text, edited.path, switch.server, "exclude", switch.pattern), "", ""
+
+
+def _with_tools(edited: EditedFile, switch: _ToolSwitch) -> tuple[str, str, str]:
+    """The text in which this pattern is not excluded, and a note about what still disables it."""
+    entry = edited.servers()[switch.server]
+    (_, include), (key, exclude) = tool_patterns(entry, "include"), tool_patterns(entry, "exclude")
+    after, note = edited.text, ""
+    shadow = switch.shadow([one for one in exclude if one != switch.pattern])
+    if shadow is not None:
+        note = f"{shadow!r} in {key} still disables it; to enable all of that: toolbus enable "
+        note += f"{switch.server}/{shadow}"
+    if switch.pattern in exclude:
+        after = without_exclude(after, edited.path, switch.server, switch.pattern)
+    elif shadow is not None:
+        raise Usage(f"{switch}: {note}")
+    if include and switch.shadow(include) is None:
+        after = with_pattern(after, edited.path, switch.server, "include", switch.pattern)
+    for one in document_in(edited.text.encode(), edited.path).get("exclude") or ():
+        if isinstance(one, str) and _covers(one, str(switch)):
+            note = note or f"{one!r} in exclude for all servers still disables it"
+    return after, "", note
 
 
 def edit_facts(edited: EditedFile, name: str) -> dict[str, JSON]:
@@ -361,11 +493,22 @@ def _file_with_server(own: Invocation, name: str) -> EditedFile:
         raise Usage(f"{str(path)!r}: no such file; check the path")
     edited = edited_file(own)
     servers = edited.servers()
-    if name not in servers:
+    if name not in servers and _tool_switch(edited, name) is None:
+        name = name.partition("/")[0]
+        if (other := _file_of(own, name)) is not None:
+            raise Usage(f"{name!r} is not in {edited.path} but in {short_path(other)}; pass --config {other}")
         close = near_miss(name, servers)
         listed = f"; known servers: {', '.join(servers) or 'none'}"
         raise Usage(f"no server {name!r} in {edited.path}{close or listed}")
     return edited
+
+
+def _file_of(own: Invocation, name: str) -> str | None:
+    """The other file of the config that has the server."""
+    try:
+        return own.untrusted_config.file_of(name) if name in own.untrusted_config.servers else None
+    except ConfigError:
+        return None
 
 
 def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -> str:

@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from getpass import getpass
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from typing import Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, command
+from toolbus.cli.commands.config.editor_backups import EditorBackups
 from toolbus.cli.completion import editor_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.ask import can_ask
@@ -20,7 +22,6 @@ from toolbus.cli.input.trust import code_if_unwritten, confirm
 from toolbus.cli.output.screen import Screen, exact, visible
 from toolbus.cli.parameters import WriteUnasked
 from toolbus.config.editing.edit import entry_text, host_document, value_at, with_entry, without_entry
-from toolbus.config.editing.save import save
 from toolbus.config.editing.yaml_json import NotEditable, Steps
 from toolbus.config.hosts.editors import (
     EDITORS,
@@ -59,6 +60,9 @@ def install(
     ] = None,
     yes: WriteUnasked = False,
     remove: Annotated[bool, typer.Option("--remove", help="Take the entry out again.")] = False,
+    undo: Annotated[
+        bool, typer.Option("--undo", help="Restore the file as it was before the last change.")
+    ] = False,
     print_only: Annotated[bool, typer.Option("--print", help="Only print the entry.")] = False,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="The name of the entry.")] = "toolbus",
     view: Annotated[
@@ -80,16 +84,19 @@ def install(
     """Let an editor or agent use all your servers through toolbus.
 
     Shows the entry that starts 'toolbus serve --stdio' with this config, and writes it into the editor's
-    own config after you agree.
+    own config after you agree. A backup of the file is kept, which --undo restores.
 
     \b
     toolbus install cursor
     toolbus install codex --url https://tools.example.com/mcp --key '${KEY}'
     """
-    given = {"--remove": remove, "--print": print_only, "--url": url, "--key": key, "--view": view}
+    given = {"--remove": remove, "--undo": undo, "--print": print_only}
+    given |= {"--url": url, "--key": key, "--view": view}
     _check(editor, name, {**given, "--yes": yes})
     if editor is None:
         return _list(own.screen, name)
+    if undo:
+        return _undo(own.screen, editor, yes=yes)
     place = place_of(editor, name)
     if remove:
         return _remove(own.screen, place, yes=yes)
@@ -110,8 +117,9 @@ def _check(editor: str | None, name: str, given: Mapping[str, str | bool | None]
     used = [option for option, value in given.items() if value]
     if editor is None and used:
         raise Usage(f"{used[0]} needs an editor; name one of {', '.join(EDITORS)}")
-    if given["--remove"] and (other := [one for one in used if one not in ("--remove", "--yes")]):
-        raise Usage(f"--remove and {other[0]} cannot be combined; keep one")
+    for option in ("--remove", "--undo"):
+        if given[option] and (other := [one for one in used if one not in (option, "--yes")]):
+            raise Usage(f"{option} and {other[0]} cannot be combined; keep one")
     url = given["--url"]
     if given["--key"] and not url:
         raise Usage("--key is for a running gateway; add --url")
@@ -146,7 +154,8 @@ def _own_entry(own: Invocation, place: "EditorFile", view: str | None, *, is_use
     config = own.config if is_used else own.untrusted_config
     if config.file is None:
         raise ConfigError("the config is not a file; pass one with --config")
-    shown = () if view is None else ("--view", view)
+    chosen = {"--profile": own.settings.profile, "--view": view}
+    shown = [word for option, name in chosen.items() if name is not None for word in (option, name)]
     words = (*_program(), "serve", "--stdio", "--config", os.path.abspath(config.file), *shown)
     entry = entry_for(place.editor, HostProgram(name=place.name, words=words))
     assert entry is not None, "every editor starts programs"
@@ -183,11 +192,11 @@ def _install(
     except NotEditable as error:
         lines = tuple(place.document(shown).splitlines())
         raise Usage(f"{place.shown} {error.problem}:", lines) from None
-    place.file.parent.mkdir(parents=True, exist_ok=True)
-    save(place.file, after.encode(), mode=OWNER_ONLY if has_key else None)
+    backup = EditorBackups(place.file).change(after.encode(), OWNER_ONLY if has_key else None)
     done = f"replaced {place.name} in" if replaces else f"added {place.name} to"
     message = f"{done} {place.shown}; restart {place.title} to use it"
-    screen.show(*_outcome(screen, place, "replaced" if replaces else "added", shown, message)[:2])
+    screen.show(*_outcome(screen, place, "replaced" if replaces else "added", shown, message, backup)[:2])
+    _note_backup(screen, place, backup)
     if remote is not None and (variable := remote.variable):
         screen.note(f"set {variable} to the key where {place.title} starts")
     return 0
@@ -219,7 +228,7 @@ def _agreed(screen: Screen, place: "EditorFile", shown: Entry) -> bool:
     return can_ask() and confirm(f"{question}? [y/N]: ")
 
 
-def _remove(screen: Screen, place: "EditorFile", *, yes: bool) -> CommandResult:
+def _remove(screen: Screen, place: "EditorFile", *, yes: bool) -> CommandResult | int:
     if place.present is None:
         return _outcome(screen, place, "absent", None, f"{place.name} is not in {place.shown}")
     if not is_toolbus(place.present) and url_of(place.present) is None:
@@ -236,8 +245,43 @@ def _remove(screen: Screen, place: "EditorFile", *, yes: bool) -> CommandResult:
         after = without_entry(place.text, place.file, place.container, place.name)
     except NotEditable as error:
         raise Usage(f"{place.shown} {error.problem}: remove the entry {place.name!r}") from None
-    save(place.file, after.encode())
-    return _outcome(screen, place, "removed", None, f"removed {place.name} from {place.shown}")
+    backup = EditorBackups(place.file).change(after.encode())
+    screen.show(
+        *_outcome(screen, place, "removed", None, f"removed {place.name} from {place.shown}", backup)[:2]
+    )
+    _note_backup(screen, place, backup)
+    return 0
+
+
+def _note_backup(screen: Screen, place: "EditorFile", backup: Path | None) -> None:
+    if not screen.as_json:
+        what = "the file is new" if backup is None else f"backup: {shown_path(backup)}"
+        screen.note(f"{what}; to undo this, run: toolbus install {place.editor} --undo")
+
+
+def _undo(screen: Screen, editor: str, *, yes: bool) -> CommandResult:
+    """Restore the file as it was before the last change, unless somebody has changed it since."""
+    file = user_file(editor, home=home_folder(), platform=sys.platform)
+    backups, title, shown = EditorBackups(file), EDITORS[editor].title, shown_path(file)
+    if (change := backups.latest) is None:
+        raise Usage(f"there is nothing to undo: toolbus install has not changed {shown}")
+    document: dict[str, JSON] = {"editor": editor, "file": str(file), "done": "nothing"}
+    when = datetime.fromtimestamp(change.at).astimezone().strftime("%Y-%m-%d %H:%M")
+    lost = backups.since(change)
+    if lost is not None and not yes:
+        if not screen.as_json:
+            screen.note(
+                f"{shown} has changed since {when}; this would be lost: {', '.join(map(exact, lost))}"
+            )
+        if screen.as_json or not can_ask() or not confirm("Restore it anyway? [y/N]: "):
+            step = f"{shown} was not restored; take the entry out with --remove, or pass --yes"
+            return CommandResult(
+                {**document, "lost": lost}, lambda: screen.note(step), code_if_unwritten(screen)
+            )
+    backups.undo(change)
+    done = "removed" if change.mode is None else "restored"
+    line = f"restored {shown} as it was before {when}" if change.mode is not None else f"removed {shown}"
+    return CommandResult({**document, "done": done, "lost": lost or []}, f"{line}; restart {title}")
 
 
 def _printed(screen: Screen, place: "EditorFile", entry: Entry) -> CommandResult:
@@ -251,7 +295,12 @@ def _printed(screen: Screen, place: "EditorFile", entry: Entry) -> CommandResult
 
 
 def _outcome(
-    screen: Screen, place: "EditorFile", done: str, entry: Entry | None, message: str = ""
+    screen: Screen,
+    place: "EditorFile",
+    done: str,
+    entry: Entry | None,
+    message: str = "",
+    backup: Path | None = None,
 ) -> CommandResult:
     """The result: the entry, and how it was changed."""
     document = {
@@ -260,6 +309,7 @@ def _outcome(
         "name": place.name,
         "done": done,
         "entry": entry,
+        **({"backup": str(backup)} if backup else {}),
     }
     if done != "nothing":
         return CommandResult(document, message)

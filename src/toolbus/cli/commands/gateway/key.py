@@ -121,9 +121,8 @@ def _loaded(own: Invocation) -> "BusConfig":
 
 
 def _serve(config: "BusConfig") -> "Serve":
-    from toolbus.config.settings.serve import Serve
 
-    return config.serve or Serve()
+    return config.gateway
 
 
 def _stored(config: "BusConfig") -> "StoredKeys":

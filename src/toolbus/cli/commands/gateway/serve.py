@@ -93,6 +93,7 @@ def _serve(own: Invocation, settings_of: "Chosen", *, over_stdio: bool, began: i
 
     from toolbus.cli.output.event_lines import DATE_AND_TIME
     from toolbus.cli.output.screen import enable_part_log
+    from toolbus.state.stderr_log import kept_stderr
 
     screen, config = own.screen, own.config
     own.selected()  # raises if there is none
@@ -107,7 +108,8 @@ def _serve(own: Invocation, settings_of: "Chosen", *, over_stdio: bool, began: i
     chosen = partial(_usable_settings, settings_of=settings_of)
     if over_stdio or settings.workers == 1:
         program = serve_program(screen)
-        return asyncio.run(serve(program, config, chosen, over_stdio=over_stdio, began=began))
+        with kept_stderr(config.file):
+            return asyncio.run(serve(program, config, chosen, over_stdio=over_stdio, began=began))
     from toolbus.bus.engine.startup import import_late
     from toolbus.gateway.serve.front import bound_socket, check_shared_state
     from toolbus.gateway.serve.workers import start_workers
@@ -121,7 +123,8 @@ def _serve(own: Invocation, settings_of: "Chosen", *, over_stdio: bool, began: i
     if isinstance(worker, int):
         return worker
     program = serve_program(screen, worker.number)
-    return asyncio.run(serve(program, config, chosen, over_stdio=False, began=began, worker=worker))
+    with kept_stderr(config.file):
+        return asyncio.run(serve(program, config, chosen, over_stdio=False, began=began, worker=worker))
 
 
 def _usable_settings(config: "BusConfig", settings_of: "Chosen") -> "Serve":
@@ -137,9 +140,8 @@ def _settings(
 ) -> "Serve":
     """The `serve` of the config, changed by the options; raises `Usage` if it cannot be."""
     from toolbus.config.location import near_miss
-    from toolbus.config.settings.serve import Serve
 
-    serve = config.serve or Serve()
+    serve = config.gateway
     if http is not None:
         # As in `:0` or `7400`: a port alone is one of this machine.
         address = f"127.0.0.1:{http.lstrip(':')}" if re.fullmatch(r":?\d+", http) else http

@@ -65,6 +65,8 @@ class Comparison:
     path: Path
     old: Mapping[str, LockedServer] | None
     """None if there is no lockfile."""
+    locks: Mapping[Path, Mapping[str, LockedServer]]
+    """The servers in each lockfile; each file of the config has its own."""
     now: Mapping[str, Snapshot]
     """The servers that could be listed."""
     failed: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -104,12 +106,35 @@ class Comparison:
         return is_known and is_approved(self.now[alias].locked.launch, old[alias].launch)
 
     @property
+    def compared(self) -> frozenset[str]:
+        """The servers that were compared, or could not be."""
+        return frozenset((*self.now, *self.failed))
+
+    @property
     def updated(self) -> Lockfile:
         """The lockfile with everything that was listed; the rest is kept."""
         kept = {alias: server for alias, server in (self.old or {}).items() if alias not in self.gone}
         return Lockfile(
             path=self.path, servers={**kept, **{alias: s.locked for alias, s in self.now.items()}}
         )
+
+    @property
+    def files(self) -> list[Lockfile]:
+        """The lockfiles to write: each server is in the one beside the file with its entry."""
+        paths = {lock_path(self.config.file_of(alias) or "") for alias in self.now}
+        if self.gone or not paths:
+            paths.add(self.path)
+        found: list[Lockfile] = []
+        for path in sorted(paths):
+            gone = self.gone if path == self.path else ()
+            kept = {alias: server for alias, server in self.locks.get(path, {}).items() if alias not in gone}
+            now = {
+                alias: one.locked
+                for alias, one in self.now.items()
+                if lock_path(self.config.file_of(alias) or "") == path
+            }
+            found.append(Lockfile(path=path, servers={**kept, **now}))
+        return found
 
     @property
     def warnings(self) -> list[str]:
@@ -139,10 +164,13 @@ async def compared(own: Invocation, servers: Sequence[str], *, must_exist: bool 
     config = own.config
     if config.file is None:
         raise ConfigError("the config is not a file, so it has no lockfile")
-    selected = own.selected(servers)
+    selected = own.selected(servers) if servers else _to_compare(config, own.selected())
     path = lock_path(config.file)
-    file = read_lock(path)
-    old = None if file is None else file.servers
+    locks: dict[Path, Mapping[str, LockedServer]] = {}
+    for one in {path, *(lock_path(config.file_of(alias) or "") for alias in selected)}:
+        if (file := read_lock(one)) is not None:
+            locks[one] = file.servers
+    old = None if not locks else {**locks.get(path, {}), **_own_entries(config, selected, locks)}
     async with open_bus(own.screen, _unlocked(config), selected) as bus:
         await calls_of(bus).refresh(*KINDS)
         states = {alias: bus.servers[alias] for alias in selected}
@@ -160,6 +188,7 @@ async def compared(own: Invocation, servers: Sequence[str], *, must_exist: bool 
         config=config,
         path=path,
         old=old,
+        locks=locks,
         now=now,
         failed={
             alias: problem_of(errors[alias]) if alias in errors else status.state
@@ -168,10 +197,30 @@ async def compared(own: Invocation, servers: Sequence[str], *, must_exist: bool 
         },
         gone=tuple(
             alias
-            for alias in old or ()
-            if not servers and alias not in config.servers and alias not in config.disabled
+            for alias in locks.get(path, ())
+            if not servers and alias not in (*config.servers, *config.disabled, *config.outside)
         ),
     )
+
+
+def _to_compare(config: BusConfig, aliases: Sequence[str]) -> list[str]:
+    """The servers of this file, and those of other files that have a lockfile already."""
+    found = [
+        alias
+        for alias in aliases
+        if (file := config.file_of(alias)) == config.file or lock_path(file or "").is_file()
+    ]
+    if not found:
+        raise Usage(f"every server is of another file; name those to lock: toolbus lock {aliases[0]}")
+    return found
+
+
+def _own_entries(
+    config: BusConfig, aliases: Iterable[str], locks: Mapping[Path, Mapping[str, LockedServer]]
+) -> dict[str, LockedServer]:
+    """What is locked of each server in its own lockfile."""
+    own = {alias: locks.get(lock_path(config.file_of(alias) or ""), {}) for alias in aliases}
+    return {alias: servers[alias] for alias, servers in own.items() if alias in servers}
 
 
 def _unlocked(config: BusConfig) -> BusConfig:

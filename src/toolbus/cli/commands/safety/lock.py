@@ -56,11 +56,12 @@ async def lock(
     is_needed = bool(found.differences) or (found.old is None and bool(found.now))
     agreed = is_needed and (yes or _ask(screen, found))
     if agreed:
-        write_lock(found.updated)
+        for file in found.files:
+            write_lock(file)
     if screen.as_json or not is_needed or yes:
         screen.show(*report(screen, found, written=agreed)[:2])
     if agreed:
-        screen.note(_written(found.updated))
+        _note_written(screen, found, is_whole=not servers)
     elif is_needed:
         from toolbus.cli.input.trust import code_if_unwritten
 
@@ -113,9 +114,10 @@ async def approve(
         return report(screen, found, written=False, code=FAILED)
     if tool is not None:
         found = only_tool(found, alias, tool)
-    write_lock(found.updated)
+    (file,) = found.files
+    write_lock(file)
     screen.show(*report(screen, found, written=True)[:2])
-    screen.note(f"approved {visible(target)} in {short_path(found.path)}")
+    screen.note(f"approved {visible(target)} in {short_path(file.path)}")
     return 0
 
 
@@ -138,7 +140,16 @@ def _ask(screen: Screen, found: "Comparison") -> bool:
     if screen.as_json:
         return False
     print_comparison(screen, found)
-    return can_ask() and confirm(f"Approve this, and write {short_path(found.path)}? [y/N]: ")
+    written = ", ".join(short_path(file.path) for file in found.files)
+    return can_ask() and confirm(f"Approve this, and write {written}? [y/N]: ")
+
+
+def _note_written(screen: Screen, found: "Comparison", *, is_whole: bool) -> None:
+    for file in found.files:
+        screen.note(_written(file))
+    others = [alias for alias in found.config.servers if is_whole and alias not in found.compared]
+    if others:
+        screen.note(f"not locked: {', '.join(others)}, of another file; to lock them, name them")
 
 
 def _written(file: "Lockfile") -> str:

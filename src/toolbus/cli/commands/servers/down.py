@@ -27,7 +27,7 @@ def down(own: Invocation) -> CommandResult:
     from toolbus.cli.output.bus_status import background_config
 
     screen, file = own.screen, background_config(own.settings)
-    inquiry = open_inquiry(file)
+    inquiry = open_inquiry(file, own.settings.profile)
     if inquiry is None:
         return CommandResult(
             {"stopped": False, "config": str(file)},

@@ -169,7 +169,7 @@ async def logins(own: Invocation) -> CommandResult:
 
 
 async def list_logins(own: Invocation) -> CommandResult:
-    """Who is signed in to which server, and which servers lack a login."""
+    """The logins to the servers of the config, and the servers without one."""
     from toolbus.cli.sign_in import lasting_tokens
 
     screen, tokens = own.screen, lasting_tokens(own.config)

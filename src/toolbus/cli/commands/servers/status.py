@@ -12,7 +12,7 @@ def status(own: Invocation) -> CommandResult:
     from toolbus.cli.output.screen import short_path
 
     screen, file = own.screen, background_config(own.settings)
-    facts = facts_of(file)
+    facts = facts_of(file, own.settings.profile)
 
     def print_status() -> None:
         if facts is None:

@@ -45,9 +45,9 @@ def up(
     from toolbus.background.inquiry import facts_of
     from toolbus.background.place import places
 
-    if (facts := facts_of(file)) is not None:
+    if (facts := facts_of(file, own.settings.profile)) is not None:
         return _already_running(own.screen, facts)
-    place = places(file)[0]
+    place = places(file, own.settings.profile)[0]
     if foreground:
         return _run_here(own, place, idle, began, has_console=not no_console)
     return _started(own, place, idle, has_console=not no_console)
@@ -98,7 +98,7 @@ def _started(own: Invocation, place: "BusPlace", idle: float | None, *, has_cons
 
     with own.screen.spinner("starting " + ", ".join(own.config.servers)):
         launch(place, own.settings.config, idle, has_console=has_console)
-        facts = facts_of(place.config)
+        facts = facts_of(place.config, place.profile)
     if facts is None:
         raise NotStarted(f"the background bus has ended again; see its log {short_path(place.log)}")
     where = f"in the background (pid {facts['pid']})"

@@ -40,6 +40,7 @@ from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import Health
 from toolbus.gateway.serve.follow import ConfigFollower
 from toolbus.gateway.serve.signals import Stop, run_until
+from toolbus.state.stderr_log import kept_stderr
 
 POLL_SECONDS = 1.0
 """Interval for checking the servers' health."""
@@ -65,6 +66,11 @@ class ServerWatch:
 
     async def run(self, stop: Stop) -> int:
         """Keep the servers running until a signal comes; returns the exit code for it."""
+        with kept_stderr(self._follower.config.file):
+            await self._watch(stop)
+        return 128 + stop.number
+
+    async def _watch(self, stop: Stop) -> None:
         async with self._bus:
             try:
                 with self._view.live(self._bus, self._key):
@@ -72,7 +78,6 @@ class ServerWatch:
                     await run_until([stop.event.wait()], *work)
             finally:
                 save_listings(self._follower.config, self._bus)
-        return 128 + stop.number
 
     async def _connect_servers(self) -> None:
         async with self._tasks:

@@ -58,8 +58,7 @@ def call(
         typer.Option(
             "--resume",
             metavar="FILE",
-            help="Answer the call that '--on-input suspend' printed to this file, or to stdin (-); give "
-            "KEY=VALUE for the form instead of NAME.",
+            help="Answer the call in this file, which '--on-input suspend' printed; - for stdin.",
         ),
     ] = None,
     accept: Accept = False,
@@ -67,6 +66,9 @@ def call(
     cancel: Cancel = False,
 ) -> Coroutine[Any, Any, CommandResult | int]:
     """Call a tool and print the result; exit 1 if the tool fails.
+
+    With --resume, answer a suspended call: KEY=VALUE fills in its form, or pass --accept, --decline or
+    --cancel.
 
     \b
     toolbus call inn/book guest=Ann --on-input suspend > call.json
