@@ -70,12 +70,14 @@ def test_a_model_calls_a_tool_of_the_config(variables: dict[str, str], tmp_path:
 
 
 def test_a_server_that_is_down_is_named(variables: dict[str, str], tmp_path: Path) -> None:
-    file = written(tmp_path, servers={"notes": NOTES, "broken": BROKEN})
+    profiles = {"mine": {"servers": ["notes"]}}
+    file = written(tmp_path, servers={"notes": NOTES, "broken": BROKEN}, profiles=profiles)
     code, said, warned = ran(tmp_path, variables, *asking(f"Toolbus({json.dumps(file)})"))
     assert (code, said) == (0, "kept as note 1")
     assert warned.startswith("toolbus: server 'broken': spawn failed: command 'no-such-program' not found")
-    notes = json.dumps({"config": file, "servers": "notes"})
-    assert ran(tmp_path, variables, *asking(f"Toolbus({notes})")) == (0, "kept as note 1", "")
+    for narrower in ({"servers": "notes"}, {"profile": "mine"}):
+        some = json.dumps({"config": file, **narrower})
+        assert ran(tmp_path, variables, *asking(f"Toolbus({some})")) == (0, "kept as note 1", "")
 
 
 def test_the_config_of_a_folder_has_to_be_trusted(variables: dict[str, str], tmp_path: Path) -> None:

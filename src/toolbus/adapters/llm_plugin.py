@@ -36,11 +36,13 @@ class Toolbus(llm.Toolbox):
         servers: list[str] | str | None = None,
         expose: Literal["all", "search", "code", "auto"] | None = None,
         images: bool = True,
+        profile: str | None = None,
     ) -> None:
         self._servers = servers
         self._images = images
         self._expose: ExposeMode | None = expose
         self._file = config
+        self._profile = profile
         self._tools: ToolList[ToolDef] | None = None
 
     def tools(self) -> Iterable[llm.Tool]:
@@ -55,7 +57,7 @@ class Toolbus(llm.Toolbox):
         from toolbus.adapters.llm import tools
         from toolbus.bus.sync import SyncToolbus
 
-        bus = SyncToolbus(self._file)
+        bus = SyncToolbus(self._file, profile=self._profile)
         bus.start()
         atexit.register(bus.stop)
         view = bus.view(servers=self._servers, expose=self._expose)
