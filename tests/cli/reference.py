@@ -101,10 +101,10 @@ The editor names the config, so that it will not be asked about again: a config 
 [trusted](configuration.md#trust) first. A key that is written into a file is readable by you only.
 
 JSON: `{"editor", "file", "name", "done", "entry", "backup"}`, where `done` is `added`, `replaced`, `removed`,
-`present`, `absent`, `printed` or `nothing`, and `backup` the file as it was, if it was changed; with `--undo`
-`{"editor", "file", "done", "lost"}`, where `done` is `restored`, `removed` or `nothing`; without EDITOR
-`{"name", "editors": [{"editor", "file", "state", "detail"}]}`, where `state` is `installed`,
-`other`, `absent` or `unreadable`.
+`present`, `absent`, `printed` or `nothing`, and `backup` the file as it was, if it was changed. With `--undo`
+`{"editor", "file", "done", "lost"}`, where `done` is `restored`, `removed` or `nothing`. Without EDITOR
+`{"name", "editors": [{"editor", "file", "state", "detail"}]}`, where `state` is `installed`, `other`,
+`absent` or `unreadable`.
 """,
     "trust": """\
 A config that toolbus finds by itself, rather than one you name, is used only after you trust it. Other
@@ -255,8 +255,8 @@ JSON: `{"server", "lines": [{"at", "text"}]}`; without SERVER `{"servers": [{"se
 "bytes"}]}`
 """,
     "enable": """\
-JSON: `{"file", "server", "enabled", "changed", "trusted"}`; for tools also `pattern`, and the known `tools`
-that match it
+JSON: `{"file", "server", "enabled", "changed", "trusted"}`; for tools also `pattern`, and the
+known `tools` that match it
 """,
     "disable": """\
 JSON: as in enable

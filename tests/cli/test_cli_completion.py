@@ -14,10 +14,10 @@ from tests.inside.cli import SAFE
 COMMANDS = [
     *("demo", "init", "add", "import", "install", "check"),
     *("tools", "search", "call", "read", "prompt", "skill", "script", "chat"),
-    *("up", "down", "status", "login", "logout"),
+    *("up", "down", "status", "login", "logout", "logs"),
     *("serve", "console", "key", "store"),
     *("trust", "lock", "policy", "audit"),
-    *("config", "remove", "enable", "disable"),
+    *("config", "update", "remove", "enable", "disable"),
     "runs",
 ]
 SEND: dict[str, Any] = {

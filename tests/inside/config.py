@@ -49,6 +49,14 @@ from toolbus.config.launch.patterns import ResolvedLaunch as ResolvedLaunch
 from toolbus.config.launch.patterns import url_allowed as url_allowed
 from toolbus.config.launch.patterns import url_denied as url_denied
 from toolbus.config.launch.patterns import url_problem as url_problem
+from toolbus.config.layers import FREE as FREE
+from toolbus.config.layers import KEPT as KEPT
+from toolbus.config.layers import LAUNCH as LAUNCH
+from toolbus.config.layers import NARROWED as NARROWED
+from toolbus.config.layers import NOT_INHERITED as NOT_INHERITED
+from toolbus.config.layers import USERS_WINS as USERS_WINS
+from toolbus.config.layers import layer_files as layer_files
+from toolbus.config.layers import overlaid as overlaid
 from toolbus.config.load import setting as setting
 from toolbus.config.location import Location as Location
 from toolbus.config.location import is_list as is_list
@@ -77,6 +85,7 @@ from toolbus.config.settings.serve import TokenIssuer as TokenIssuer
 from toolbus.config.settings.store import StoreSetting as StoreSetting
 from toolbus.config.trust import accept as accept
 from toolbus.config.trust import candidate as candidate
+from toolbus.config.trust import candidates as candidates
 from toolbus.config.trust import distrust as distrust
 from toolbus.config.trust import forget as forget
 from toolbus.config.trust import trusted_config as trusted_config

@@ -85,8 +85,7 @@ class Toolbus(View):
     def from_servers(cls, options: Mapping[str, Any] | None = None, /, **servers: Any) -> Self:
         """A bus of these servers by alias: each a URL, a command as a list, a mapping or a server object.
 
-        `options` are those of `Toolbus(...)`, and what a config has beside `servers`: every keyword is an
-        alias.
+        `options` are the options of `Toolbus(...)` and other keys of a config. Every keyword is an alias.
         """
         config, given = config_of(options or {}, servers)
         return cls(config, **given)
@@ -218,7 +217,7 @@ class Toolbus(View):
     async def disable(self, alias: str) -> None:
         """Disconnect from a server, whose tools leave the catalog; `enable` brings it back.
 
-        A `reload` keeps it disabled, as it keeps others enabled, until the new config says the same.
+        A `reload` keeps such switches; one ends when the new config agrees with it.
         """
         await self._change(lambda old: old.switch(alias, on=False))
 
@@ -256,7 +255,7 @@ class Toolbus(View):
     async def reload(self, config: ConfigSource) -> None:
         """Use another config: connect to new servers, disconnect from removed ones, leave the rest alone.
 
-        What the program has enabled or disabled stays so.
+        Servers that the program has enabled or disabled stay so.
         If a required server cannot be connected, or no entry is valid, it raises and nothing changes.
         """
         new = bus_config(config)

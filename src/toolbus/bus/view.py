@@ -488,7 +488,7 @@ class View:
     @overload
     def events(self, *kinds: type[E]) -> EventStream[E]: ...
     def events(self, *kinds: type[Any]) -> EventStream[Any]:
-        """The events from now on, or those of some types, for `async for`; ends when the bus is closed."""
+        """The events from now on, or only some types, for `async for`; ends when the bus is closed."""
         self._access.check_process()
         return self._hub.listen(of_types(kinds, self._filter))
 

@@ -26,7 +26,7 @@ from toolbus.config.hosts.read import document_in, read_content
 from toolbus.config.location import Location, Mistakes, Origin, is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig, Timeouts
 from toolbus.config.settings.limits import ServerLimits
-from toolbus.core.files import FILE_NAMES, LOCAL, OWN_NAMES, user_folder
+from toolbus.core.files import FILE_NAMES, LOCAL, OWN_NAMES, read_plain, user_folder
 from toolbus.core.text.lookalikes import looks
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
@@ -67,6 +67,8 @@ NOT_INHERITED = frozenset(
 """Settings that a config does not take from your own; most of the others contain targets and secrets."""
 
 
+_LARGEST_INDEX = 64 << 20
+
 # The files
 
 
@@ -98,6 +100,31 @@ def layer_files(config: BusConfig) -> list[Path]:
     if config.user is not None:
         return [*files, *layer_files(config.user)]
     return files if (folder := user_folder()) is None else [*files, *(folder / name for name in OWN_NAMES)]
+
+
+def from_home(path: str | None) -> str:
+    """The path of a file, with `~` for the user's home."""
+    home, shown = os.path.expanduser("~"), path or ""
+    return f"~{shown.removeprefix(home)}" if shown.startswith(home + os.sep) else shown
+
+
+def _of(user: BusConfig) -> str:
+    return from_home(user.file)
+
+
+def tracked_local(config: BusConfig) -> str | None:
+    """A warning if git tracks the local file; its index is read, because git itself may run programs."""
+    local = None if config.file is None else local_beside(Path(config.file).absolute())
+    root = None if local is None else next((one for one in local.parents if (one / ".git").is_dir()), None)
+    if local is None or root is None:
+        return None
+    try:
+        index = read_plain(root / ".git" / "index", _LARGEST_INDEX)
+    except OSError:
+        return None
+    if local.relative_to(root).as_posix().encode() + b"\0" not in index:
+        return None
+    return f"git tracks {LOCAL}, which is for one person: git rm --cached {LOCAL}, and add it to .gitignore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -209,10 +236,9 @@ class Layers:
 
 def origins(config: BusConfig) -> Callable[[str | None, str | None], Origin | None]:
     """A function that finds the place of a key of a server, or of a setting; None if no file has it."""
-    own = [
-        Path(file) for file in (config.file, config.file and str(Path(config.file).with_name(LOCAL))) if file
-    ]
-    layers = Layers(layers=[Layer.read(path) for path in own if path == own[0] or path.is_file()])
+    base = Path(config.file or "")
+    files = [base, *([] if (local := local_beside(base)) is None else [local])]
+    layers = Layers(layers=[Layer.read(path) for path in files])
     of_user = None if config.user is None else origins(config.user)
 
     def find(server: str | None, key: str | None) -> Origin | None:
@@ -359,7 +385,7 @@ def loosened(user: BusConfig, own: Mapping[str, JSON], config: BusConfig, locati
     bound = {*_set(user), "tokens"} & USERS_WINS & own.keys()
     changed = sorted(name for name in bound if getattr(config, name) != getattr(user, name))
     mistakes = Mistakes(
-        location.error(f"is set by your own config, {user.file}, and only there; remove it here", name)
+        location.error(f"is set by your own config, {_of(user)}, and only there; remove it here", name)
         for name in changed
     )
     if config.store is not None:
@@ -386,7 +412,7 @@ def profiles_with(user: BusConfig, own: JSON, location: Location) -> JSON:
             elif key == "exclude" and is_list(value):
                 fields[key] = [*mine.exclude, *value]
             elif key in fields and value != fields[key]:
-                problem = f"is set by this profile in your own config, {user.file}; name another profile"
+                problem = f"is set by this profile in your own config, {_of(user)}; name another profile"
                 mistakes.append(location.error(problem, f"profiles.{name}.{key}"))
             else:
                 fields[key] = value
@@ -405,7 +431,7 @@ def lookalike(alias: str, user: BusConfig, location: Location) -> ConfigError | 
     like = next((one for one in known if looks(one)[1] == looks(alias)[1]), None)
     if like is None or alias in user.servers:
         return None
-    problem = f"looks like {like!r} of your own config, {user.file}; choose another alias"
+    problem = f"looks like {like!r} of your own config, {_of(user)}; choose another alias"
     return location.error(problem, "alias")
 
 
@@ -417,7 +443,7 @@ def is_off(alias: str, entry: Mapping[JSON, JSON] | None, user: BusConfig, locat
     if is_switched_off(entry, location):
         return True
     if alias in user.disabled and entry is not None and is_switched_on(entry):
-        raise location.error(f"is disabled in your own config, {user.file}; enable it there", "enabled")
+        raise location.error(f"is disabled in your own config, {_of(user)}; enable it there", "enabled")
     return alias in user.disabled
 
 
@@ -481,4 +507,4 @@ _STRICTER: Mapping[str, Callable[[ServerConfig, ServerConfig, BusConfig], bool]]
 
 
 def _only_yours(name: str, user: BusConfig, location: Location) -> ConfigError:
-    return location.error(f"would loosen this server of your own config; only {user.file} can", name)
+    return location.error(f"would loosen this server of your own config; only {_of(user)} can", name)

@@ -41,7 +41,7 @@ class StderrLine(NamedTuple):
 
 @contextmanager
 def kept_stderr(config_file: str | None) -> Generator[None]:
-    """Keep what the servers of this config write to stderr; without a state folder, nothing is kept."""
+    """Keep the stderr of the servers of this config, if there is a state folder."""
     try:
         handler = None if config_file is None else _Writer(state_folder(), _folder(config_file))
     except OSError:
@@ -93,7 +93,7 @@ class _Writer(logging.Handler):
                 self._thread.start()
 
     def finish(self) -> None:
-        """Write what is left; a disk that hangs is not waited for."""
+        """Write the remaining lines, unless the disk hangs."""
         self._is_closing.set()
         with self._guard():
             thread = self._thread
@@ -189,7 +189,7 @@ class StderrReader:
         self._partial = b""
 
     def last(self, count: int) -> list[StderrLine]:
-        """The last lines; what comes later is `added`."""
+        """The last lines; `added` continues after them."""
         lines: list[StderrLine] = []
         with suppress(FileNotFoundError):
             lines = list(_parsed(_old(self._path).read_bytes().split(b"\n")))
@@ -197,11 +197,11 @@ class StderrReader:
         return lines[-count:] if count else []
 
     def added(self) -> list[StderrLine]:
-        """The lines since the last time, also if the file was replaced."""
+        """The new lines, even after the file was replaced."""
         lines = self._rest()
         with suppress(FileNotFoundError):
             if self._file is None or self._path.stat().st_ino != os.fstat(self._file.fileno()).st_ino:
-                lines += self._rest()  # what was added before it was replaced
+                lines += self._rest()  # written before it was replaced
                 self.close()
                 self._file = self._path.open("rb")
                 lines += self._rest()

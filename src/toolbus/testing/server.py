@@ -41,8 +41,8 @@ class FakeServer(MCPServer):
         fake = FakeServer({"add": add})
         async with Toolbus({"servers": {"math": {"server": fake}}}) as bus: ...
 
-    Schemas and descriptions come from signatures and docstrings; a parameter without a type is a text. What
-    it is told to do applies to all of its connections, and may be said from any thread.
+    Schemas and descriptions come from signatures and docstrings; a parameter without a type is a text. Its
+    switches apply to all connections, and work from any thread.
     """
 
     def __init__(
@@ -56,13 +56,13 @@ class FakeServer(MCPServer):
         self.calls: list[ToolCall] = []
         """The calls that it has received."""
         self.answers: list[Answer] = []
-        """What people have answered to its questions."""
+        """The answers of people to its questions."""
         self._names: dict[str, None] = {}
         self._delays: dict[str, float] = {}
         self._faults: dict[str, list[_Fault]] = {}
         self._questions: dict[str, ElicitRequestFormParams] = {}
         self._links: dict[object, tuple[asyncio.AbstractEventLoop, Callable[[str], None]]] = {}
-        """Who has to know that it has crashed."""
+        """The callbacks that report a crash, with their loops."""
         self._clients: set[_Client] = set()
         self._changes = _Changes()
         with _no_logging_setup():
@@ -222,7 +222,7 @@ class FakeServer(MCPServer):
 
 @dataclass(slots=True)
 class _Fault:
-    """What happens in the next calls of a tool."""
+    """An event in the next calls of a tool."""
 
     happen: Callable[[], Awaitable[NoReturn]]
     times: int | None

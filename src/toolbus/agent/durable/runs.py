@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence, Set
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Generic, TypeVar, cast
@@ -334,6 +334,9 @@ class DurableRun(Generic[T]):
     def status(self) -> Awaitable[Status]:
         """Awaits what it does now: queued, running, waiting for a person, done, failed or cancelled."""
         return self._status()
+
+    def __await__(self) -> Generator[Any, None, T]:
+        return self._final().__await__()
 
     @property
     def final(self) -> Awaitable[T]:

@@ -54,7 +54,11 @@ _LABELS = {"headers": "header", "env_file_variables": "env", "secrets": "secret"
 def review(found: Candidate) -> dict[str, JSON]:
     """What each enabled server would use, by alias."""
     reviewed = _Project(found)
-    return {alias: reviewed.facts(server) for alias, server in found.config.servers.items()}
+    return {
+        # The user's own servers need no review; what another layer may change of them is not dangerous.
+        alias: reviewed.facts(server) if server.folder is None else {"from": str(server.file)}
+        for alias, server in found.config.servers.items()
+    }
 
 
 def secrets_of_bus(found: Candidate) -> list[JSON]:

@@ -11,7 +11,7 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, resolved
-from toolbus.config.layers import origins
+from toolbus.config.layers import from_home, origins
 from toolbus.config.location import Origin, is_list, is_mapping
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
@@ -78,7 +78,7 @@ def _origins(config: BusConfig) -> Iterator[tuple[str, JSON, Origin]]:
 
 def _print_origins(screen: Screen, rows: Sequence[tuple[str, JSON, Origin]]) -> None:
     for key, value, at in rows:
-        place = f"{short_path(at.file or '')}{'' if at.line is None else f':{at.line}'}"
+        place = f"{from_home(short_path(at.file or ''))}{'' if at.line is None else f':{at.line}'}"
         screen.line(visible(f"{key}: {json.dumps(value, ensure_ascii=False)}"), "  ", (visible(place), "dim"))
 
 

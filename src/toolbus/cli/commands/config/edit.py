@@ -96,7 +96,7 @@ _Switched = Annotated[
     str,
     typer.Argument(
         metavar="SERVER[/PATTERN]",
-        help="A server in the config, or those of its tools that match: github/delete_*.",
+        help="A server in the config, or some of its tools: github/delete_*.",
         autocompletion=all_server_names,
     ),
 ]
@@ -249,8 +249,8 @@ def remove(own: Invocation, name: _Name) -> CommandResult:
 def enable(own: Invocation, name: _Switched) -> CommandResult:
     """Enable a server in the config.
 
-    With SERVER/PATTERN, enable only these tools: the pattern leaves exclude, and joins include if there
-    is one.
+    With SERVER/PATTERN, enable only these tools: the pattern is taken out of exclude, or
+    added to include if there is such a list.
     """
     return _switched(own, name, enabled=True)
 

@@ -75,7 +75,7 @@ class EditorBackups:
         return self._changes[-1] if self._changes else None
 
     def since(self, change: FileChange) -> list[str] | None:
-        """What others changed in the file since; None if nothing."""
+        """The changes that others have made since; None without any."""
         after, now = self._kept(f"{change.name}.after"), _content(self._file)
         if now == after:
             return None
@@ -110,7 +110,7 @@ class EditorBackups:
     def _keep(self, name: str, content: bytes, mode: int) -> Path:
         self._state.write(self._path(name), content)
         path = self._state.base / self._path(name)
-        path.chmod(mode & ~0o022)  # what others can write is never restored
+        path.chmod(mode & ~0o022)  # no other user may write a backup
         return path
 
     def _forget(self, change: FileChange) -> None:

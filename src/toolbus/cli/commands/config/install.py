@@ -93,10 +93,8 @@ def install(
     given = {"--remove": remove, "--undo": undo, "--print": print_only}
     given |= {"--url": url, "--key": key, "--view": view}
     _check(editor, name, {**given, "--yes": yes})
-    if editor is None:
-        return _list(own.screen, name)
-    if undo:
-        return _undo(own.screen, editor, yes=yes)
+    if editor is None or undo:
+        return _list(own.screen, name) if editor is None else _undo(own.screen, editor, yes=yes)
     place = place_of(editor, name)
     if remove:
         return _remove(own.screen, place, yes=yes)

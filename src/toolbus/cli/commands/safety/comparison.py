@@ -224,7 +224,7 @@ def _own_entries(
 
 
 def _unlocked(config: BusConfig) -> BusConfig:
-    servers = {alias: server.model_copy(update={"lock": None}) for alias, server in config.servers.items()}
+    servers = {alias: server.model_copy(update={"lock": "off"}) for alias, server in config.servers.items()}
     return config.model_copy(update={"lock": "off", "for_lock": True, "servers": servers})
 
 

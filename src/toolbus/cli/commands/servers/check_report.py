@@ -29,6 +29,7 @@ from toolbus.cli.output.screen import Cell, Screen, exact, one_line, picked, quo
 from toolbus.cli.session import BUS
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.launch.administrator import FILE_NAME, Administrator, read_administrator
+from toolbus.config.layers import tracked_local
 from toolbus.config.registry import unpinned
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.text.display import counted
@@ -130,6 +131,7 @@ async def checked(
         reports = {
             alias: replace(reports[alias], error=error) for alias, error in zip(selected, errors, strict=True)
         }
+    tracked = tracked_local(config)
     audit = _audit_report(config)  # after the bus let go of it
     # After the servers have stopped: some warnings come then.
     reports = {alias: _with_problems(report, config, events, dialect) for alias, report in reports.items()}
@@ -145,6 +147,8 @@ async def checked(
             _print_policy(screen, policy)
         if audit is not None:
             _print_audit(screen, audit)
+        if tracked is not None:
+            screen.line((visible(f"warning: {tracked}"), "yellow"))
         _print_summary(screen, list(reports.values()), config.file, ok=ok, ignored=len(administrator.ignored))
 
     document = {
@@ -154,6 +158,7 @@ async def checked(
         "servers": {alias: _json(report) for alias, report in reports.items()},
         **({} if policy is None else {"policy": _policy_json(policy)}),
         **({} if audit is None else {"audit": _audit_json(audit)}),
+        **({} if tracked is None else {"tracked": tracked}),
     }
     return CommandResult(document, lines, 0 if ok else FAILED)
 
