@@ -37,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SET_UP = re.compile(r"(make|pip install|git clone|cd|source) .+")
 EXTRA = re.compile(r"toolbus\[([\w-]+)\]")
 INSTALL = re.compile(r"pip install \"toolbus\[([\w-]+)\]")
-MISSING = re.compile(r"(File .+\n(    .+\n)*|.*)ModuleNotFoundError: ")
+MISSING = re.compile(r"(File .+\n(    .+\n)*|.*)ModuleNotFoundError: |.*: command not found")
 EXTRAS: dict[str, set[str]] = {
     extra: set(packages)
     for extra, packages in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
