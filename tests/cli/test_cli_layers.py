@@ -80,9 +80,9 @@ def test_each_file_has_its_own_lock_and_a_profile_keeps_the_rest(folder: Path) -
 def test_a_profile_is_an_option_of_every_command_before_and_after_its_name(folder: Path) -> None:
     toolbus("trust", "--yes", folder=folder)
     for words in (("--profile", "one", "tools"), ("tools", "--profile", "one")):
-        servers = document(*words, folder=folder)["servers"]
-        assert list(servers) == ["theirs"]
-        assert [tool["name"] for tool in servers["theirs"]["tools"]] == ["theirs_search"]
+        listed = document(*words, folder=folder)
+        assert list(listed["servers"]) == ["theirs"]
+        assert [tool["name"] for tool in listed["tools"]] == ["theirs_search"]
     done = toolbus("--profile", "on", "call", "theirs_search", folder=folder)
     assert (done.returncode, "did you mean 'one'?" in done.stderr) == (2, True)
     done = toolbus("--profile", "one", "check", "mine", folder=folder)

@@ -32,6 +32,7 @@ from toolbus.connect.opening.diagnostics import Diagnostics as Diagnostics
 from toolbus.connect.opening.diagnostics import missing_variables as missing_variables
 from toolbus.connect.opening.diagnostics import old_sdk as old_sdk
 from toolbus.connect.opening.failure import connect_failure as connect_failure
+from toolbus.connect.registry import RegistrySource as RegistrySource
 from toolbus.connect.sandbox.bubblewrap import find_bubblewrap as find_bubblewrap
 from toolbus.connect.sandbox.files import divided as divided
 from toolbus.connect.sandbox.files import home_folder as home_folder

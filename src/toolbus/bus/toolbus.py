@@ -143,7 +143,7 @@ class Toolbus(View):
         return SessionView(tenant, replace(self._scope, caller=caller))
 
     def _scope_of(self, config: BusConfig) -> Scope:
-        """What the profile of a config leaves of it, under the policy of the user's own config as well."""
+        """The scope of the bus: its profile, and the policy of the user's own config."""
         profile = Profile() if config.profile is None else config.profiles[config.profile]
         of_view = self._bus.engine.enforcement.of_view
         scope = Scope()

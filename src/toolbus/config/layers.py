@@ -1,8 +1,8 @@
 """Layers of a config: your own config (`extends: user`), the config, and `toolbus.local.yaml` beside it.
 
-Later files win field by field, and null removes. An entry that says what runs, or where credentials go, is
-used as a whole: nothing of the entry below it is kept, so no file can send the secret of another one to its
-own target. Your own config stays in force: other layers can narrow it, never loosen it.
+Later files win field by field, and null removes. An entry with a program, a URL or a credential replaces the
+whole entry below it. So no file can send the secret of another file to its own target. Your own config stays
+in force: other layers can narrow it, never loosen it.
 """
 
 import os.path
@@ -23,7 +23,7 @@ from toolbus.config.hosts.entry import (
     server_config,
 )
 from toolbus.config.hosts.read import document_in, read_content
-from toolbus.config.location import Location, Mistakes, Origin, is_list, is_mapping
+from toolbus.config.location import Location, Mistakes, ValueOrigin, is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig, Timeouts
 from toolbus.config.settings.limits import ServerLimits
 from toolbus.core.files import FILE_NAMES, LOCAL, OWN_NAMES, read_plain, user_folder
@@ -34,7 +34,7 @@ from toolbus.core.values.records import JSON
 LAUNCH = frozenset(
     (
         *("transport", "command", "args", "env", "env_file", "inherit_env", "cwd", "sandbox"),
-        *("url", "headers", "auth", "verify", "client_cert", "client_key", "server"),
+        *("url", "headers", "auth", "verify", "client_cert", "client_key", "server", "registry"),
     )
 )
 """Fields that decide what runs and where credentials go; an entry with one of them replaces the one below."""
@@ -53,7 +53,7 @@ KEPT = frozenset(("override", "prefix", "limits", "resource_limit"))
 """Fields of your own servers that only your own config may change."""
 _TUNING = FREE | NARROWED | KEPT
 _NESTED = {"timeouts": 1, "limits": 1, "code": 1, "serve": 1, "override": 2, "profiles": 2}
-"""How deep a mapping is merged; all others, such as `env` and `search`, are replaced as a whole."""
+"""The depth to which a mapping is merged; all others, such as `env` and `search`, are replaced."""
 _STRICTNESS = {"off": 0, "warn": 1, "block": 2}
 
 USERS_WINS = frozenset(("audit", "telemetry", "tokens", "roots", "code"))
@@ -128,7 +128,7 @@ def tracked_local(config: BusConfig) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
-class Layer:
+class ConfigFile:
     """One file of a config, or a mapping of a program."""
 
     document: Mapping[JSON, JSON]
@@ -136,7 +136,7 @@ class Layer:
     content: bytes | None = None
 
     @classmethod
-    def read(cls, path: Path, content: bytes | None = None) -> "Layer":
+    def read(cls, path: Path, content: bytes | None = None) -> "ConfigFile":
         """The layer in the file at that path; ConfigError if it cannot be read."""
         content = read_content(path) if content is None else content
         return cls(document=document_in(content, path), path=path, content=content)
@@ -173,13 +173,13 @@ class Layer:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Layers:
+class ConfigFiles:
     """The files of one folder that make up a config: the config, and the local file beside it."""
 
-    layers: Sequence[Layer]
+    layers: Sequence[ConfigFile]
 
     @cached_property
-    def _found(self) -> list[tuple[Layer, Container]]:
+    def _found(self) -> list[tuple[ConfigFile, Container]]:
         return [(layer, layer.container) for layer in self.layers]
 
     @cached_property
@@ -218,8 +218,8 @@ class Layers:
             return holder is not None and (key is None or _has(_long(holder), (key,)))
         return key in self.container.settings
 
-    def origin(self, server: str | None, key: str | None) -> Origin:
-        """Where the value of a key of a server comes from, or that of a setting."""
+    def origin(self, server: str | None, key: str | None) -> ValueOrigin:
+        """The place of a server, of one of its keys, or of a setting."""
         steps: Steps = tuple((key or "").replace("[", ".[").split(".")) if key else ()
         wanted = steps[: _NESTED.get(str(steps[0]), 0) + 1] if steps else ()
         pairs = self._found
@@ -234,14 +234,14 @@ class Layers:
         return _place(pairs[0][0], server, steps)
 
 
-def origins(config: BusConfig) -> Callable[[str | None, str | None], Origin | None]:
+def origins(config: BusConfig) -> Callable[[str | None, str | None], ValueOrigin | None]:
     """A function that finds the place of a key of a server, or of a setting; None if no file has it."""
     base = Path(config.file or "")
     files = [base, *([] if (local := local_beside(base)) is None else [local])]
-    layers = Layers(layers=[Layer.read(path) for path in files])
+    layers = ConfigFiles(layers=[ConfigFile.read(path) for path in files])
     of_user = None if config.user is None else origins(config.user)
 
-    def find(server: str | None, key: str | None) -> Origin | None:
+    def find(server: str | None, key: str | None) -> ValueOrigin | None:
         if layers.sets(server, key):
             return layers.origin(server, key)
         return None if of_user is None else of_user(server, key)
@@ -266,13 +266,13 @@ def _has(holder: JSON, steps: Steps) -> bool:
     return True
 
 
-def _place(layer: Layer, server: str | None, steps: Steps) -> Origin:
+def _place(layer: ConfigFile, server: str | None, steps: Steps) -> ValueOrigin:
     start = () if server is None else layer.steps_to(server)
     lines = (layer.line((*start, *steps[:length])) for length in range(len(steps), -1, -1))
-    return Origin(layer.location.file, next((line for line in lines if line is not None), None))
+    return ValueOrigin(layer.location.file, next((line for line in lines if line is not None), None))
 
 
-def _extends_problem(layer: Layer, found: Container) -> str | None:
+def _extends_problem(layer: ConfigFile, found: Container) -> str | None:
     if found.foreign:
         return "a file of an editor cannot extend your config; use toolbus.yaml"
     own = user_folder()
@@ -308,7 +308,7 @@ def overlaid(below: Container, above: Container) -> Container:
 def merged(below: Mapping[str, JSON], above: Mapping[str, JSON], depth: int | None = None) -> dict[str, JSON]:
     """Two mappings as one: the values above win, and null removes.
 
-    Mappings in them are merged to this depth, by default to that of each key.
+    Mappings in them are merged to this depth; by default each key has its own.
     """
     result = dict(below)
     for key, value in above.items():
@@ -332,7 +332,7 @@ def field_of(key: JSON) -> str:
 
 
 def _replaces(entry: JSON) -> bool:
-    """Whether an entry is used as a whole: it says, or may say, what runs or where credentials go."""
+    """Whether an entry replaces the one below: it has, or may have, a program, a URL or a credential."""
     if not is_mapping(entry):
         return entry is not None  # a URL, or an object
     harmless = IGNORED | {"alias", "name"}
@@ -426,7 +426,7 @@ def of_user(alias: str, entry: JSON, user: BusConfig) -> bool:
 
 
 def lookalike(alias: str, user: BusConfig, location: Location) -> ConfigError | None:
-    """That an alias looks like that of one of your own servers, and is another one."""
+    """The error for an alias that looks like the alias of one of your own servers."""
     known = (one for one in (*user.servers, *user.disabled) if one != alias)
     like = next((one for one in known if looks(one)[1] == looks(alias)[1]), None)
     if like is None or alias in user.servers:

@@ -29,8 +29,8 @@ from toolbus.config.hosts.entry import (
     unwrapped,
 )
 from toolbus.config.layers import (
-    Layer,
-    Layers,
+    ConfigFile,
+    ConfigFiles,
     inherited,
     is_off,
     local_beside,
@@ -88,11 +88,11 @@ def _read(source: ConfigSource) -> BusConfig:
     if isinstance(source, str | Path):
         path = Path(os.path.expanduser(source))
         local = local_beside(path)
-        return config_of(Layer.read(path), *([] if local is None else [Layer.read(local)]))
+        return config_of(ConfigFile.read(path), *([] if local is None else [ConfigFile.read(local)]))
     if is_mapping(source):
         return config_in(with_container(source))
     if is_list(source):
-        alone = Layers(layers=[Layer(document={"servers": {}})])
+        alone = ConfigFiles(layers=[ConfigFile(document={"servers": {}})])
         return _bus_config(entry_list(source, Location()), alone, None)
     raise ConfigError(f"expected a path, a mapping or a list of servers, not {type(source).__name__}")
 
@@ -103,12 +103,12 @@ def config_in(document: Mapping[JSON, JSON], path: Path | None = None) -> BusCon
     A server with an invalid entry is included, with its `mistake`. Mistakes outside the entries raise
     ConfigError.
     """
-    return config_of(Layer(document=document, path=path))
+    return config_of(ConfigFile(document=document, path=path))
 
 
-def config_of(*files: Layer) -> BusConfig:
+def config_of(*files: ConfigFile) -> BusConfig:
     """The config in a file and the local file beside it, and in the user's own config if it extends that."""
-    layers = Layers(layers=files)
+    layers = ConfigFiles(layers=files)
     own = user_config_file() if layers.extends else None
     return _bus_config(layers.container, layers, None if own is None else _read(own))
 
@@ -188,7 +188,7 @@ def setting(key: str, value: JSON) -> Any:
     return getattr(BusConfig(**{key: value}), key)
 
 
-def _bus_config(found: Container, layers: Layers, user: BusConfig | None) -> BusConfig:
+def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -> BusConfig:
     location, path = layers.location(), layers.layers[0].path
     folder = None if path is None else path.absolute().parent
     mistakes = Mistakes(found.mistakes)

@@ -79,7 +79,7 @@ def printable(key: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Origin:
+class ValueOrigin:
     """The place of a value: its file, and the line there if it is known."""
 
     file: str | None = None
@@ -95,13 +95,13 @@ class Location:
 
     file: str | None = None
     server: str | None = None
-    origin: Callable[[str | None, str | None], Origin] | None = None
+    origin: Callable[[str | None, str | None], ValueOrigin] | None = None
     """Where a key of a server, or a setting, comes from, if the config has several files."""
 
     def error(self, problem: str, key: str | None = None) -> ConfigError:
         """The error for this problem, for the caller to raise."""
         shown = None if key is None else printable(key)
-        place = Origin(self.file) if self.origin is None else self.origin(self.server, key)
+        place = ValueOrigin(self.file) if self.origin is None else self.origin(self.server, key)
         return ConfigError(problem, file=place.file, line=place.line, server=self.server, key=shown)
 
     def unknown_key(self, key: object, known: Iterable[str], within: str = "") -> ConfigError:

@@ -426,7 +426,7 @@ class BusConfig(ConfigModel):
 
     @property
     def user(self) -> "BusConfig | None":
-        """The user's own config, if it extends that: its policy and its patterns apply as well."""
+        """The user's own config, if it extends that; both policies apply, and the patterns of both."""
         return self.base if isinstance(self.base, BusConfig) else None
 
     @property

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.config.find import find_config, is_own, named_config, project_files, with_config_cwd
-from toolbus.config.layers import Layer, base_of, layer_files, local_beside
+from toolbus.config.layers import ConfigFile, base_of, layer_files, local_beside
 from toolbus.config.load import ConfigSource, config_of, require_usable, usable_config, with_profile
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
@@ -60,7 +60,7 @@ def candidate(path: Path) -> Candidate:
 def candidates(path: Path) -> list[Candidate]:
     """The config at that path, and the local file beside it; the last one is the config with all files."""
     local = local_beside(path)
-    layers = [Layer.read(one) for one in (path, local) if one is not None]
+    layers = [ConfigFile.read(one) for one in (path, local) if one is not None]
     folder, contents = path.absolute().parent, dict[str, bytes | None]()
     found: list[Candidate] = []
     for count, layer in enumerate(layers, start=1):

@@ -220,6 +220,7 @@ class RegistrySource:
             return await fetch.reply(url)
         except AuthFailure as failure:
             reason = failure.reason.replace(f"{url.partition('?')[0]}: ", "")
+            reason = reason.replace(" (limits.message)", "")  # which is for servers
             raise RegistryError(self.place, f"{reason}; {_NEXT}") from failure
 
 

@@ -29,7 +29,7 @@ from toolbus.config.registry.conversion import (
 )
 from toolbus.config.registry.document import (
     MAX_DOCUMENT,
-    InputField,
+    PublishedInput,
     PublishedServer,
     parsed_document,
     server_json,
@@ -49,8 +49,8 @@ __all__ = [
     "MAX_DOCUMENT",
     "Bundle",
     "ConvertedEntry",
-    "InputField",
     "LaunchChoice",
+    "PublishedInput",
     "PublishedServer",
     "alias_for",
     "bundle_choice",

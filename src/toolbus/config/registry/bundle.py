@@ -23,7 +23,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from toolbus.config.location import is_list
-from toolbus.config.registry.document import InputField, PublishedServer, parsed_document
+from toolbus.config.registry.document import PublishedInput, PublishedServer, parsed_document
 from toolbus.config.registry.launchers import LaunchLine
 from toolbus.core.text.display import shortened
 from toolbus.core.values.errors import ConfigError
@@ -81,9 +81,9 @@ class _Setting(_Part):
         Field(max_length=100),
     ] = ()
 
-    def as_input(self, name: str) -> InputField:
+    def as_input(self, name: str) -> PublishedInput:
         formats: dict[str, Any] = {"directory": "filepath", "file": "filepath"}
-        return InputField(
+        return PublishedInput(
             name=name,
             description=self.description or self.title,
             is_required=self.required,
@@ -126,7 +126,7 @@ class Bundle:
     """Where its files are, once it has been unpacked."""
 
     @property
-    def fields(self) -> tuple[InputField, ...]:
+    def fields(self) -> tuple[PublishedInput, ...]:
         """The inputs of its `user_config`."""
         settings = self.manifest.user_config if self.manifest else {}
         return tuple(one.as_input(name) for name, one in settings.items())
@@ -142,7 +142,7 @@ class Bundle:
         about = manifest.description if manifest else ""
         return PublishedServer(name=f"bundle/{name[:200]}", version=version[:100], description=about)
 
-    def line(self, values: Callable[[InputField], tuple[str, ...]]) -> LaunchLine:
+    def line(self, values: Callable[[PublishedInput], tuple[str, ...]]) -> LaunchLine:
         """Its command line with these values."""
         if self.manifest is None:
             return LaunchLine(str(self.folder / "server"), [], {}, [])
@@ -341,7 +341,7 @@ class _Words:
     """Fills the variables of a manifest in."""
 
     bundle: Bundle
-    values: Callable[[InputField], tuple[str, ...]]
+    values: Callable[[PublishedInput], tuple[str, ...]]
 
     def words(self, text: str) -> list[str]:
         """An argument; several values become several arguments, and one without a value is left out."""

@@ -18,7 +18,7 @@ from toolbus.config.location import near_miss
 from toolbus.config.registry.bundle import Bundle, opened_bundle
 from toolbus.config.registry.document import (
     KINDS,
-    InputField,
+    PublishedInput,
     PublishedPackage,
     PublishedServer,
     RemoteServer,
@@ -35,7 +35,8 @@ GENERIC = frozenset(
     {"mcp", "server", "mcp-server", "mcp_server", "servers", "mcp-servers", "mcpserver", "api", "app"}
 )
 """Last parts of names that say nothing; the alias is the namespace's."""
-_VARIABLE = re.compile(r"\{([A-Za-z_][\w.-]*)\}")
+# Some publishers write `${NAME}`, which asks as well; `${HOME}` is the user's folder.
+_VARIABLE = re.compile(r"(?:\$(?=\{(?!HOME\}))|(?<!\$))\{([A-Za-z_][\w.-]*)\}")
 _SYSTEMS = {
     "darwin": r"darwin|macos|osx|apple",
     "linux": r"linux",
@@ -117,9 +118,9 @@ def bundle_choice(content: bytes, *, file: str | None = None) -> LaunchChoice:
     return LaunchChoice(server=bundle.server, kind="mcpb", bundle=bundle)
 
 
-def inputs(choice: LaunchChoice) -> list[InputField]:
+def inputs(choice: LaunchChoice) -> list[PublishedInput]:
     """What a user may set, each by its `label`; one that is required, and has no default, needs a value."""
-    found: dict[str, InputField] = {}
+    found: dict[str, PublishedInput] = {}
     for one in _fields(choice):
         for inner in _asked(one):
             known = found.get(inner.label)
@@ -128,7 +129,7 @@ def inputs(choice: LaunchChoice) -> list[InputField]:
     return list(found.values())
 
 
-def missing(choice: LaunchChoice, values: Mapping[str, tuple[str, ...]]) -> list[InputField]:
+def missing(choice: LaunchChoice, values: Mapping[str, tuple[str, ...]]) -> list[PublishedInput]:
     """The required inputs that have neither a value nor a default."""
     return [
         one for one in inputs(choice) if one.is_required and not one.default and not values.get(one.label)
@@ -198,9 +199,7 @@ def _problem(choice: LaunchChoice) -> str | None:
         )
         return f"install it: {line}; then run: toolbus add NAME -- PROGRAM"
     if kind not in KINDS:
-        return (
-            f"{shortened(kind)!r} is not a package type that toolbus knows; install it, and add its command"
-        )
+        return f"toolbus does not know packages of type {shortened(kind)!r}; install it, and add its command"
     return package.problem
 
 
@@ -225,7 +224,7 @@ def _names(text: str, known: Mapping[str, str], ours: str) -> bool:
     return not named or ours in named
 
 
-def _fields(choice: LaunchChoice) -> Iterator[InputField]:
+def _fields(choice: LaunchChoice) -> Iterator[PublishedInput]:
     """Every field that goes into the entry."""
     package = choice.package
     if choice.bundle is not None:
@@ -239,16 +238,18 @@ def _fields(choice: LaunchChoice) -> Iterator[InputField]:
         yield from reached.headers
 
 
-def _url_field(remote: RemoteServer, package: PublishedPackage | None) -> InputField:
+def _url_field(remote: RemoteServer, package: PublishedPackage | None) -> PublishedInput:
     """The URL as a field; a `{port}` in it is the argument, or the variable of one, of that name."""
     arguments = (*package.runtime_arguments, *package.package_arguments) if package else ()
-    known: dict[str, InputField] = {}
+    known: dict[str, PublishedInput] = {}
     for one in arguments:
         known |= {one.label: one, **({one.value_hint: one} if one.value_hint else {}), **one.variables}
-    return InputField(name="url", value=remote.url, is_required=True, variables={**known, **remote.variables})
+    return PublishedInput(
+        name="url", value=remote.url, is_required=True, variables={**known, **remote.variables}
+    )
 
 
-def _asked(one: InputField) -> Iterator[InputField]:
+def _asked(one: PublishedInput) -> Iterator[PublishedInput]:
     """The inputs of a field: its variables, or itself unless the publisher has set its value."""
     if not one.value:
         if not _is_bare(one):
@@ -258,14 +259,14 @@ def _asked(one: InputField) -> Iterator[InputField]:
         yield _inner(one, name)
 
 
-def _inner(one: InputField, name: str) -> InputField:
+def _inner(one: PublishedInput, name: str) -> PublishedInput:
     known = one.variables.get(name)
-    inner = known or InputField(description=one.description, is_required=one.is_required)
+    inner = known or PublishedInput(description=one.description, is_required=one.is_required)
     is_secret = inner.is_secret or (one.is_secret and (known is None or len(one.variables) == 1))
     return inner.model_copy(update={"name": name, "is_secret": is_secret})
 
 
-def _is_bare(one: InputField) -> bool:
+def _is_bare(one: PublishedInput) -> bool:
     """Whether it is a switch such as `--rm`, which has no value."""
     hints = (one.value, one.default, one.placeholder, one.value_hint, one.choices, one.variables, one.format)
     return one.is_named and not any(hints) and not one.is_secret and not one.is_required
@@ -282,17 +283,18 @@ class _Filling:
     secrets: list[Secret] = field(default_factory=list[Secret])
     warnings: list[str] = field(default_factory=list[str])
 
-    def texts(self, one: InputField) -> tuple[str, ...]:
+    def texts(self, one: PublishedInput) -> tuple[str, ...]:
         """The values of a field; empty if it is left out."""
-        if not one.value or one.label in self.values:
+        names = _VARIABLE.findall(one.value)
+        if not one.value or (one.label in self.values and one.label not in names):
             return self.own(one)
-        settled = {name: self.own(_inner(one, name)) for name in _VARIABLE.findall(one.value)}
+        settled = {name: self.own(_inner(one, name)) for name in names}
         if not all(settled.values()):
             return ()
         parts = _VARIABLE.split(one.value)  # text and names take turns
         return ("".join(settled[part][0] if odd % 2 else literal(part) for odd, part in enumerate(parts)),)
 
-    def own(self, one: InputField) -> tuple[str, ...]:
+    def own(self, one: PublishedInput) -> tuple[str, ...]:
         """The user's values, or the default."""
         given = self.values.get(one.label, ())
         if not given:
@@ -301,7 +303,7 @@ class _Filling:
             raise ConfigError("takes one value", server=self.alias, key=one.label)
         return tuple(self._checked(one, text) for text in given)
 
-    def words(self, one: InputField, *, is_runtime: bool) -> list[str]:
+    def words(self, one: PublishedInput, *, is_runtime: bool) -> list[str]:
         """The words of an argument in a command line."""
         texts = self.texts(one)
         if one.is_secret and texts:
@@ -317,7 +319,7 @@ class _Filling:
             return [name] if texts == ("true",) else []
         return [word for text in texts for word in (name, text)]
 
-    def _checked(self, one: InputField, text: str) -> str:
+    def _checked(self, one: PublishedInput, text: str) -> str:
         parts = parsed(text, server=self.alias, key=one.label)
         if any(isinstance(part, Reference) for part in parts):
             return text
@@ -334,7 +336,7 @@ class _Filling:
             return self._secret(one, text)
         return os.path.expanduser(text) if one.format == "filepath" else text
 
-    def _secret(self, one: InputField, text: str) -> str:
+    def _secret(self, one: PublishedInput, text: str) -> str:
         same = (secret for secret in self.secrets if (secret.key, secret.value) == (one.label, text))
         known = next(same, None)
         if known is None:
@@ -381,7 +383,7 @@ def _check_known(choice: LaunchChoice, values: Mapping[str, tuple[str, ...]], al
             raise ConfigError(f"has no input {name!r}{near_miss(name, known) or listed}", server=alias)
 
 
-def _arguments(package: PublishedPackage | None, which: str) -> tuple[InputField, ...]:
+def _arguments(package: PublishedPackage | None, which: str) -> tuple[PublishedInput, ...]:
     if package is None:
         return ()
     return package.runtime_arguments if which == "runtime" else package.package_arguments

@@ -84,7 +84,7 @@ class _Record(BaseModel):
         return {key: one for key, one in value.items() if one is not None} if is_mapping(value) else value
 
 
-class InputField(_Record):
+class PublishedInput(_Record):
     """A variable, header or argument, or a part of one, that may need a value of the user."""
 
     name: _Short = ""
@@ -100,7 +100,7 @@ class InputField(_Record):
     value: _Value = ""
     """A value that the publisher has set; it may have `{variables}`."""
     value_hint: _Short = ""
-    variables: Annotated[dict[_Short, "InputField"], Field(max_length=100)] = {}
+    variables: Annotated[dict[_Short, "PublishedInput"], Field(max_length=100)] = {}
 
     @property
     def is_named(self) -> bool:
@@ -113,7 +113,7 @@ class InputField(_Record):
         return self.name.lstrip("-") or self.value_hint or "argument"
 
 
-_Fields: TypeAlias = Annotated[tuple[InputField, ...], Field(max_length=300)]
+_Fields: TypeAlias = Annotated[tuple[PublishedInput, ...], Field(max_length=300)]
 
 
 class RemoteServer(_Record):
@@ -122,7 +122,7 @@ class RemoteServer(_Record):
     type: Literal["stdio", "streamable-http", "sse"] = "stdio"
     url: _Long = ""
     headers: _Fields = ()
-    variables: Annotated[dict[_Short, InputField], Field(max_length=100)] = {}
+    variables: Annotated[dict[_Short, PublishedInput], Field(max_length=100)] = {}
 
 
 class PublishedPackage(_Record):

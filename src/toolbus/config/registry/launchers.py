@@ -42,7 +42,7 @@ Words = tuple[Sequence[str], Sequence[str]]
 
 
 def _npm(package: PublishedPackage, words: Words, env: dict[str, str]) -> LaunchLine:
-    command = "bunx" if package.runtime_hint in ("bun", "bunx") else "npx"
+    command = "bunx" if package.runtime_hint == "bunx" else "npx"
     spec = _at(package.identifier, package.version)
     split = _split(words[0], package, alone=_NPX_ALONE, with_value=frozenset(), naming=("-p", "--package"))
     flags = [] if command == "bunx" else ["-y"]

@@ -375,7 +375,7 @@ class Serve(ServeModel):
 
 
 def view_name_problem(name: str) -> str | None:
-    """Why a view or a profile cannot have that name."""
+    """The problem with the name of a view or a profile."""
     if _VIEW.fullmatch(name):
         return None
     return "expected a name of letters, digits and ._~-: it is part of a URL"

@@ -12,7 +12,7 @@ from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, resolved
 from toolbus.config.layers import from_home, origins
-from toolbus.config.location import Origin, is_list, is_mapping
+from toolbus.config.location import ValueOrigin, is_list, is_mapping
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings
 from toolbus.config.secrets.reference import MASK
@@ -60,7 +60,7 @@ def _print_yaml(shown: JSON) -> None:
     print(text, end="")
 
 
-def _origins(config: BusConfig) -> Iterator[tuple[str, JSON, Origin]]:
+def _origins(config: BusConfig) -> Iterator[tuple[str, JSON, ValueOrigin]]:
     """Each value that a file sets, with its place."""
     if config.file is None:
         return
@@ -76,7 +76,7 @@ def _origins(config: BusConfig) -> Iterator[tuple[str, JSON, Origin]]:
             yield key, value, at
 
 
-def _print_origins(screen: Screen, rows: Sequence[tuple[str, JSON, Origin]]) -> None:
+def _print_origins(screen: Screen, rows: Sequence[tuple[str, JSON, ValueOrigin]]) -> None:
     for key, value, at in rows:
         place = f"{from_home(short_path(at.file or ''))}{'' if at.line is None else f':{at.line}'}"
         screen.line(visible(f"{key}: {json.dumps(value, ensure_ascii=False)}"), "  ", (visible(place), "dim"))

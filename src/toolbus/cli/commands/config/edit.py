@@ -6,7 +6,7 @@ Keeps the file's comments, order and layout. A trusted file stays trusted; an un
 import json
 import re
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -15,79 +15,72 @@ from typing import Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, command
+from toolbus.cli.commands.config.edited import (
+    OAUTH,
+    EditedFile,
+    NewServer,
+    edit_facts,
+    edited_file,
+    given_pairs,
+    referring,
+    save_edited,
+    written,
+)
+from toolbus.cli.commands.config.published import PublishedRequest, add_published, published_place
 from toolbus.cli.completion import all_server_names
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.trust import is_trusted, trust_written
 from toolbus.cli.listing_cache import known_tools
-from toolbus.cli.options import suggested
-from toolbus.cli.output.screen import Screen, picked, short_path, visible
+from toolbus.cli.output.screen import short_path, visible
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import (
-    new_document,
-    servers_in,
     tool_patterns,
     with_pattern,
-    with_servers,
     with_switch,
     without_exclude,
     without_server,
 )
-from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable
-from toolbus.config.find import DOTENV, named_config
-from toolbus.config.hosts.read import document_in, read_content
-from toolbus.config.load import config_in
-from toolbus.config.location import is_mapping, near_miss
+from toolbus.config.hosts.read import document_in
+from toolbus.config.location import near_miss
 from toolbus.config.secrets.literals import (
-    Secret,
-    SecretNames,
-    add_secrets,
     env_values,
-    referenced_names,
-    with_references,
 )
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
-OAUTH = "oauth"
 _WILD = re.compile(r"[*?\[]")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NewServer:
-    """The arguments of `toolbus add`."""
-
-    target: Sequence[str]
-    """A URL, or a command and its arguments."""
-    env: Sequence[str]
-    headers: Sequence[str]
-    auth: str | None
-    """`oauth`, or a token."""
-    transport: str | None
-    cwd: str | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditedFile:
-    """The file to edit, before the change."""
-
-    path: Path
-    text: str = ""
-    is_named: bool
-    """Whether the user named it; such a file needs no trust."""
-    is_own: bool
-    """Whether all of its content is trusted or the user's own; it is then trusted after the edit, too."""
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether it is empty, apart from comments."""
-        return all(not line.strip() or line.lstrip().startswith("#") for line in self.text.splitlines())
-
-    def servers(self) -> Mapping[str, JSON]:
-        """Its server entries by alias."""
-        return {} if self.is_blank else servers_in(self.text, self.path)
-
-
+_Env = Annotated[
+    list[str] | None,
+    typer.Option("--env", metavar="KEY=VALUE", help="Environment variable for the command; repeatable."),
+]
+_Header = Annotated[
+    list[str] | None,
+    typer.Option("--header", metavar="KEY=VALUE", help="HTTP header for the URL; repeatable."),
+]
+_Auth = Annotated[
+    str | None,
+    typer.Option(
+        "--auth",
+        metavar="oauth|TOKEN",
+        help="How to sign in to the URL: oauth for a sign-in page, or a token such as '${TOKEN}'.",
+    ),
+]
+_Transport = Annotated[
+    str | None,
+    typer.Option("--transport", metavar="NAME", help="streamable-http or sse; default: based on the URL."),
+]
+_Alias = Annotated[
+    str | None,
+    typer.Option("--as", metavar="ALIAS", help="Another name for a server of the registry or a file."),
+]
+_Inputs = Annotated[
+    list[str] | None,
+    typer.Option("--input", metavar="KEY=VALUE", help="Value that such a server needs; repeatable."),
+]
+_Kind = Annotated[
+    str | None,
+    typer.Option("--kind", metavar="KIND", help="Which of its packages: remote, npm, pypi, oci, ..."),
+]
 _Name = Annotated[
     str,
     typer.Argument(metavar="NAME", help="The server's name in the config.", autocompletion=all_server_names),
@@ -118,43 +111,16 @@ async def add(
             metavar="URL | -- COMMAND", help="The server's URL; or after --, its command and arguments."
         ),
     ] = None,
-    env: Annotated[
-        list[str] | None,
-        typer.Option("--env", metavar="KEY=VALUE", help="Environment variable for the command; repeatable."),
-    ] = None,
-    header: Annotated[
-        list[str] | None,
-        typer.Option("--header", metavar="KEY=VALUE", help="HTTP header for the URL; repeatable."),
-    ] = None,
-    auth: Annotated[
-        str | None,
-        typer.Option(
-            "--auth",
-            metavar="oauth|TOKEN",
-            help="How to sign in to the URL: oauth for a sign-in page, or a token such as '${TOKEN}'.",
-        ),
-    ] = None,
-    transport: Annotated[
-        str | None,
-        typer.Option(
-            "--transport", metavar="NAME", help="streamable-http or sse; default: based on the URL."
-        ),
-    ] = None,
+    env: _Env = None,
+    header: _Header = None,
+    auth: _Auth = None,
+    transport: _Transport = None,
     cwd: Annotated[
         str | None, typer.Option("--cwd", metavar="DIR", help="Working directory of the command.")
     ] = None,
-    alias: Annotated[
-        str | None,
-        typer.Option("--as", metavar="ALIAS", help="Another name for a server of the registry or a file."),
-    ] = None,
-    input: Annotated[  # noqa: A002  the name of the option
-        list[str] | None,
-        typer.Option("--input", metavar="KEY=VALUE", help="Value that such a server needs; repeatable."),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        typer.Option("--kind", metavar="KIND", help="Which of its packages: remote, npm, pypi, oci, ..."),
-    ] = None,
+    alias: _Alias = None,
+    input: _Inputs = None,  # noqa: A002  the name of the option
+    kind: _Kind = None,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Add such a server without being asked.")] = False,
 ) -> CommandResult:
     """Add a server to the config; create the config if needed.
@@ -170,8 +136,6 @@ async def add(
     )
     place = published_place(name, server.target)
     if place is not None:
-        from toolbus.cli.commands.config.published import PublishedRequest, add_published
-
         named = None if place == name else name
         request = PublishedRequest(
             place=place, alias=alias or named, kind=kind, inputs=input or (), yes=yes, given=server
@@ -181,17 +145,6 @@ async def add(
         option = "--as" if alias else "--input" if input else "--kind" if kind else "--yes"
         raise Usage(f"{option} is for a server of the registry, a server.json or an .mcpb file")
     return _added(own, name, server)
-
-
-def published_place(name: str, target: Sequence[str]) -> str | None:
-    """The registry's name, the `server.json` or the `.mcpb` file to add; None for a URL or a command."""
-    if not target:
-        is_url = "://" in name
-        return None if is_url or not re.search(r"\w", name) else name
-    is_place = len(target) == 1 and re.search(
-        r"^registry:|(?:^|[/\\])server\.json$|\.(?:mcpb|dxt)$", target[0]
-    )
-    return target[0] if is_place else None
 
 
 def _added(own: Invocation, name: str, server: NewServer) -> CommandResult:
@@ -204,31 +157,6 @@ def _added(own: Invocation, name: str, server: NewServer) -> CommandResult:
         )
     entry, secrets = referring(name, plain, known, env_values(edited.path.parent))
     return written(own, edited, name, entry, secrets)
-
-
-def written(
-    own: Invocation, edited: EditedFile, name: str, entry: Mapping[str, JSON], secrets: Sequence[Secret]
-) -> CommandResult:
-    """Write a new server and its secrets."""
-    screen = own.screen
-    trusted = save_edited(screen, edited, text_with_server(edited, name, entry), secrets)
-    use = "login" if entry.get("auth") == OAUTH else "tools"
-    step = f"toolbus {use} {name}" if trusted or edited.is_named else "toolbus trust"
-
-    def lines() -> None:
-        screen.line(visible(f"added {name} to {edited.path}; next: {suggested(step)}"))
-        for secret in secrets:
-            screen.note(f"{secret.key} is a secret; moved it to {DOTENV}, replaced by ${{{secret.name}}}")
-        if secrets and (edited.path.parent / ".git").exists():
-            screen.note(f"add {DOTENV} to .gitignore to keep it out of version control")
-
-    document = {
-        **edit_facts(edited, name),
-        "entry": entry,
-        "secrets": [picked(secret, "key name") for secret in secrets],
-        "trusted": trusted,
-    }
-    return CommandResult(document, lines)
 
 
 @command
@@ -384,10 +312,6 @@ def _with_tools(edited: EditedFile, switch: _ToolSwitch) -> tuple[str, str, str]
     return after, "", note
 
 
-def edit_facts(edited: EditedFile, name: str) -> dict[str, JSON]:
-    return {"file": str(edited.path), "server": name}
-
-
 def _entry(name: str, server: NewServer) -> dict[str, JSON]:
     """The server's config entry; raises `Usage` or `ConfigError` if it is invalid."""
     if not re.fullmatch(r"\w[\w.-]*", name):
@@ -401,25 +325,6 @@ def _entry(name: str, server: NewServer) -> dict[str, JSON]:
     entry = _remote(name, first, rest, server) if "://" in first else _local(first, rest, server)
     load_server(entry, alias=name)
     return entry
-
-
-def referring(
-    name: str, plain: Mapping[str, JSON], known: Mapping[str, JSON], env: dict[str, str]
-) -> tuple[dict[str, JSON], Sequence[Secret]]:
-    """The entry with references for its secrets, under names that the other entries do not use."""
-    referred = (referenced_names(entry) for entry in known.values() if is_mapping(entry))
-    token = plain.get("auth")
-    is_token = token not in (None, OAUTH)
-    entry, secrets = with_references(
-        name,
-        {key: value for key, value in plain.items() if key != "auth"}
-        | ({"auth": {"token": token}} if is_token else {}),
-        SecretNames(env),
-        avoid=frozenset[str]().union(*referred),
-    )
-    if token is not None:
-        entry["auth"] = entry["auth"]["token"] if is_token else token
-    return entry, secrets
 
 
 def _remote(name: str, url: str, rest: Sequence[str], server: NewServer) -> dict[str, JSON]:
@@ -454,38 +359,6 @@ def _local(command: str, args: Sequence[str], server: NewServer) -> dict[str, JS
     return {**entry, "cwd": server.cwd} if server.cwd else entry
 
 
-def given_pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
-    pairs: dict[str, JSON] = {}
-    for text in given:
-        key, *value = re.split(separator, text, maxsplit=1)
-        if not key or not value:
-            raise Usage(f"{option} takes KEY=VALUE, not {text.partition('=')[0]!r}")
-        pairs[key] = value[0]
-    return pairs
-
-
-def edited_file(own: Invocation) -> EditedFile:
-    """The config in use, or a new file."""
-    named = own.settings.config or named_config()
-    path = named
-    if path is None:
-        try:
-            path = find_config()
-        except ConfigError:
-            path = Path("toolbus.yaml")
-    if path.exists():
-        content = read_content(path)
-        text = content.decode("utf-8", errors="replace")
-        edited = EditedFile(
-            path=Path(short_path(path)), text=text, is_named=named is not None, is_own=is_trusted(path)
-        )
-        if not edited.is_blank:
-            document_in(content, path)
-        return edited
-    is_own = not (path.parent / DOTENV).exists()
-    return EditedFile(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
-
-
 def _file_with_server(own: Invocation, name: str) -> EditedFile:
     """The config in use; raises `Usage` if it has no such server."""
     path = own.settings.config or find_config()
@@ -509,38 +382,3 @@ def _file_of(own: Invocation, name: str) -> str | None:
         return own.untrusted_config.file_of(name) if name in own.untrusted_config.servers else None
     except ConfigError:
         return None
-
-
-def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -> str:
-    """The file's text with the server; if it cannot be edited, `Usage` shows what to paste."""
-    if edited.is_blank:
-        gap = "" if not edited.text or edited.text.endswith("\n") else "\n"
-        return edited.text + gap + new_document(edited.path, {name: entry})
-    try:
-        return with_servers(edited.text, edited.path, {name: entry})
-    except NotEditable as error:
-        shown = new_document(edited.path, {name: entry}).splitlines()
-        raise Usage(f"{edited.path} {error.problem}:", tuple(shown)) from None
-
-
-def save_edited(screen: Screen, edited: EditedFile, after: str, secrets: Sequence[Secret] = ()) -> bool:
-    """Write the file and the secrets; return whether the file is trusted afterwards."""
-    if (
-        _config_error(edited.text, edited.path) is None
-        and (problem := _config_error(after, edited.path)) is not None
-    ):
-        raise Usage(f"the change would make {edited.path} invalid: {problem}")
-    add_secrets(edited.path.parent, secrets)
-    save_in_project(edited.path, after.encode())
-    return edited.is_own and trust_written(screen, edited.path, after.encode())
-
-
-def _config_error(text: str, path: Path) -> str | None:
-    """The error in the config, if any."""
-    try:
-        config_in(document_in(text.encode(), path), path)
-    except ConfigError as error:
-        return ": ".join(
-            filter(None, (error.server and f"server {error.server!r}", error.key, error.problem))
-        )
-    return None

@@ -9,13 +9,13 @@ import re
 import shlex
 import sys
 from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from toolbus.cli.command import CommandResult, Invocation
-from toolbus.cli.commands.config.edit import (
+from toolbus.cli.commands.config.edited import (
     EditedFile,
     NewServer,
     edited_file,
@@ -26,6 +26,7 @@ from toolbus.cli.commands.config.edit import (
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import ask, can_ask, termios
 from toolbus.cli.input.trust import confirm
+from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, about, exact, one_line, short_path, visible
 from toolbus.config.hosts.read import document_in
 from toolbus.config.load import config_in
@@ -35,8 +36,8 @@ from toolbus.config.registry import (
     MAX_BUNDLE,
     MAX_DOCUMENT,
     ConvertedEntry,
-    InputField,
     LaunchChoice,
+    PublishedInput,
     PublishedServer,
     alias_for,
     bundle_choice,
@@ -51,7 +52,6 @@ from toolbus.config.registry import (
 from toolbus.config.secrets.literals import Secret, SecretNames, env_name, env_values, referenced_names
 from toolbus.core.files import read_plain
 from toolbus.core.text.lookalikes import look
-from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
@@ -83,6 +83,17 @@ class PublishedRequest:
                 for name, value in given_pairs([text], option, separator).items():
                     found[name] = (*found.get(name, ()), value)
         return found
+
+
+def published_place(name: str, target: Sequence[str]) -> str | None:
+    """The registry's name, the `server.json` or the `.mcpb` file to add; None for a URL or a command."""
+    if not target:
+        is_url = "://" in name
+        return None if is_url or not re.search(r"\w", name) else name
+    is_place = len(target) == 1 and re.search(
+        r"^registry:|(?:^|[/\\])server\.json$|\.(?:mcpb|dxt)$", target[0]
+    )
+    return target[0] if is_place else None
 
 
 async def add_published(own: Invocation, request: PublishedRequest) -> CommandResult:
@@ -159,9 +170,8 @@ def registry_of(own: Invocation, edited: EditedFile) -> "RegistrySource":
     from toolbus.connect.registry import RegistrySource
 
     place = OFFICIAL_REGISTRY
-    if not edited.is_blank:
-        with suppress(ConfigError):  # which other commands explain
-            place = config_in(document_in(edited.text.encode(), edited.path), edited.path).registry
+    if not edited.is_blank and "registry" in (document := document_in(edited.text.encode(), edited.path)):
+        place = config_in(document, edited.path).registry
     if place != OFFICIAL_REGISTRY and not (edited.is_named or edited.is_own):
         own.screen.note(f"{edited.path} names another registry, and is not trusted; run 'toolbus trust'")
         place = OFFICIAL_REGISTRY
@@ -260,7 +270,7 @@ def _completed(
         details = [f"  {shown(one.label)}{_hints(one)}" for one in lacking]
         secret = [one for one in lacking if one.is_secret]
         note = ["put secrets into .env or the environment, not on the command line"] if secret else []
-        step = ["then run:" if note else "run:", f"  {shlex.join(words)}"]
+        step = ["then run:" if note else "run:", f"  {suggested(shlex.join(words))}"]
         raise Usage(f"{choice.server.name} needs values:", (*details, *note, *step))
     for one in lacking:
         print(f"{shown(one.label)}{_hints(one)}", file=sys.stderr)
@@ -268,7 +278,7 @@ def _completed(
     return values
 
 
-def _hints(one: InputField) -> str:
+def _hints(one: PublishedInput) -> str:
     """What a value is for, in one line."""
     hints = ["secret"] if one.is_secret else []
     hints += [f"one of {', '.join(one.choices)}"] if one.choices else []
@@ -278,7 +288,7 @@ def _hints(one: InputField) -> str:
     return f"{kinds}: {visible(about(one.description))}" if one.description else kinds
 
 
-def _asked(one: InputField) -> str:
+def _asked(one: PublishedInput) -> str:
     while True:
         with _unechoed() if one.is_secret else nullcontext():
             typed = ask(f"{shown(one.label)}: ")
@@ -341,9 +351,9 @@ def _print_review(
         rows += [("unpacks to", str(choice.bundle.folder)), ("SHA-256", choice.bundle.digest)]
     rows += [("secret", f"{one.name} in .env") for one in secrets]
     for label, text in rows:
-        screen.line((f"  {label:10}  ", "dim"), shown(text))
+        screen.line((f"  {label:11}  ", "dim"), shown(text))
     for warning in warnings:
-        screen.line((f"  {'warning':10}  {shown(warning)}", "yellow"))
+        screen.line((f"  {'warning':11}  {shown(warning)}", "yellow"))
 
 
 def review_rows(config: Mapping[str, JSON]) -> list[tuple[str, str]]:

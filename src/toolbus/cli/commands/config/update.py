@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, config_command
-from toolbus.cli.commands.config.edit import EditedFile, edited_file, save_edited
+from toolbus.cli.commands.config.edited import EditedFile, edited_file, save_edited
 from toolbus.cli.commands.config.published import asking, registry_of, shown
 from toolbus.cli.completion import server_names
 from toolbus.cli.errors import FAILED, Usage
@@ -25,6 +25,7 @@ from toolbus.config.registry import (
     LaunchChoice,
     PublishedServer,
     split_origin,
+    unpinned,
     updated_package,
     updated_texts,
     version_key,
@@ -153,18 +154,16 @@ async def _updated(
         raise Usage(f"server {alias!r} did not come from a registry; edit its version in {own.config.file}")
     with asking(screen, source):
         latest = (await source.named(name))[0]
+    current = f"{alias} is up to date: {shown(server.registry or '')}"
+    if latest.origin == server.registry and unpinned(server) is None:
+        return CommandResult(_document(own, latest, version, written=False), current)
     package = updated_package(server, latest)
     bundle = await _unpacked(source, latest, package)
     texts = updated_texts(server, latest, package, bundle)
-    if latest.status != "active":
-        screen.note(f"the registry lists {latest.origin} as {shown(latest.status)}")
-    for one in package.environment_variables if package else ():
-        if one.is_required and not (one.default or one.value or one.name in server.env):
-            screen.note(f"{latest.version} requires {shown(one.name)}, which is not in env")
+    _note_changes(screen, latest, package, server)
     new = _with_texts(server, texts)
     if new == server or version_key(latest.version) < version_key(version):
-        line = f"{alias} is up to date: {shown(server.registry or '')}"
-        return CommandResult(_document(own, latest, version, written=False), line)
+        return CommandResult(_document(own, latest, version, written=False), current)
     screen.line((visible(alias), "bold"), f"  {shown(version)} -> {shown(latest.version)}")
     runs = shlex.join([new.command, *new.args]) if new.command else new.url or ""
     screen.line(("  runs  ", "dim"), shown(runs))
@@ -188,6 +187,17 @@ async def _updated(
         return CommandResult(document, lambda: None, FAILED)
     where = _write(screen, edited_file(own), alias, texts, found)
     return CommandResult(document, f"updated {alias} to {shown(latest.version)} in {where}")
+
+
+def _note_changes(
+    screen: Screen, latest: PublishedServer, package: PublishedPackage | None, server: ServerConfig
+) -> None:
+    """Print what a person should know about a new version."""
+    if latest.status != "active":
+        screen.note(f"the registry lists {latest.origin} as {shown(latest.status)}")
+    for one in package.environment_variables if package else ():
+        if one.is_required and not (one.default or one.value or one.name in server.env):
+            screen.note(f"{latest.version} requires {shown(one.name)}, which is not in env")
 
 
 async def _unpacked(

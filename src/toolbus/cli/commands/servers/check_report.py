@@ -209,7 +209,7 @@ def _unpinned_problems(config: ServerConfig) -> list[ToolProblem]:
     """That another version may run than the one that was added from a registry."""
     if (reason := unpinned(config)) is None:
         return []
-    fix = f"pin it again: toolbus update {shlex.quote(config.alias)}"
+    fix = f"name an exact version in its entry, or run toolbus update {shlex.quote(config.alias)}"
     return [ToolProblem(severity="warning", message=reason, fix=fix)]
 
 

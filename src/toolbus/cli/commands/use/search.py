@@ -48,9 +48,7 @@ async def search(
     if not query.strip():
         raise Usage("nothing to search for; say what the tool should do")
     if registry:
-        from toolbus.cli.commands.config.published import found_servers
-
-        return await found_servers(own, query.split(), limit)
+        return await _servers(own, query.split(), limit)
     screen, selected = own.screen, own.selected()
     missing: list[str] = []
     if wait == 0 and (locked := locked_bus(own.config, selected)) is not None:
@@ -76,6 +74,13 @@ async def search(
     encoder = {"name": state.encoder, **picked(state, "encoded total reason")}
     document = {"query": query, "hits": list(map(_hit_json, hits)), "missing": missing, "encoder": encoder}
     return CommandResult(document, lines, 0 if hits else FAILED)
+
+
+async def _servers(own: Invocation, words: list[str], limit: int) -> CommandResult:
+    # Here, because a search for tools does not need it.
+    from toolbus.cli.commands.config.published import found_servers
+
+    return await found_servers(own, words, limit)
 
 
 async def _read_by_encoder(screen: Screen, bus: "View", wait: float) -> SearchState:
