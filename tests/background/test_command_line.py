@@ -24,6 +24,11 @@ from tests.patience import PATIENCE
         ("call x --config a -- --no-up", "a"),
         ("-v --no-color tools --wait 3", None),
         ("call x text=--help", None),
+        ("call x -- a=-1", None),
+        ("search -- words", None),
+        ("run script.py -- --fast", None),
+        ("tools files", None),
+        ("call x https://example.com", None),
     ],
 )
 def test_what_it_is_for(line: str, config: str | None) -> None:
@@ -49,6 +54,13 @@ def test_what_it_is_for(line: str, config: str | None) -> None:
         "calls",
         "--config",
         "--config a",
+        "call --server http://x x",
+        "call x --server=a.py",
+        "call x -- npx -y package",
+        "tools -- npx -y package",
+        "tools http://x",
+        "check -v weather.py:app",
+        "tools registry:a/b",
     ],
 )
 def test_what_it_is_not_for(line: str) -> None:

@@ -292,7 +292,7 @@ async def test_the_tools_of_a_server_that_fails_leave_with_one_notice(tmp_path: 
         assert changes(client.standalone) == ["notifications/tools/list_changed"]
 
 
-async def test_lazy_and_forbidden_servers_are_not_assumed(tmp_path: Path) -> None:
+async def test_servers_that_must_not_start_are_not_assumed(tmp_path: Path) -> None:
     stock = Stock(tmp_path)
     stock.offer("one")
     known = await stock.listed()
@@ -300,7 +300,7 @@ async def test_lazy_and_forbidden_servers_are_not_assumed(tmp_path: Path) -> Non
     others = {"s1": {**servers["s1"], "lazy": True}, "s2": {"command": 5}}
     bus = Toolbus({"servers": {"s0": servers["s0"], **others}})
     tenant_of(bus).assume(known)
-    assert bus.catalog.names == ("s0_one",)
+    assert bus.catalog.names == ("s0_one", "s1_one")
 
 
 class Served:

@@ -1,5 +1,6 @@
 """Internal names of `toolbus.cli` that tests use."""
 
+from toolbus.bus.engine.listings import last_inventories as last_inventories
 from toolbus.cli.app import COMMANDS as COMMANDS
 from toolbus.cli.app import HIDDEN as HIDDEN
 from toolbus.cli.app import SECTIONS as SECTIONS
@@ -23,7 +24,6 @@ from toolbus.cli.input.arguments import given as given
 from toolbus.cli.input.arguments import read as read
 from toolbus.cli.input.arguments import typed as typed
 from toolbus.cli.input.trust import trust_written as trust_written
-from toolbus.cli.listing_cache import last_inventories as last_inventories
 from toolbus.cli.listing_cache import save_listings as save_listings
 from toolbus.cli.options import SharedOptions as SharedOptions
 from toolbus.cli.options import repeat_config as repeat_config

@@ -24,6 +24,8 @@ from toolbus.shape.as_tools import prompt_name
 
 T = TypeVar("T")
 _LONGEST_NAME = 200
+_PROMISES = (("readOnlyHint", True), ("destructiveHint", False))
+"""The annotations for which a client may call a tool without asking a person."""
 
 
 class CalledView(Protocol):
@@ -86,6 +88,8 @@ class ViewCalls:
             missing = self._lookup.missing(name)
             self.report_unsent(spec.name, reason_of(missing), str(missing), spec.origin)
             raise missing
+        if spec.route not in OWN_ROUTES:
+            spec = await self.current(spec, is_decided=True)
         operation = self.operation(
             spec,
             arguments=arguments,
@@ -165,8 +169,8 @@ class ViewCalls:
             else None
         )
 
-    async def find(self, name: str) -> ToolSpec:
-        """The tool of that name, denied by a policy or not; connects the idle servers that may have it."""
+    async def find(self, name: str, *, is_decided: bool = False) -> ToolSpec:
+        """The tool of that public name or `server/tool`; `is_decided` as for `current`."""
         if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]  # users may pass anything
             kind = type(name).__name__
             raise TypeError(
@@ -177,17 +181,39 @@ class ViewCalls:
             spec = self._catalog().get(name) or self._lookup.known(name)
         if spec is None:
             raise self._lookup.missing(name)
-        return spec
+        return await self.current(spec, is_decided=is_decided)
 
     def known(self, name: str, catalog: Catalog) -> ToolSpec | None:
         """The tool of that name in a catalog, or one of the two that lead a model to the others."""
         exposure = self._scope.exposure(self._access.config)
         return exposure.own_tool(name, catalog.for_models) or catalog.get(name)
 
-    async def find_to_call(self, name: str) -> ToolSpec:
+    async def current(self, spec: ToolSpec, *, is_decided: bool = False) -> ToolSpec:
+        """The tool as its server describes it now: a lazy one is connected, if it was not since the start.
+
+        With `is_decided`, somebody has decided by its hints whether it is called. If they promised more than
+        the server does now, `CallDenied` is raised.
+        """
+        server, servers = spec.origin.server, self._tenant.servers
+        if server not in self._tenant.engine.root.servers.remembered or not servers.awaits_listing(server):
+            return spec
+        await self._access.run(servers.connect(server))
+        name = str(spec.origin)
+        now = self._catalog().get(name) or self._lookup.known(name)
+        if now is None:
+            raise self._lookup.missing(spec.name)
+        before, after = spec.annotations, now.annotations
+        if is_decided and any(
+            before.get(hint) is good and after.get(hint) is not good for hint, good in _PROMISES
+        ):
+            reason = "its server describes it differently than when it was last listed; look at it again"
+            raise CallDenied(f"tool {spec.name!r}", reason)
+        return now
+
+    async def find_to_call(self, name: str, *, is_decided: bool = False) -> ToolSpec:
         """As `find`, for a call: observers see an unknown name."""
         try:
-            return await self.find(name)
+            return await self.find(name, is_decided=is_decided)
         except (ToolNotFound, CallDenied, LoginRequired) as error:
             self.report_unsent(name, reason_of(error), str(error))
             raise
@@ -237,7 +263,7 @@ class ViewCalls:
 
     async def find_visible(self, name: str) -> ToolSpec:
         """As `find_to_call`, but a tool that the rules of the view deny is unknown; that is recorded."""
-        spec = await self.find_to_call(name)
+        spec = await self.find_to_call(name, is_decided=True)
         if self.is_hidden(spec, {}):
             error = self._lookup.unknown(name)
             self.report_unsent(name, "refused", str(error))
@@ -289,7 +315,7 @@ class ViewCalls:
         """The servers that are being connected for the first time, and whether their tools are known."""
         servers = self._tenant.servers
         visible = self._scope.visible(self._access.config.servers)
-        eager = [alias for alias, server in visible.items() if not server.lazy]
+        eager = [alias for alias, server in visible.items() if not server.lazy or alias in servers.unlisted]
         return {alias: servers.is_known(alias) for alias in eager if servers.is_starting(alias)}
 
     def is_assumed(self, alias: str) -> bool:

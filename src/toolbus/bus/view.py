@@ -66,6 +66,7 @@ class View:
         self._access, self._live = tenant.access, tenant.live
         self._hub, self._servers = tenant.hub, tenant.servers
         self._path = tenant.engine.path
+        self._remembered = tenant.engine.root.servers.remembered
         self._is_whole = scope.is_whole
         self._lookup = Lookup(tenant, scope)
         self._check_at = 0.0
@@ -247,6 +248,8 @@ class View:
             catalog = self._now
             if spec.route == RUN_CODE:
                 return await self.scripts.run_for_model(arguments, on_input, on_progress)
+        if spec.origin.server in self._remembered:
+            spec, catalog = await self.calls.current(spec), self._now
         operation = Operation(
             spec=spec,
             arguments={} if arguments is None else arguments,

@@ -7,6 +7,7 @@ gets an `Invocation`, and returns a `CommandResult` or an exit code.
 import inspect
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import replace
 from functools import cached_property, partial, wraps
 from importlib import import_module
 from pathlib import Path
@@ -16,8 +17,9 @@ import typer
 from typer.core import TyperGroup
 
 from toolbus.cli.completion import profile_names
+from toolbus.cli.entry import TAKING_TARGETS, is_target, without_command
 from toolbus.cli.help import GLOBAL, PlainCommand, write_commands, write_options, write_usage
-from toolbus.cli.options import SharedOptions, check_config, repeat_config
+from toolbus.cli.options import SharedOptions, TargetOptions, check_config, repeat_config
 from toolbus.cli.terminal import run_until_signal
 from toolbus.schema.values import JSON
 
@@ -59,10 +61,14 @@ class Invocation:
 
     @cached_property
     def config(self) -> "BusConfig":
-        """The config, after the user has trusted it."""
+        """The config, after the user has trusted it; or one of the targets."""
         from toolbus.cli.session import load_trusted_config
 
         _ = self.screen  # it shows the log of what follows
+        if self.settings.target is not None:
+            from toolbus.cli.targets import target_config
+
+            return target_config(self, self.settings.target)
         return load_trusted_config(self.settings)
 
     @cached_property
@@ -110,10 +116,19 @@ def config_command(work: Callable[..., Any]) -> Callable[..., int | None]:
     return _adapted(work, needs_config=True)
 
 
-def bus_command(work: Callable[..., Any]) -> Callable[..., int | None]:
-    """The same for a command that uses the background bus of `toolbus up`, and may be told not to."""
+def target_command(work: Callable[..., Any]) -> Callable[..., int | None]:
+    """The same for a command that also works with servers that no config has."""
+    return _adapted(work, _parameters(_target_options), cls=TargetCommand, needs_config=True)
+
+
+def bus_command(work: Callable[..., Any], *, imports: bool = False) -> Callable[..., int | None]:
+    """The same for one that uses the background bus of `toolbus up`, and may be told not to.
+
+    With `imports`, it offers the servers of editors if there is no config.
+    """
     # `cli/entry.py` has looked at the option: a command does not know where it runs.
-    return _adapted(work, _parameters(_bus_options), needs_config=True)
+    unused = [*_parameters(_target_options), *_parameters(_bus_options)]
+    return _adapted(work, unused, cls=TargetCommand, needs_config=True, imports=imports)
 
 
 def group(
@@ -189,42 +204,127 @@ def _bus_options(
     """Never called; `bus_command` adds its parameters to a command."""
 
 
+def _target_options(
+    server: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--server",
+            metavar="TARGET",
+            help="Use this server, and no config: a URL, server.json, .mcpb or Python file, or "
+            "registry:NAME; repeatable. A command comes last, after --.",
+        ),
+    ] = None,
+    save: Annotated[
+        str | None, typer.Option("--save", metavar="NAME", help="Keep that server in the config.")
+    ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option("--header", metavar="KEY=VALUE", help="HTTP header for that server; repeatable."),
+    ] = None,
+    env: Annotated[
+        list[str] | None,
+        typer.Option("--env", metavar="KEY=VALUE", help="Environment variable for that server; repeatable."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", "-y", help="Start what a file or registry names without asking.")
+    ] = False,
+) -> None:
+    """Never called; its parameters are added to a command that takes targets."""
+
+
+_TARGET_NAMES = tuple(inspect.signature(_target_options).parameters)
+_COMMAND = "toolbus.command"
+"""Where a context has the command of a server, which came after `--`."""
+
+
+class TargetCommand(PlainCommand):
+    """A command whose line may end with the command of a server, after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words before the command, unless an argument is missing there."""
+        before, command = without_command(args)
+        if command and not ctx.resilient_parsing and self._has_arguments(ctx, list(before)):
+            ctx.meta[_COMMAND] = tuple(command)
+            args = list(before)
+        return super().parse_args(ctx, args)
+
+    def _has_arguments(self, ctx: Any, words: list[str]) -> bool:
+        """Whether the words have every argument that is required."""
+        required = [one for one in self.params if one.required and one.param_type_name == "argument"]
+        if not required:
+            return True
+        found, _, _ = self.make_parser(ctx).parse_args(words)
+        return all(found.get(one.name) for one in required)
+
+
+def _target(values: dict[str, Any], context: Any) -> TargetOptions | None:
+    """The servers to use instead of the config, taken out of the values; None if there is none."""
+    given = {name: values.pop(name) for name in _TARGET_NAMES}
+    named: list[str] = []
+    if context.command.name in TAKING_TARGETS:
+        words: list[str] = values["servers"] or []
+        named = list(filter(is_target, words))
+        values["servers"] = [word for word in words if word not in named] or None
+    return TargetOptions.given(
+        servers=(*(given["server"] or ()), *named),
+        command=context.meta.get(_COMMAND, ()),
+        save=given["save"],
+        headers=tuple(given["header"] or ()),
+        env=tuple(given["env"] or ()),
+        yes=given["yes"],
+    )
+
+
 def _adapted(
     work: Callable[..., Any],
     unused: Iterable[inspect.Parameter] = (),
     *,
     cls: type[PlainCommand] = PlainCommand,
     needs_config: bool = False,
+    imports: bool = False,
     runs_alone: bool = False,
 ) -> Callable[..., int | None]:
-    own, shared = _parameters(work)[1:], _parameters(_shared_options)
+    parameters, shared = _parameters(work)[1:], _parameters(_shared_options)
 
     @wraps(work)
     def run(**values: Any) -> int | None:
-        for parameter in unused:
-            values.pop(parameter.name)
         context = values.pop("ctx")
+        target = _target(values, context) if cls is TargetCommand else None
+        for parameter in unused:
+            values.pop(parameter.name, None)
         given = {parameter.name: values.pop(parameter.name) for parameter in shared[1:]}
-        settings = SharedOptions(**given).merged_with(context.obj)
+        settings = replace(SharedOptions(**given).merged_with(context.obj), target=target)
         context.obj = settings
         repeat_config(settings.config)
         if runs_alone and context.invoked_subcommand is not None:
-            _pass_on(own, values, context)
+            _pass_on(parameters, values, context)
             return None
+        own = Invocation(settings)
         if needs_config and not values.get("registry"):  # a search there needs none
-            check_config(settings)
-        invocation = Invocation(settings)
+            _require_config(own, imports=imports)
         if (spelling := getattr(context.command, "new_spelling", "")) and not settings.json:
-            invocation.screen.note(f"'{context.command_path}' is now 'toolbus {spelling}'")
-        return _shown(invocation, work, values)
+            own.screen.note(f"'{context.command_path}' is now 'toolbus {spelling}'")
+        if target is not None:
+            _ = own.config  # outside of the event loop: a registry may have to be asked
+        return _shown(own, work, values)
 
     del run.__wrapped__  # or typer would use the signature without the options
-    parameters = [
-        parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*own, *shared, *unused)
-    ]
-    vars(run).update(__signature__=inspect.Signature(parameters), command_class=cls, runs_alone=runs_alone)
-    run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*parameters, *shared, *unused)]
+    vars(run).update(__signature__=inspect.Signature(every), command_class=cls, runs_alone=runs_alone)
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in every}
     return run
+
+
+def _require_config(own: Invocation, *, imports: bool) -> None:
+    """Raise `ConfigError` if there is no config, unless the user takes over the servers of editors."""
+    try:
+        check_config(own.settings)
+    except Exception:
+        if not imports:
+            raise
+        from toolbus.cli.commands.config.import_ import offer_import
+
+        offer_import(own)
 
 
 def _shown(own: Invocation, work: Callable[..., Any], values: Mapping[str, Any]) -> int | None:

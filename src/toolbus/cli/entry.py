@@ -32,9 +32,17 @@ WITH_VALUE = frozenset(
         "--model",
         "--approve",
         "--dialect",
+        "--server",
+        "--save",
+        "--header",
+        "--env",
     )
 )
 """The options of these commands that take the next word as their value."""
+TAKING_TARGETS = frozenset(("tools", "check"))
+"""The commands whose arguments may be targets."""
+WITH_WORDS = frozenset(("search", "call", "resume", "read", "prompt", "skill"))
+"""The commands that need an argument, which may come after `--`."""
 NOT_THERE = frozenset(("--no-up", "--registry", "-h", "--help", "--version"))
 """Options with which a command runs by itself."""
 
@@ -49,15 +57,33 @@ class BackgroundCommand:
     """The value of `--profile`; each profile has a background bus of its own."""
 
 
+def is_target(word: str) -> bool:
+    """Whether an argument is a server to use without a config, and not the name of one."""
+    is_file = word.endswith((".json", ".mcpb", ".py")) or ".py:" in word
+    return "://" in word or word.startswith("registry:") or is_file
+
+
+def without_command(words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """The words before `--`, and the command of a server after it; all words if no command follows."""
+    if "--" not in words:
+        return words, ()
+    at = words.index("--")
+    command = words[at + 1 :]
+    if not command or command[0].startswith("-") or "=" in command[0]:
+        return words, ()  # arguments of a tool or script
+    return words[:at], command
+
+
 def background_command(words: Sequence[str]) -> BackgroundCommand | None:
     """The command in these words; None if it runs by itself."""
-    config, profile, name = None, None, None
-    remaining = iter(words)
+    config, profile, name, has_words = None, None, None, False
+    before, command = without_command(words)
+    remaining = iter(before)
     for word in remaining:
         if word == "--":
             break
         option, equals, value = word.partition("=")
-        if word in NOT_THERE:
+        if word in NOT_THERE or option == "--server" or (name in TAKING_TARGETS and is_target(word)):
             return None
         if option in WITH_VALUE and name is None and option not in ("--config", "--profile"):
             return None  # a mistake, which the parser explains
@@ -69,7 +95,10 @@ def background_command(words: Sequence[str]) -> BackgroundCommand | None:
             if word not in IN_BACKGROUND:
                 return None
             name = word
-    return None if name is None else BackgroundCommand(config, profile)
+        else:
+            has_words = has_words or not word.startswith("-")
+    is_apart = bool(command) and (has_words or name not in WITH_WORDS)
+    return None if name is None or is_apart else BackgroundCommand(config, profile)
 
 
 def main() -> None:

@@ -1,15 +1,13 @@
 """What servers listed last: the lockfile has it, else a cache with two files per config.
 
 One has the names: shell completion reads them, and `toolbus call` uses them to find a tool's server or the
-correct spelling. The other has the definitions, which `toolbus serve` offers while its servers start.
+correct spelling. The other has the definitions (`bus/engine/listings.py`).
 """
 
 import json
-import os
 import time
-from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypeAlias, cast
 
@@ -26,8 +24,6 @@ Offers: TypeAlias = dict[str, list[str]]
 KINDS: tuple[Kind, ...] = ("tools", "uris", "prompts")
 MAX_BYTES = 1 << 20
 """Larger files are not parsed, because a user is waiting."""
-MAX_DEFINITIONS = 16 << 20
-"""The same for the definitions."""
 FRESH_SECONDS = 3600.0
 """How long a listing counts as fresh: a server may be updated without a change of its entry."""
 
@@ -54,13 +50,12 @@ def save_listings(config: "BusConfig", bus: "Toolbus") -> None:
     if config.file is None or not fresh or _lockfile(config.file).is_file():
         return
     known = {alias: _json(listing) for alias, listing in _load(config.file).items()}
+    from toolbus.bus.engine.listings import save_inventories
+
     inventories = bus.inventories
-    definitions = {alias: _definitions(fresh[alias]["digest"], inventories[alias]) for alias in fresh}
     with suppress(OSError):
         state.write(_file(config.file), json.dumps(known | fresh).encode())
-        content = json.dumps(_load_definitions(config.file) | definitions).encode()
-        if len(content) <= MAX_DEFINITIONS:
-            state.write(_file(config.file, "definitions"), content)
+    save_inventories(config, {alias: inventories[alias] for alias in fresh})
 
 
 def offers(config: str | None, kind: Kind) -> dict[str, Offers]:
@@ -81,38 +76,6 @@ def fresh_listings(config: "BusConfig") -> dict[str, CachedListing]:
         for alias in config.servers
         if alias in listed and listed[alias].is_fresh(_digest(config, alias))
     }
-
-
-def last_inventories(config: "BusConfig") -> dict[str, "Inventory"]:
-    """What each server offered when it was last connected, with the same config."""
-    from toolbus.core.values.records import Resource
-    from toolbus.lock.definitions import inventory_of
-
-    found: dict[str, Inventory] = {}
-    for alias, entry in _load_definitions(config.file).items():
-        server = config.servers.get(alias)
-        if server is None or server.mistake is not None:
-            continue
-        # A damaged entry counts as missing.
-        with suppress(AttributeError, KeyError, TypeError, ValueError, RecursionError):
-            if entry["digest"] == _digest(config, alias):
-                known = inventory_of(alias, entry["definitions"], str(entry["instructions"]), server.limits)
-                resources = tuple(Resource(**one) for one in entry["resources"])
-                found[alias] = replace(known, resources=resources)
-    return found
-
-
-def known_tools(config: str, alias: str) -> list[str]:
-    """The server's own names of its tools when it was last listed, including excluded ones."""
-    from toolbus.core.values.errors import ToolbusError
-    from toolbus.lock.file import read_lock
-
-    # A damaged file counts as missing.
-    with suppress(OSError, ToolbusError, LookupError, TypeError):
-        lock = read_lock(_lockfile(config))
-        listed = _load_definitions(config)[alias]["definitions"] if lock is None else None
-        return [*(lock.servers[alias].definitions if lock else cast(Any, listed))["tools"]]
-    return []
 
 
 def template_variables(template: str) -> tuple[str, ...]:
@@ -139,28 +102,6 @@ def _listing(config: "BusConfig", bus: "Toolbus", alias: str) -> dict[str, Any]:
     }
 
 
-def _definitions(digest: str, stock: "Inventory") -> dict[str, Any]:
-    from toolbus.lock.definitions import definitions
-
-    return {
-        "digest": digest,
-        "definitions": definitions(stock),
-        "resources": [asdict(one) for one in stock.resources],
-        "instructions": stock.instructions or "",
-    }
-
-
-def _load_definitions(config: str | None) -> dict[str, Any]:
-    if config is None or _lockfile(config).is_file():
-        return {}
-    try:
-        content = state.read(_file(config, "definitions")) or b"{}"
-        found: Any = json.loads(content) if len(content) <= MAX_DEFINITIONS else {}
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
-
-
 def _json(listing: CachedListing) -> dict[str, Any]:
     return {"digest": listing.digest, "at": listing.at, **listing.offers, "origins": listing.origins}
 
@@ -180,29 +121,16 @@ def _digest(config: "BusConfig", alias: str) -> str:
     """Digest of the server's entry, the files it runs, and the settings and aliases that affect names."""
     from hashlib import sha256
 
-    server = config.servers[alias]
-    words = (server.command, *server.args)
-    # Relative to the server's working directory, by default ours.
-    folder = Path(server.folder or config.folder or "", server.cwd) if server.cwd else Path()
+    from toolbus.config.launch.digest import launch_digest
+
     parts = {
         "rules": 2,  # of naming
-        "server": server.model_dump(mode="json", exclude={"server"}),
-        "files": list(_modified_times(folder, words)),
+        "launch": launch_digest(config, alias),
         "settings": config.model_dump(mode="json", exclude={"servers", "file"}),
         "layers": [config.profile, *(one.model_dump(mode="json", include=_PATTERNS) for one in config.rules)],
         "prefixes": {alias: other.prefix for alias, other in config.servers.items()},
     }
     return sha256(json.dumps(parts, default=str).encode()).hexdigest()
-
-
-def _modified_times(folder: Path, words: tuple[str | None, ...]) -> Iterator[int]:
-    """When the files among the words were modified: new code may list new tools."""
-    for word in words:
-        try:
-            if word and (file := folder / word).is_file():
-                yield file.stat().st_mtime_ns
-        except (OSError, ValueError):  # not a file name, or just deleted
-            continue
 
 
 def _load(config: str | None) -> dict[str, CachedListing]:
@@ -255,7 +183,5 @@ def _names(own: Any) -> list[str]:
     return [name for name in cast(list[Any], own) if isinstance(name, str)]
 
 
-def _file(config: str | None, folder: str = "listings") -> str:
-    from hashlib import sha256
-
-    return f"{folder}/{sha256(os.path.abspath(config or '').encode()).hexdigest()[:16]}.json"
+def _file(config: str | None) -> str:
+    return state.name_for(config, "listings")

@@ -3,10 +3,41 @@
 import re
 import shlex
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from toolbus.cli.terminal import TERMINAL, working_folder
+from toolbus.core.values.errors import CREDENTIALS_STEP
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOptions:
+    """The servers that a command uses instead of those of a config, as they were typed."""
+
+    servers: tuple[str, ...] = field(default=(), repr=False)
+    command: tuple[str, ...] = field(default=(), repr=False)
+    """The command of one more server."""
+    save: str | None = None
+    headers: tuple[str, ...] = field(default=(), repr=False)
+    env: tuple[str, ...] = field(default=(), repr=False)
+    yes: bool = False
+
+    @classmethod
+    def given(cls, **options: Any) -> "TargetOptions | None":
+        """The options, or None if they name no server; Usage if others then have no meaning."""
+        found = cls(**options)
+        if found.servers or found.command:
+            return found
+        alone = {"--save": found.save, "--header": found.headers, "--env": found.env, "--yes": found.yes}
+        for option, value in alone.items():
+            if value:
+                from toolbus.cli.errors import Usage
+
+                raise Usage(
+                    f"{option} is for a server that no config has; name it with --server, or after --"
+                )
+        return None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -19,12 +50,14 @@ class SharedOptions:
     verbose: int = 0
     no_color: bool = False
     debug: bool = False
+    target: TargetOptions | None = None
 
     def merged_with(self, outer: "SharedOptions | None") -> "SharedOptions":
         """Return these settings combined with those given before the command's name."""
         if outer is None:
             return self
-        return SharedOptions(
+        return replace(
+            self,
             config=self.config or outer.config,
             profile=self.profile or outer.profile,
             json=self.json or outer.json,
@@ -36,17 +69,25 @@ class SharedOptions:
 
 def check_config(settings: SharedOptions) -> None:
     """Raise `ConfigError` if there is no config, before slow imports."""
+    if settings.target is not None:
+        return
     if settings.config is None and not TERMINAL.get().finds_config():
         raise no_config(working_folder())
 
 
-def no_config(folder: Path) -> Exception:
-    """The error for a folder without a config, which says how to get one."""
+def no_config(folder: Path, found: str = "") -> Exception:
+    """The error for a folder without a config, which says how to get one; `found` are servers of editors."""
     from toolbus.core.values.errors import ConfigError
 
+    missing = f"no config found in {str(folder)!r} or its parents"
+    if found:
+        return ConfigError(
+            f"{missing}, but {found}: use them with 'toolbus import --write', add another with 'toolbus "
+            "add', or use one without a config with 'toolbus tools URL'"
+        )
     return ConfigError(
-        f"no config found in {str(folder)!r} or its parents; create one with 'toolbus init', import an "
-        "editor's with 'toolbus import', pass one with --config, or try 'toolbus demo'"
+        f"{missing}; create one with 'toolbus init', import an editor's with 'toolbus import', pass one with "
+        "--config, use a server without one with 'toolbus tools URL', or try 'toolbus demo'"
     )
 
 
@@ -59,6 +100,9 @@ _COMMAND = re.compile(
 )
 _option: ContextVar[str] = ContextVar("toolbus_config_option", default="")
 """The option of this command."""
+_sign_in: ContextVar[str] = ContextVar("toolbus_sign_in_step", default="")
+"""What to do instead of changing the server's entry in a config, which does not exist."""
+_WITH_TARGETS = re.compile(r"toolbus (?:call|check|read|resources|resume|tools)\b")
 
 
 def repeat_config(path: Path | None) -> None:
@@ -66,11 +110,22 @@ def repeat_config(path: Path | None) -> None:
     _option.set("" if path is None else f" --config {shlex.quote(str(path))}")
 
 
+def repeat_target(option: str, sign_in: str) -> None:
+    """Repeat this `--server` from now on; `sign_in` is the next step if the server wants credentials."""
+    _option.set(option)
+    _sign_in.set(sign_in)
+
+
 def suggested(text: str) -> str:
     """The message, with the option in every command that it names."""
-    return _COMMAND.sub(lambda found: _repeated(found.group()), text) if _option.get() else text
+    if not _option.get():
+        return text
+    found = _COMMAND.sub(lambda found: _repeated(found.group()), text)
+    return found.replace(CREDENTIALS_STEP, _sign_in.get()) if _sign_in.get() else found
 
 
 def _repeated(command: str) -> str:
-    has_own = re.search(r" --(?:config|help)\b", command) is not None
-    return command if has_own else f"{command}{_option.get()}"
+    option = _option.get()
+    has_own = re.search(r" --(?:config|help|server)\b", command) is not None
+    is_without = bool(_sign_in.get()) and not _WITH_TARGETS.match(command)
+    return command if has_own or is_without else f"{command}{option}"

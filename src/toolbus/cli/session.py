@@ -240,7 +240,9 @@ def starting_only(
         for alias, server in config.servers.items()
     }
     store = config.tokens if tokens is None else tokens
-    return config.model_copy(update={"servers": changed, "tokens": store})
+    as_written = all(changed[alias].lazy == server.lazy for alias, server in config.servers.items())
+    update = {"servers": changed, "tokens": store, "keeps_listings": as_written}
+    return config.model_copy(update=update)
 
 
 def log_server_message(event: Logged) -> None:

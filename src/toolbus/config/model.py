@@ -409,6 +409,8 @@ class BusConfig(ConfigModel):
     """The folder of `.env` and of relative paths."""
     for_lock: bool = Field(default=False, exclude=True, repr=False)
     """Whether its servers are started only to write their lockfile, which may be required otherwise."""
+    keeps_listings: bool = Field(default=True, exclude=True, repr=False)
+    """Whether lazy servers offer what they listed last; a command that starts others does not need that."""
     reviewed: dict[str, bytes | None] | None = Field(default=None, exclude=True, repr=False)
     """Project files by path, with the content that the user accepted; they are not read again."""
 

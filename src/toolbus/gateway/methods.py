@@ -233,7 +233,9 @@ async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) 
         for alias in calls_of(view).starting if spec.route == RUN_CODE else (server,):
             await parts.fresh(request, alias)
         spec = calls_of(view).catalog.for_models.get(name)
-    return spec or await _find_tool(parts, request, name)
+    if spec is None:
+        return await _find_tool(parts, request, name)
+    return await calls_of(view).current(spec, is_decided=True)
 
 
 async def _inner(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:

@@ -170,3 +170,10 @@ def _refuse_exposed(path: Path, found: os.stat_result, refused: int, mode: str) 
     exposed = found.st_mode & refused if os.name == "posix" else 0
     if exposed:
         raise FileExposed(path, "written" if exposed & _WRITABLE else "read", mode)
+
+
+def name_for(config: str | None, folder: str) -> str:
+    """The name of the file that a folder has for this config."""
+    from hashlib import sha256  # shell completion gets here
+
+    return f"{folder}/{sha256(os.path.abspath(config or '').encode()).hexdigest()[:16]}.json"

@@ -14,6 +14,7 @@ from toolbus.bus.catalog.encoding import BusEncoding
 from toolbus.bus.catalog.live_catalog import LiveCatalog
 from toolbus.bus.catalog.shaping import CatalogShaper
 from toolbus.bus.catalog.snapshot import Snapshots
+from toolbus.bus.engine.listings import last_inventories, save_inventories
 from toolbus.bus.engine.servers import Servers
 from toolbus.bus.engine.stores import store_of, tokens_in
 from toolbus.bus.rules.enforcement import Enforcement
@@ -32,6 +33,7 @@ from toolbus.core.operation.events import (
 from toolbus.core.operation.operation import Guard, Observer
 from toolbus.core.values.catalog import Same
 from toolbus.core.values.errors import FORKED, BusClosed
+from toolbus.core.values.records import Inventory
 from toolbus.policy.answers import ANSWER, StoredAnswers
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
@@ -202,6 +204,10 @@ class Engine:
         from toolbus.connect.transports.process.start import helpers
 
         config, servers = self.usable_config, self.root.servers
+        if known := await self._remembered(config):
+            servers.assume(known, config)
+            self.root.outdate()
+        servers.unlisted = self._unlisted(config, self.approvals)
         self.root.held.report_launches(self.approvals)
         helpers.use(self)
         self._helpers = helpers
@@ -219,15 +225,41 @@ class Engine:
             await servers.open(only_required=only_required)
         finally:
             await servers.close_early()
+        await self._keep_listings()
+
+    async def _remembered(self, config: BusConfig) -> dict[str, Inventory]:
+        """What lazy servers listed last, as far as their launch lines are still the same."""
+        lazy = [alias for alias, server in config.servers.items() if server.lazy and server.mistake is None]
+        if not lazy or config.file is None or not config.keeps_listings:
+            return {}
+        known = await asyncio.to_thread(last_inventories, config)
+        return {
+            alias: known[alias] for alias in lazy if alias in known and alias not in self.root.servers.assumed
+        }
+
+    def _unlisted(self, config: BusConfig, approvals: LockApprovals) -> frozenset[str]:
+        """The lazy servers that are started to list their tools, because nothing is known of them."""
+        if config.file is None or not config.keeps_listings:
+            return frozenset()
+        return self.root.servers.unknown_of(config, approvals.covers)
+
+    async def _keep_listings(self) -> None:
+        """Keep what lazy servers have listed, for the next start."""
+        config, servers = self.config, self.root.servers
+        if config.file is None or not config.keeps_listings:
+            return
+        ready = {alias for alias, link in servers.links.items() if link.config.lazy and link.state == "ready"}
+        if listed := {alias: one for alias, one in servers.inventories.items() if alias in ready}:
+            await asyncio.to_thread(save_inventories, config, listed)
 
     async def wait_installed(self) -> None:
         """Wait until the links exist; raises if they could not be made."""
-        if not self.installed and self._connecting is not None:
+        if not self.installed:
             self._needed.set()
             await self._installed.wait()
             if self.closed:
                 raise BusClosed(started=True)
-            if not self.installed:
+            if not self.installed and self._connecting is not None:
                 await asyncio.shield(self._connecting)
 
     async def stop(self) -> None:
@@ -238,11 +270,12 @@ class Engine:
 
     async def _stop(self) -> None:
         self.root.live.registrations.sync(())
+        self._installed.set()  # nobody waits any longer
         if self._connecting is not None:
             self._connecting.cancel()
-            self._installed.set()  # nobody waits any longer
             await asyncio.gather(self._connecting, return_exceptions=True)
         self.encoding.close()
+        await self._keep_listings()
         await asyncio.gather(self.root.servers.close(), self.root.close_others())
         await self._shared.close()
         self.enforcement.close()
@@ -264,7 +297,9 @@ class Engine:
             approvals = LockApprovals(new)
             enforced = self.enforcement.prepare(new)
             usable = approvals.servers_to_use(new)
-            fresh = await servers.open_new(usable, self.identity(new))
+            known = await self._remembered(usable)
+            unlisted = self._unlisted(usable, approvals) - known.keys()
+            fresh = await servers.open_new(usable, self.identity(new), unlisted)
             if self.closed:  # in the meantime, so they are closed here
                 await servers.close_servers(fresh)
                 raise BusClosed()
@@ -275,6 +310,8 @@ class Engine:
             self.encoding.use(new)
             root.held.report_launches(approvals)
             gone = servers.install(fresh, usable)
+            idle = {alias for alias in fresh if servers.links[alias].state == "idle"}
+            servers.assume({alias: one for alias, one in known.items() if alias in idle}, usable)
             root.live.rebuild()
             await root.follow()
             await servers.close_servers(gone)

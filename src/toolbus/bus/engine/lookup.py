@@ -77,7 +77,11 @@ class Lookup:
         likely = [alias for alias in self._aliases() if shaping.may_have(alias, name)]
         down = [alias for alias in self._servers.down if alias in likely]
         expired = self._servers.due_for_name(down, are_up=False)
-        unlisted = [alias for alias in down if not inventories[alias].tools or alias in expired]
+        unlisted = [
+            alias
+            for alias in down
+            if not inventories[alias].tools or alias in expired or self._servers.awaits_listing(alias)
+        ]
         listed = self._servers.due_for_name([alias for alias in likely if alias not in down], are_up=True)
         await asyncio.gather(
             *(self._servers[alias].open(by_name=True) for alias in unlisted),

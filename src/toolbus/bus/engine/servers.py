@@ -109,10 +109,16 @@ class Servers:
         """Servers that have yet to be notified of the new roots."""
         self.assumed: dict[str, Inventory] = {}
         """The offers of servers in an earlier process, until the first attempt to connect ends."""
+        self.remembered: set[str] = set()
+        """Lazy servers among them: what they offer now is only known after the first call."""
+        self.unlisted: frozenset[str] = frozenset()
+        """Lazy servers of which nothing is known, so that they are started to list their tools."""
         self.unbuilt: frozenset[str] = frozenset()
         """The servers whose links are built when they are first needed."""
         self.build_one: Callable[[str], object] = self.check
         """Builds and installs an unbuilt one."""
+        self.lender: Servers | None = None
+        """Whose the borrowed servers are."""
         self.base: Servers | None = None
         """Whose inventories count as long as an own link has listed nothing else."""
         self._memo = Memo()
@@ -175,8 +181,8 @@ class Servers:
     def _inventory(self, alias: str) -> Inventory:
         server = self.by_alias.get(alias)
         listed = _NOTHING if server is None else server.discovery.inventory
-        if alias in self.assumed and listed == _NOTHING:
-            listed = self.assumed[alias]
+        if listed == _NOTHING:
+            listed = self._keeper(alias).assumed.get(alias, listed)
         if self.base is None or alias in self.borrowed:
             return listed
         shared = self.base._inventory(alias)
@@ -193,21 +199,48 @@ class Servers:
         return self.base is None if is_to_begin else link is not None and link.state == "connecting"
 
     def is_assumed(self, alias: str) -> bool:
-        """Whether what a server offers is known from an earlier process only."""
+        """Whether a server that starts offers what is known from an earlier process."""
+        if alias in self.remembered:
+            return False
         return alias in self.assumed or (self.base is not None and self.base.is_assumed(alias))
+
+    def awaits_listing(self, alias: str) -> bool:
+        """Whether what a lazy server offers is known from an earlier process, until it is connected."""
+        server, keeper = self.by_alias.get(alias), self._keeper(alias)
+        if server is not None and server.discovery.inventory != _NOTHING:
+            return False
+        return alias in keeper.assumed if keeper.base is None else keeper.base.awaits_listing(alias)
+
+    def _keeper(self, alias: str) -> "Servers":
+        """The servers that the one of this alias belongs to."""
+        is_own = self.lender is None or alias not in self.borrowed
+        return self if is_own or self.lender is None else self.lender._keeper(alias)
 
     def is_known(self, alias: str) -> bool:
         """Whether it is known what a server offers, before it is connected."""
-        return self.is_assumed(alias) or self._owner.approvals.covers(alias)
+        root = self if self.base is None else self.base
+        return alias in root.assumed or self.is_assumed(alias) or self._owner.approvals.covers(alias)
 
-    def assume(self, inventories: Mapping[str, Inventory]) -> None:
+    def assume(self, inventories: Mapping[str, Inventory], config: BusConfig) -> None:
         """Let servers that may be started offer what they offered before; the lock goes first."""
         covers = self._owner.approvals.covers
-        self.assumed = {alias: one for alias, one in inventories.items() if not covers(alias)}
+        new = {alias: one for alias, one in inventories.items() if not covers(alias)}
+        self.assumed |= new
+        self.remembered |= {alias for alias in new if config.servers[alias].lazy}
+
+    def unknown_of(self, config: BusConfig, covers: Callable[[str], bool]) -> frozenset[str]:
+        """The lazy servers of a config of which nothing is known, and that may be started."""
+        return frozenset(
+            alias
+            for alias, server in config.servers.items()
+            if server.lazy and server.mistake is None and alias not in self.assumed and not covers(alias)
+        )
 
     def note_state(self, event: StateChanged) -> None:
         """Drop the assumed inventory of a server once its first attempt to connect has ended."""
         is_over = event.state not in ("idle", "connecting")
+        if is_over:
+            self.remembered.discard(event.server)
         if is_over and self.assumed.pop(event.server, None) and self._inventory(event.server) == _NOTHING:
             self._owner.servers_changed()  # else what it offers was published
 
@@ -272,7 +305,7 @@ class Servers:
         self._early = {
             alias: EarlyStart(server, identity.secrets)
             for alias, server in config.servers.items()
-            if server.transport == "stdio" and not server.lazy
+            if server.transport == "stdio" and (not server.lazy or alias in self.unlisted)
         }
         with suppress(TimeoutError):
             async with asyncio.timeout(SPAWN_FIRST):
@@ -353,23 +386,26 @@ class Servers:
                 logger.debug("%s", outcome)
 
     def begin(self) -> None:
-        """Start to connect to all servers that are not lazy; does not wait."""
-        for link in self.links.values():
-            if not link.config.lazy:
+        """Start to connect to all servers that are not lazy, or unlisted; does not wait."""
+        for alias, link in self.links.items():
+            if not link.config.lazy or alias in self.unlisted:
                 link.begin()
 
     async def open(self, *, only_required: bool = False) -> None:
         """Connect to all servers, or wait only for the required ones."""
         links = self.links.values()
-        await open_links(link for link in links if link.config.required or not only_required)
+        wanted = (link for link in links if link.config.required or not only_required)
+        await open_links(wanted, self.unlisted)
 
-    async def open_new(self, config: BusConfig, identity: LinkOwner) -> dict[str, Server]:
+    async def open_new(
+        self, config: BusConfig, identity: LinkOwner, unlisted: Collection[str] = ()
+    ) -> dict[str, Server]:
         """As `build`, and connect; none is left open if that fails."""
         fresh = self.build(config, identity)
         links = [server.link for server in fresh.values()]
         self._opening.update(links)
         try:
-            await open_links(links)
+            await open_links(links, unlisted)
         except BaseException:
             await close_links(links)
             raise
@@ -473,12 +509,12 @@ def status_of(link: "Link", tools: int) -> ServerStatus:
     )
 
 
-async def open_links(links: "Iterable[Link]") -> None:
-    """Connect all that are not lazy, concurrently; raises the error of a required one that fails.
+async def open_links(links: "Iterable[Link]", unlisted: Collection[str] = ()) -> None:
+    """Connect all that are not lazy, or unlisted; raises the error of a required one that fails.
 
     Does not wait for an inactive server once others can be used.
     """
-    eager = [link for link in links if not link.config.lazy]
+    eager = [link for link in links if not link.config.lazy or link.config.alias in unlisted]
     opening = {asyncio.create_task(link.open()) for link in eager}
     try:
         while opening and not _can_return(eager):

@@ -190,11 +190,11 @@ class BusTenant(Tenant):
     def assume(self, inventories: Mapping[str, Inventory]) -> None:
         """Offer what servers offered in an earlier process, until each is connected or fails; before a start.
 
-        For servers that are not lazy, not locked, and that this config and the administrator let start.
+        For servers that are not locked, and that this config and the administrator let start.
         """
-        servers = self.engine.usable_config.servers
-        usable = {alias for alias, server in servers.items() if server.mistake is None and not server.lazy}
-        self.servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()})
+        config = self.engine.usable_config
+        usable = {alias for alias, server in config.servers.items() if server.mistake is None}
+        self.servers.assume({alias: inventories[alias] for alias in usable & inventories.keys()}, config)
         self.outdate()
 
     async def follow(self) -> None:
@@ -218,6 +218,7 @@ class Borrower(Tenant):
         self._running = 0
         """The number of coroutines that are being run for it."""
         super().__init__(root.engine, parent, user, handlers)
+        self.servers.lender = parent.servers
         self.calls = self
         self.place()
         if self.engine.closed:

@@ -42,9 +42,8 @@ def run_chat(
         interactions = asking if can_ask else UNATTENDED
         tokens = tokens_of(config)  # one store for the bus and for signing in, also if it is in memory
         failed = FailedCalls()
-        bus = loop.enter(
-            open_bus(screen, config, config.servers, failed.on_event, interactions, tokens=tokens)
-        )
+        started = [alias for alias, server in config.servers.items() if not server.lazy]
+        bus = loop.enter(open_bus(screen, config, started, failed.on_event, interactions, tokens=tokens))
         sign_in = ChatSignIn(screen, loop, bus, config, tokens, failed, can_ask=can_ask)
         sign_in.offer()
         _report_down_servers(screen, config, bus)

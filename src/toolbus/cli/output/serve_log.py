@@ -11,9 +11,10 @@ from dataclasses import asdict
 from functools import partial
 from typing import TYPE_CHECKING
 
+from toolbus.bus.engine.listings import last_inventories
 from toolbus.bus.view import View
 from toolbus.cli.commands.agents.run_store import VARIABLE, chosen_store
-from toolbus.cli.listing_cache import last_inventories, save_listings
+from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.output.event_lines import DATE_AND_TIME, event_line, timed_line
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.terminal import variables

@@ -466,12 +466,12 @@ class AuthRequired(ConnectFailed):
             server,
             phase,
             cause or f"HTTP {status} {'Unauthorized' if status == 401 else 'Forbidden'}",
-            hint=_CREDENTIALS if hint is None else hint,
+            hint=CREDENTIALS_STEP if hint is None else hint,
             status=status,
         )
 
 
-_CREDENTIALS = "set auth: oauth if it has a sign-in page, else credentials in headers or auth"
+CREDENTIALS_STEP = "set auth: oauth if it has a sign-in page, else credentials in headers or auth"
 
 
 class LoginRequired(AuthRequired):

@@ -14,6 +14,7 @@ from typing import Annotated
 
 import typer
 
+from toolbus.bus.engine.listings import known_tools
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.commands.config.edited import (
     OAUTH,
@@ -29,7 +30,6 @@ from toolbus.cli.commands.config.edited import (
 from toolbus.cli.commands.config.published import PublishedRequest, add_published, published_place
 from toolbus.cli.completion import all_server_names
 from toolbus.cli.errors import Usage
-from toolbus.cli.listing_cache import known_tools
 from toolbus.cli.output.screen import short_path, visible
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import (

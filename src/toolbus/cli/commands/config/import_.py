@@ -13,8 +13,11 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import editor_names
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.trust import is_trusted, trust_written
+from toolbus.cli.input.ask import can_ask
+from toolbus.cli.input.trust import confirm, is_trusted, trust_written
+from toolbus.cli.options import no_config
 from toolbus.cli.output.screen import Screen, picked, visible
+from toolbus.cli.terminal import working_folder
 from toolbus.config.editing.edit import servers_in, with_servers
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable, as_yaml
@@ -84,6 +87,32 @@ def import_(
         after = _write(plan, with_secrets)
         plan.trusted = is_own and trust_written(screen, target, after)
     return CommandResult(_json(plan, written), lambda: _show(screen, plan, written, with_secrets))
+
+
+def offer_import(own: Invocation) -> None:
+    """Offer the servers of editors to a user without a config; raises `ConfigError` unless they agree."""
+    screen, target = own.screen, Path("toolbus.yaml")
+    try:
+        plan = _plan_import(_sources(None), target)
+    except (Usage, ConfigError):
+        plan = ImportPlan(target=target)
+    if not plan.servers:
+        raise no_config(working_folder())
+    editors = list(dict.fromkeys(EDITORS[editor].title for editor, _ in plan.claimed.values()))
+    listed = " and ".join(filter(None, (", ".join(editors[:-1]), editors[-1])))
+    found = f"{counted(len(plan.servers), 'server')} in {listed}"
+    is_agreed = False
+    if not screen.as_json and can_ask():
+        _show_plan(screen, plan, "in .env")
+        files = f"{target} and .env" if plan.secrets else str(target)
+        is_agreed = confirm(f"No config yet. Use the {found}? This writes {files} in this folder. [y/N]: ")
+    if not is_agreed:
+        raise no_config(working_folder(), found)
+    is_own = _is_own(plan)
+    after = _write(plan, with_secrets=True)
+    if is_own:
+        trust_written(screen, target, after)
+    _note_gitignore(screen, plan)
 
 
 def _sources(source: str | None) -> list[ImportFile]:
@@ -219,6 +248,20 @@ def _json(plan: ImportPlan, written: bool) -> JSON:
 
 
 def _show(screen: Screen, plan: ImportPlan, written: bool, with_secrets: bool) -> None:
+    is_kept = written and with_secrets
+    _show_plan(screen, plan, "now in .env" if is_kept else "set it in the environment or in .env")
+    if is_kept:
+        _note_gitignore(screen, plan)
+    screen.note(_summary(plan, written))
+
+
+def _note_gitignore(screen: Screen, plan: ImportPlan) -> None:
+    if plan.secrets and (plan.target.parent / ".git").exists():
+        screen.note("add .env to .gitignore to keep it out of version control")
+
+
+def _show_plan(screen: Screen, plan: ImportPlan, where: str) -> None:
+    """Print the servers and their sources; `where` their secrets are."""
     for source in plan.sources:
         title = EDITORS[source.editor].title if source.editor in EDITORS else "file"
         screen.line((f"# {title}: {source.path}", "dim"))
@@ -227,11 +270,7 @@ def _show(screen: Screen, plan: ImportPlan, written: bool, with_secrets: bool) -
     for note in plan.notes:
         screen.note(note)
     for secret in plan.secrets:
-        where = "now in .env" if written and with_secrets else "set it in the environment or in .env"
         screen.note(f"{secret.server}: {secret.key} is a secret, replaced by ${{{secret.name}}}: {where}")
-    if written and with_secrets and plan.secrets and (plan.target.parent / ".git").exists():
-        screen.note("add .env to .gitignore to keep it out of version control")
-    screen.note(_summary(plan, written))
 
 
 def _summary(plan: ImportPlan, written: bool) -> str:

@@ -43,6 +43,8 @@ from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 OWNER_ONLY = 0o600
+MANY = 3
+"""From this many servers on, lazy ones are suggested."""
 STATE_STYLES = {"installed": "green", "other": "yellow", "unreadable": "red"}
 
 
@@ -154,6 +156,12 @@ def _own_entry(own: Invocation, place: "EditorFile", view: str | None, *, is_use
         raise ConfigError("the config is not a file; pass one with --config")
     chosen = {"--profile": own.settings.profile, "--view": view}
     shown = [word for option, name in chosen.items() if name is not None for word in (option, name)]
+    eager = [alias for alias, server in config.servers.items() if not server.lazy]
+    if is_used and len(eager) >= MANY:
+        own.screen.note(
+            f"{len(eager)} servers start whenever {place.title} does; with lazy: true in {config.file}, a "
+            "server starts at its first call"
+        )
     words = (*_program(), "serve", "--stdio", "--config", os.path.abspath(config.file), *shown)
     entry = entry_for(place.editor, HostProgram(name=place.name, words=words))
     assert entry is not None, "every editor starts programs"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from toolbus.cli.command import Invocation, config_command
+from toolbus.cli.command import Invocation, target_command
 from toolbus.cli.errors import Usage
 from toolbus.cli.parameters import duration
 from toolbus.core.values.errors import ConfigError, ToolbusError
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from toolbus.gateway.serve.service import Chosen
 
 
-@config_command
+@target_command
 def serve(
     own: Invocation,
     stdio: Annotated[

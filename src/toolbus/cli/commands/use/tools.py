@@ -1,6 +1,7 @@
 """`toolbus tools`: list servers and their tools, or what the tools cost in tokens."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -38,7 +39,7 @@ APP_ONLY = "app only"
 _SHORT_MODES: "tuple[ExposeMode, ...]" = ("search", "code")
 
 
-@bus_command
+@partial(bus_command, imports=True)
 async def tools(
     own: Invocation,
     servers: Servers = None,

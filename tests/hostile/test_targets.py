@@ -1,0 +1,40 @@
+"""Attacks by what is named on a command line: nothing is run that was not shown."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.cli.running import toolbus
+
+HIDING = {
+    "an escape sequence": "\x1b[2K\x1b[1Anpx",
+    "a carriage return": "evil\rnpx -y friendly",
+    "a line feed": "evil\nnpx -y friendly",
+    "a right-to-left override": "evil\u202exyz",
+    "a zero-width space": "ev\u200bil",
+}
+
+
+@pytest.mark.parametrize("case", HIDING)
+def test_what_a_server_json_hides_is_written_out(case: str, tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    argument = {"type": "positional", "value": HIDING[case]}
+    package = {
+        "registryType": "npm",
+        "identifier": "notes",
+        "version": "1.0.0",
+        "transport": {"type": "stdio"},
+        "packageArguments": [argument],
+    }
+    document = {"name": "io.github.user/notes", "description": "x", "version": "1.0.0", "packages": [package]}
+    (folder / "server.json").write_text(json.dumps(document))
+    done = toolbus("tools", "server.json", folder=folder)
+    assert done.returncode == 2
+    assert "npx -y notes@1.0.0" in done.stderr
+    hidden = [letter for letter in HIDING[case] if not letter.isprintable()]
+    assert hidden
+    assert not any(letter in done.stderr.replace("\n", "") for letter in hidden if letter != "\n")
+    if "\n" in HIDING[case]:
+        assert "evil\\n" in done.stderr
