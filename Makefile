@@ -73,7 +73,7 @@ bench-search: .venv/.ready .interop/.ready
 load: .venv/.ready
 	python -m bench.load $(ARGS)
 
-# The table in README: toolbus next to other clients.
+# The table in docs/performance.md, and the rows of it in README: toolbus next to other clients.
 compare: .venv/.ready
 	python -m bench.compare
 
@@ -103,7 +103,7 @@ demo: .venv/.ready
 		'  toolbus call --config toolbus.yaml notes_add text="buy tea"' \
 		'  toolbus check --config toolbus.yaml broken'
 
-# docs/cli.md and the picture in README, from what the commands print today, and the pictures of the console.
+# docs/cli.md and the pictures in README, from what the commands print today, and the pictures of the console.
 docs: .venv/.ready .interop/.ready
 	python -m tests.cli.reference
 	python -m tests.pictures

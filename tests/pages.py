@@ -4,6 +4,7 @@
 |---|---|
 | python | runs, and sees the names of the blocks above it; top-level `await` works |
 | text | right after a python block: it is exactly what that block printed; otherwise it is not checked |
+| mermaid | nothing: a diagram |
 | yaml, json, toml | parses; if it is a config with servers, it loads |
 | console | each line after `$ ` runs in bash and prints exactly the lines below it |
 """
@@ -36,7 +37,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SET_UP = re.compile(r"(make|pip install|git clone|cd|source) .+")
 EXTRA = re.compile(r"toolbus\[([\w-]+)\]")
 INSTALL = re.compile(r"pip install \"toolbus\[([\w-]+)\]")
-MISSING = re.compile(r"(File .+\n(    .+\n)*|.*)ModuleNotFoundError: ")
+MISSING = re.compile(r"(File .+\n(    .+\n)*|.*)ModuleNotFoundError: |.*: command not found")
 EXTRAS: dict[str, set[str]] = {
     extra: set(packages)
     for extra, packages in tomllib.loads((ROOT / "pyproject.toml").read_text())["project"][
@@ -82,7 +83,7 @@ def check_page(page: Path, runner: asyncio.Runner | None = None, *, extras: "Ext
                         compare(page, line, shown=shown, real=printed)
             case "yaml" | "json" | "toml":
                 load(page, block)
-            case "text":
+            case "text" | "mermaid":
                 pass
             case other:
                 raise WrongPage(page, block.line, f"blocks of language {other!r} cannot be checked")

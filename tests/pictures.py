@@ -1,57 +1,78 @@
-"""Draw docs/terminal.svg: commands recorded in a real terminal, in a copy of examples/.
+"""Draw docs/terminal.svg and docs/recovery.svg: commands recorded in a real terminal, in a copy of examples/.
 
-`make docs` runs it; a test compares the picture with what the commands print today.
+`make docs` runs it; a test compares the pictures with what the commands print today.
 """
 
 import html
 import re
 import shlex
 import shutil
+import sys
 import tempfile
+from collections.abc import Sequence
 from io import StringIO
 from pathlib import Path
 
 from rich.console import Console
+from rich.terminal_theme import SVG_EXPORT_THEME, TerminalTheme
 from rich.text import Text
 
 from tests.cli.terminal import terminal
 
 ROOT = Path(__file__).resolve().parents[1]
-PICTURE = ROOT / "docs" / "terminal.svg"
 WIDTH = 92
 BEFORE = ["toolbus trust --yes"]
-"""Commands that run first and are not in the picture."""
-COMMANDS = [
-    "toolbus tools",
-    'toolbus call notes_add text="buy tea"',
-    "toolbus call notes_add txt=tea",
-    "toolbus check broken",
-]
+"""Commands that run first and are not in a picture."""
+COMMANDS = {
+    ROOT / "docs" / "terminal.svg": [
+        "toolbus tools",
+        'toolbus call notes_add text="buy tea"',
+        "toolbus call notes_add txt=tea",
+        "toolbus check broken",
+    ],
+    ROOT / "docs" / "recovery.svg": ["python recovery.py"],
+}
+"""The pictures, and the commands in each."""
+COLORS = {"-> retrying": "\x1b[33m", "-> ready": "\x1b[32m", "kill -9": "\x1b[31m"}
+"""Words of a program that prints without colors, and the color of their line."""
 PROMPT = "\x1b[1;32m$\x1b[0m "
 
 FONT_FACE = re.compile(r"\s*@font-face \{.*?\}", re.DOTALL)
 FONTS = ("Fira Code, monospace", "Menlo, Consolas, 'DejaVu Sans Mono', monospace")
+BLACK, RED, GREEN, YELLOW = (36, 41, 47), (207, 34, 46), (17, 99, 41), (154, 103, 0)
+BLUE, MAGENTA, CYAN, GRAY = (9, 105, 218), (130, 80, 223), (27, 124, 131), (110, 119, 129)
+LIGHT = TerminalTheme((255, 255, 255), BLACK, [BLACK, RED, GREEN, YELLOW, BLUE, MAGENTA, CYAN, GRAY])
+"""The colors of GitHub on white."""
+FILL = re.compile(r"(\.terminal-r\d+) \{ fill: (#\w+)")
+LIGHT_FRAME = ".frame { fill: #ffffff; stroke: #d0d7de }.terminal-title { fill: #24292f }"
 CELL = 12.2
 """The width of a character there."""
 MOVES = re.compile(r"(\r|\n|\x1b\[2K|\x1b\[\d*A|\x1b\[\?25[lh])")
 SVG_TEXT = re.compile(r'<text class="[^"]*-r\d+" x="([^"]*)" y="([^"]*)"[^>]*>([^<]*)</text>')
 
 
-def record(folder: Path) -> list[str]:
+def record(commands: Sequence[str], folder: Path) -> list[str]:
     """Run the commands in that folder; return the lines that are on the screen at the end, with colors."""
     for command in BEFORE:
         run(command, folder)
     lines: list[str] = []
-    for command in COMMANDS:
+    for command in commands:
         lines += [PROMPT + command, *run(command, folder)]
     return lines
 
 
 def run(command: str, folder: Path) -> list[str]:
     """The lines that a command leaves on the screen."""
-    with terminal(*shlex.split(command)[1:], folder=folder, width=WIDTH) as screen:
+    name, *words = shlex.split(command)
+    program = None if name == "toolbus" else sys.executable
+    with terminal(*words, folder=folder, width=WIDTH, program=program) as screen:
         screen.ended()
-    return final_lines(screen.raw)
+    return [_colored(line) for line in final_lines(screen.raw)]
+
+
+def _colored(line: str) -> str:
+    color = next((color for words, color in COLORS.items() if words in line), None)
+    return line if color is None else f"{color}{line}\x1b[0m"
 
 
 def final_lines(raw: str) -> list[str]:
@@ -74,13 +95,19 @@ def final_lines(raw: str) -> list[str]:
 
 
 def draw(lines: list[str]) -> str:
-    """The lines as an SVG that needs nothing but itself."""
+    """The lines as an SVG that needs nothing but itself, light or dark as the reader's page is."""
     console = Console(record=True, width=WIDTH, file=StringIO(), force_terminal=True, legacy_windows=False)
     for line in lines:
         console.print(Text.from_ansi(line), soft_wrap=True)
-    svg = console.export_svg(title="toolbus", unique_id="terminal")
+    dark, light = (
+        console.export_svg(title="toolbus", unique_id="terminal", clear=False, theme=theme)
+        for theme in (SVG_EXPORT_THEME, LIGHT)
+    )
+    rules = "".join(f"{name} {{ fill: {color} }}" for name, color in FILL.findall(light)) + LIGHT_FRAME
+    dark = dark.replace("<rect fill=", '<rect class="frame" fill=', 1)
+    dark = dark.replace("</style>", f"@media (prefers-color-scheme: light) {{ {rules} }}\n    </style>", 1)
     # No fonts from the network: the picture uses those that the reader has.
-    return FONT_FACE.sub("", svg).replace(*FONTS)
+    return FONT_FACE.sub("", dark).replace(*FONTS)
 
 
 def drawn_lines(svg: str) -> list[str]:
@@ -98,5 +125,6 @@ def examples(folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as made:
-        PICTURE.write_text(draw(record(examples(Path(made)))), encoding="utf-8")
+    for picture, commands in COMMANDS.items():
+        with tempfile.TemporaryDirectory() as made:
+            picture.write_text(draw(record(commands, examples(Path(made)))), encoding="utf-8")

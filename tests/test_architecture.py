@@ -93,6 +93,7 @@ FRAMEWORKS = [
     "langchain",
     "langchain_core",
     "langgraph",
+    "llm",
     "llama_index",
     "openai",
     "smolagents",

@@ -8,12 +8,14 @@ import os
 import re
 import shutil
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 
 from tests import warm
 from tests.adapters.environments import ADAPTERS
+from tests.adapters.speech import playing, scripted
 from tests.codeblocks import code_blocks
 from tests.pages import ROOT, WrongPage, check_page
 from tests.sandbox.place import sandbox_problem
@@ -21,11 +23,12 @@ from toolbus.errors import ConfigError
 
 # The page of an adapter needs its framework: tests/adapters/test_pages.py.
 OF_ADAPTERS = {ROOT / "docs" / "frameworks" / f"{name}.md" for name in ADAPTERS}
+README = ROOT / "README.md"
 PAGES = [
-    *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+    *(README, ROOT / "CONTRIBUTING.md"),
     *sorted(set((ROOT / "docs").rglob("*.md")) - OF_ADAPTERS),
 ]
-LINKED = [*PAGES, *sorted(OF_ADAPTERS)]
+LINKED = [*PAGES, *sorted(OF_ADAPTERS), ROOT / "llms.txt"]
 
 
 @pytest.fixture(autouse=True)
@@ -52,10 +55,19 @@ def in_examples(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize("page", PAGES, ids=[page.relative_to(ROOT).as_posix() for page in PAGES])
 def test_the_page_is_true(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if page.name in ("gateway.md", "layers.md"):  # they change files of editors, and the user's own config
+    # These change files of editors, and the user's own config.
+    if page in (README, ROOT / "docs" / "gateway.md", ROOT / "docs" / "layers.md"):
         monkeypatch.setenv("HOME", str(tmp_path))
     if page.name == "sandbox.md" and (problem := sandbox_problem()):
         pytest.skip(problem)
+    if page == README:  # its examples need no files, but a model
+        (tmp_path / "empty").mkdir()
+        monkeypatch.chdir(tmp_path / "empty")
+        with playing("langchain", scripted) as provider:
+            for name, value in provider.environment.items():
+                monkeypatch.setenv(name, value)
+            check_page(page)
+        return
     check_page(page)
 
 
@@ -80,9 +92,21 @@ def test_every_link_to_a_file_of_the_repository_leads_somewhere(page: Path) -> N
         assert not anchor or anchor in anchors(target), link
 
 
-def test_the_first_screen_of_the_readme_has_code_its_output_and_a_command() -> None:
-    first = [block for block in code_blocks((ROOT / "README.md").read_text()) if block.line <= 30]
-    assert [block.language for block in first] == ["console", "python", "text", "console"]
+def test_the_first_screen_of_the_readme_says_what_it_is_and_shows_it() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert [block.language for block in code_blocks(text) if block.line <= 30] == ["mermaid", "console"]
+    first = "\n".join(text.splitlines()[:30])
+    assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["description"] in first
+    pages = ("docs/gateway.md", "docs/policy.md", "docs/lock.md", "docs/audit.md", "SECURITY.md")
+    assert {*pages, "docs/recovery.svg"} <= set(LINK.findall(first))
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = ROOT / "docs" / "README.md"
+    listed = {(index.parent / link).resolve() for link in LINK.findall(index.read_text(encoding="utf-8"))}
+    frameworks = ROOT / "docs" / "frameworks"
+    assert {page for page in PAGES if page.parent != frameworks} - listed == {index}
+    assert frameworks / "README.md" in listed
 
 
 GOOD_PAGE = """

@@ -21,6 +21,15 @@ STRICT = (
 )
 
 OUTPUT = {
+    "recovery.py": """\
+call math_square(x=12)
+  144
+kill -9 the server's process
+  math: ready -> retrying
+call math_square(x=13), while no server is running
+  math: retrying -> ready
+  169
+""",
     "extension/host.py": """\
 WARNING server 'search': headers.Authorization: secret 'EXAMPLE_SEARCH_TOKEN' is not set; set it in the \
 environment or in a .env beside the config; the server is skipped

@@ -1,20 +1,25 @@
-"""The picture in README shows what the commands print today, and loads nothing."""
+"""The pictures in README show what the commands print today, and load nothing."""
 
 import re
 from pathlib import Path
 
-from tests.pictures import COMMANDS, PICTURE, draw, drawn_lines, examples, final_lines, record
+import pytest
+
+from tests.pictures import COMMANDS, ROOT, draw, drawn_lines, examples, final_lines, record
 
 
-def test_the_picture_shows_what_the_commands_print_today(tmp_path: Path) -> None:
-    shown = drawn_lines(PICTURE.read_text(encoding="utf-8"))
-    today = drawn_lines(draw(record(examples(tmp_path))))
-    assert [line for line in shown if line.startswith("$ ")] == [f"$ {command}" for command in COMMANDS]
+@pytest.mark.parametrize("file", COMMANDS, ids=lambda file: file.stem)
+def test_the_picture_shows_what_the_commands_print_today(file: Path, tmp_path: Path) -> None:
+    shown = drawn_lines(file.read_text(encoding="utf-8"))
+    today = drawn_lines(draw(record(COMMANDS[file], examples(tmp_path))))
+    assert [line for line in shown if line.startswith("$ ")] == [f"$ {command}" for command in COMMANDS[file]]
     assert shown == today, "draw it again: make docs"
 
 
-def test_the_picture_needs_nothing_from_the_network() -> None:
-    picture = PICTURE.read_text(encoding="utf-8")
+@pytest.mark.parametrize("file", COMMANDS, ids=lambda file: file.stem)
+def test_the_picture_is_in_the_readme_and_needs_nothing_from_the_network(file: Path) -> None:
+    assert f"(docs/{file.name})" in (ROOT / "README.md").read_text(encoding="utf-8")
+    picture = file.read_text(encoding="utf-8")
     assert set(re.findall(r"https?://[^\"' )<]+", picture)) <= {
         "http://www.w3.org/2000/svg",
         "https://www.textualize.io",  # a comment: who drew it
@@ -25,6 +30,17 @@ def test_the_picture_needs_nothing_from_the_network() -> None:
 def test_a_spinner_is_not_in_the_picture() -> None:
     raw = "one\r\n\x1b[?25l\r\x1b[2Kwait 1\r\x1b[2Kwait 2\r\n\x1b[?25h\r\x1b[1A\x1b[2K\x1b[1mtwo\x1b[0m\r\n"
     assert final_lines(raw) == ["one", "\x1b[1mtwo\x1b[0m"]
+
+
+def test_each_color_has_one_for_a_light_page() -> None:
+    picture = draw(["\x1b[33mone\x1b[0m", "two"])
+    dark, _, light = picture.partition("@media (prefers-color-scheme: light)")
+    light = light.partition("</style>")[0]
+    names = re.findall(r"\.terminal-r\d+ \{ fill", dark)
+    assert names
+    assert re.findall(r"\.terminal-r\d+ \{ fill", light) == names
+    assert {".frame { fill", ".terminal-title { fill"} <= set(re.findall(r"\.[\w-]+ \{ fill", light))
+    assert '<rect class="frame"' in picture
 
 
 def test_what_is_drawn_can_be_read_back() -> None:

@@ -9,8 +9,9 @@
 | Pydantic AI | `MCPToolset(transport)`, `call_tool` as an agent's run calls it | not compared |
 | OpenAI Agents | `MCPServerStdio` or `MCPServerStreamableHttp`, `call_tool` | not compared |
 
-The first four are the columns of the table in README; `python -m bench` compares toolbus and the SDK's client
-with the other four. Each is imported when it is opened, so that the interpreter of a trial holds one of them.
+The first four are the columns of the table in docs/performance.md; `python -m bench` compares toolbus and the
+SDK's client with the other four. Each is imported when it is opened, so that the interpreter of a trial holds
+one of them.
 """
 
 import warnings
@@ -226,6 +227,6 @@ ALL = {
     )
 }
 PEERS = {name: ALL[name] for name in ("toolbus", "SDK client", "FastMCP client", "langchain.mcp")}
-"""The columns of the table in README."""
+"""The columns of the table in docs/performance.md."""
 OTHERS = {name: ALL[name] for name in ("FastMCP client", "langchain.mcp", "pydantic-ai", "OpenAI Agents")}
 """What `python -m bench` measures beside toolbus and the SDK's client."""

@@ -22,6 +22,7 @@ SHARED = [
     "anthropic",
     "google_genai",
     "langchain",
+    "llm",
     "openai",
     "openai_agents",
     "pydantic_ai",

@@ -1,7 +1,4 @@
-"""The page of every adapter whose framework lives here: its programs run, and print what it shows.
-
-The model is a script: it keeps a note, looks for it, and says what it found.
-"""
+"""The page of every adapter whose framework lives here: its programs run, and print what it shows."""
 
 import asyncio
 import gc
@@ -16,21 +13,9 @@ from typing import Any
 import pytest
 
 from tests.adapters.environments import living_here
-from tests.adapters.speech import playing
+from tests.adapters.speech import playing, scripted
 from tests.pages import ROOT, check_page
 from tests.test_docs import in_examples
-from tests.wire import Asked, ToolCall
-
-
-def scripted(asked: Asked) -> str | list[ToolCall]:
-    """What the model does, whatever it is asked."""
-    match len(asked.given):
-        case 0:
-            return [ToolCall("notes_add", {"text": "buy tea"})]
-        case 1:
-            return [ToolCall("notes_search", {"word": "tea"})]
-        case _:
-            return f"Found: {asked.given[-1].text}"
 
 
 # A framework's warnings are not ours; but nothing may be left open.
@@ -41,6 +26,7 @@ def scripted(asked: Asked) -> str | list[ToolCall]:
 def test_the_page_is_true(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     in_examples(tmp_path, monkeypatch)
     clients = kept_clients(monkeypatch)
+    monkeypatch.setenv("LLM_USER_PATH", str(tmp_path))
     with playing(name, scripted) as provider, asyncio.Runner() as runner:
         # The programs of a page share a loop: a framework keeps its HTTP client for the next one.
         monkeypatch.setattr(asyncio, "run", _running_here(runner))
