@@ -214,6 +214,13 @@ def test_the_policy_and_the_patterns_of_the_user_stay_in_force(own: Path, tmp_pa
     asyncio.run(work())
 
 
+def test_the_policy_of_the_user_applies_to_a_repository_without_one(own: Path) -> None:
+    rules = [{"tools": "*/add", "do": "deny"}]
+    (own / "toolbus.json").write_text(json.dumps({**MINE, "policy": rules}))
+    assert [rule.do for rule in cloned({"servers": {}}).policy] == ["deny"]
+    assert cloned({"servers": {}, "policy": []}).policy == ()
+
+
 def test_each_file_of_a_repository_needs_the_trust_of_the_user() -> None:
     """A local file that is checked in is reviewed as well; one that hides a server does not hide it."""
     Path("toolbus.yaml").write_text(json.dumps({"servers": {"evil": {"command": "evil"}}}))

@@ -147,7 +147,7 @@ class Toolbus(View):
         profile = Profile() if config.profile is None else config.profiles[config.profile]
         of_view = self._bus.engine.enforcement.of_view
         scope = Scope()
-        if config.user is not None and config.user.policy:
+        if config.user is not None and config.user.policy and config.user.policy != config.policy:
             layer = of_view(Layer(config.user.policy, "user."))
             scope = scope.narrowed(None, None, None, layer)
         layer = of_view(Layer(profile.policy, "profile.")) if profile.policy else None

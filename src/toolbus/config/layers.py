@@ -366,6 +366,8 @@ def inherited(user: BusConfig, own: Mapping[str, JSON]) -> dict[str, JSON]:
             found[name] = overriding(value, value.renamed(own[name])[0])
         elif name not in NOT_INHERITED and name not in own:
             found[name] = value
+    if "policy" not in own:  # otherwise both decide
+        found["policy"] = user.policy
     if "roots" in found:
         found["roots"] = tuple(map(str, user.root_folders))
     if "sandbox" in found and user.sandbox is not None:
