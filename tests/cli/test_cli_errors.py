@@ -70,7 +70,8 @@ def test_a_config_without_servers_or_with_a_wrong_key_says_what_to_do(tmp_path: 
 
 USAGE = {
     "tolls": "no such command 'tolls'. Did you mean 'tools'? See 'toolbus --help'",
-    "tools --serch x": "no such option: --serch (Possible options: --search); see 'toolbus tools --help'",
+    "tools --serch x": "no such option: --serch (Possible options: --save, --search, --server); see "
+    "'toolbus tools --help'",
     "call": "missing argument 'NAME'; see 'toolbus call --help'",
     "tools mani": "server 'mani': unknown server; did you mean 'many'?",
     "check xyz": "server 'xyz': unknown server; known servers: ['many']",

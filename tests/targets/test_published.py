@@ -108,11 +108,12 @@ def cursor(folder: Path, servers: dict[str, Any]) -> None:
     (folder / ".cursor" / "mcp.json").write_text(json.dumps({"mcpServers": servers}))
 
 
-NOTES = {"command": warm.python(), "args": [PLAIN], "env": {"NOTES_TOKEN": "t0k3n-0123456789abc"}}
+def notes() -> dict[str, Any]:
+    return {"command": warm.python(), "args": [PLAIN], "env": {"NOTES_TOKEN": "t0k3n-0123456789abc"}}
 
 
 def test_without_a_terminal_the_servers_of_editors_are_only_reported(folder: Path) -> None:
-    cursor(folder.parent, {"notes": NOTES, "more": {"url": "http://127.0.0.1:9/mcp"}})
+    cursor(folder.parent, {"notes": notes(), "more": {"url": "http://127.0.0.1:9/mcp"}})
     for more in ([], ["--json"]):
         done = toolbus("tools", *more, folder=folder)
         assert done.returncode == 2
@@ -121,7 +122,7 @@ def test_without_a_terminal_the_servers_of_editors_are_only_reported(folder: Pat
 
 
 def test_on_a_terminal_the_servers_of_editors_are_shown_and_used_after_a_yes(folder: Path) -> None:
-    cursor(folder.parent, {"notes": NOTES})
+    cursor(folder.parent, {"notes": notes()})
     with terminal("tools", folder=folder) as screen:
         screen.until("# Cursor: ", "plain.py", "Use the 1 server in Cursor?", "[y/N]: ")
         assert list(folder.iterdir()) == []
@@ -139,7 +140,7 @@ def test_on_a_terminal_the_servers_of_editors_are_shown_and_used_after_a_yes(fol
 
 def test_servers_of_a_project_are_asked_about_once_more(folder: Path) -> None:
     """Anyone may have put the file into the folder, such as the author of a cloned repository."""
-    cursor(folder, {"notes": NOTES})
+    cursor(folder, {"notes": notes()})
     with terminal("tools", folder=folder) as screen:
         screen.until("[y/N]: ")
         screen.press("y\n")
