@@ -67,7 +67,7 @@ def extra_of(file: Path) -> str | None:
     part, *rest = file.relative_to(SOURCE).parts
     if (part, *rest[:1]) == ("agent", "durable"):
         return "durable"
-    if part in ("agent", "testing.py"):
+    if part == "agent" or (part, *rest) == ("testing", "model.py"):
         return "agent"
     if (part, *rest[-1:]) in (("config", "lookup.py"), ("state", "keyring.py")):
         return "keyring"
@@ -170,7 +170,7 @@ GUARDED = {
     "telemetry/providers.py _TRACER_PROVIDER",
 }
 # Of the standard library, where they are documented or imported as modules.
-STANDARD = {"_ctypes", "_exit", "_replace", "_socket", "_typeshed"}
+STANDARD = {"_asdict", "_ctypes", "_exit", "_replace", "_socket", "_typeshed"}
 
 
 def is_private(name: str) -> bool:

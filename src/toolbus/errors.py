@@ -3,4 +3,5 @@
 from toolbus.core.values import errors as _errors
 from toolbus.core.values.errors import *  # noqa: F403 - all of them
 
-__all__ = _errors.__all__
+__all__: list[str] = []
+__all__ += _errors.__all__

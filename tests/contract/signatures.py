@@ -11,7 +11,6 @@ from typing import Any
 
 from tests.adapters.environments import ADAPTERS
 from tests.contract.source import Definition, definition_of, public_names
-from tests.test_public_api import INNER
 
 MODULES = (
     "toolbus",
@@ -76,10 +75,9 @@ class Signatures:
         for one in reversed(self._own_and_hidden(definition)):
             assert isinstance(one.node, ast.ClassDef)
             for name, nodes in _members(one.node):
-                if name not in INNER:
-                    self.recorded[f"{path}.{name}"] = self._functions(
-                        f"{path}.{name}", *_source_of(one.module, nodes)
-                    )
+                self.recorded[f"{path}.{name}"] = self._functions(
+                    f"{path}.{name}", *_source_of(one.module, nodes)
+                )
 
     def _own_and_hidden(self, definition: Definition) -> list[Definition]:
         """A class and those of its bases that are not public: users see their members as its own."""

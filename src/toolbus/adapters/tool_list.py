@@ -29,9 +29,7 @@ Servers: TypeAlias = Sequence[str] | str | None
 
 def bus_of(source: Bus) -> View:
     """The bus itself, or the view of it."""
-    if isinstance(source, View):
-        return source
-    return source.bus.bus if isinstance(source, SyncMcpConnection) else source.bus
+    return source if isinstance(source, View) else source.bus
 
 
 def current_tools(

@@ -402,7 +402,7 @@ class ViewCalls:
 ON_INPUT: tuple[str, ...] = get_args(OnInput)
 
 
-def check_call(on_input: OnInput, *, reconnect_timeout: float | None = None, **seconds: float | None) -> None:
+def check_call(on_input: OnInput, reconnect_timeout: float | None = None, **seconds: float | None) -> None:
     """ValueError if `on_input` or a number of seconds is invalid."""
     if reconnect_timeout is not None and not reconnect_timeout >= 0:
         raise ValueError(f"reconnect_timeout must be 0 seconds or more, not {reconnect_timeout!r}")

@@ -287,10 +287,10 @@ class SyncToolbus(SyncView):
 class SyncMcpConnection(Derived):
     """`McpConnection` with methods that wait."""
 
-    def __init__(self, connection: McpConnection, bus: SyncToolbus) -> None:
-        super().__init__(connection, bus._portal.run)  # pyright: ignore[reportPrivateUsage]  # the same module
-        self.bus = bus
-        self.server = connection.server
+    def __init__(self, connection: McpConnection, portal: Portal) -> None:
+        super().__init__(connection, portal.run)
+        self.bus, self.server = connection.bus, connection.server
+        self._portal = portal
 
     @like(McpConnection.list_tools)
     def list_tools(self, prefix: str | None = None) -> list[SyncTool]:
@@ -305,7 +305,7 @@ class SyncMcpConnection(Derived):
 
     def close(self) -> None:
         """Disconnect and end the thread; any number of times."""
-        self.bus.close()
+        self._portal.close()
 
     def __enter__(self) -> Self:
         return self
@@ -325,6 +325,7 @@ def connect_mcp(
 ) -> SyncMcpConnection:
     """Connect to one server, as `toolbus.connect_mcp` does, and wait; use it with `with`, or `close()` it."""
     opening = connection.connect_mcp(source, alias=alias, interactions=interactions, **config)
-    bus = SyncToolbus(opening.config, interactions=interactions)
-    bus.start()
-    return SyncMcpConnection(McpConnection(bus.bus, opening.server), bus)
+    bus = Toolbus(opening.config, interactions=interactions)
+    portal = Portal(bus)
+    portal.open()
+    return SyncMcpConnection(McpConnection(bus, opening.server), portal)

@@ -232,15 +232,8 @@ class View:
         ```
         """
         loop = self._access.loop
-        if (
-            timeout is not None
-            or max_timeout is not None
-            or reconnect_timeout is not None
-            or on_input != "ask"
-        ):
-            check_call(
-                on_input, timeout=timeout, max_timeout=max_timeout, reconnect_timeout=reconnect_timeout
-            )
+        if not (timeout is max_timeout is reconnect_timeout is None and on_input == "ask"):
+            check_call(on_input, reconnect_timeout, timeout=timeout, max_timeout=max_timeout)
         # Not by `_operation`: every call is here, and passing keywords on costs.
         catalog, is_unlisted = self._now, False
         if (spec := catalog.get(name)) is None:

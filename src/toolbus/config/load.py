@@ -6,7 +6,7 @@ raises for any mistake; a bus continues with the valid servers (`usable_config`)
 
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -221,7 +221,29 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
     mistakes += [] if user is None else loosened(user, found.settings, bus, location)
     removed = [alias for alias, entry in found.entries.items() if entry is None and layers.is_layered]
     entries = {alias: entries.get(alias) for alias in aliases if alias not in removed}
-    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=(*found.warnings, *notes))
+    found = replace(found, warnings=(*found.warnings, *notes))
+    servers, off = _servers(entries, wanted, lists, found, layers, bus)
+    with mistakes.collected():
+        if bus.policy:
+            check_aliases(servers, location)
+    switches = {"disabled": tuple(off), "off": off, "order": tuple(entries) if off else ()}
+    context = tuple(source for source in bus.context if source.server not in removed)
+    bus = bus.model_copy(update={"servers": servers, "context": context, **switches})
+    if mistakes:
+        raise joined([*mistakes, *_mistakes(bus)])
+    return bus
+
+
+def _servers(
+    entries: Mapping[str, JSON],
+    wanted: Collection[str],
+    lists: Mapping[JSON, JSON],
+    found: Container,
+    layers: ConfigFiles,
+    bus: BusConfig,
+) -> "tuple[dict[str, ServerConfig], dict[str, _Entry]]":
+    """The servers, each that is invalid with its `mistake`; and the entries of the disabled ones."""
+    defaults = replace(_defaults(bus), foreign=found.foreign, warnings=found.warnings)
     servers: dict[str, ServerConfig] = {}
     off: dict[str, _Entry] = {}
     for alias, entry in entries.items():
@@ -232,7 +254,7 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
             location=layers.location(alias),
             defaults=_defaults(bus) if is_local else defaults,
             file=str(layers.layers[-1].path) if is_local else None,
-            user=user,
+            user=bus.user,
         )
         try:
             if alias in found.misnamed and alias in wanted:
@@ -243,15 +265,7 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
                 servers[alias] = read()
         except ConfigError as error:
             servers[alias] = invalid_config(alias, entry, error)
-    with mistakes.collected():
-        if bus.policy:
-            check_aliases(servers, location)
-    switches = {"disabled": tuple(off), "off": off, "order": tuple(entries) if off else ()}
-    context = tuple(source for source in bus.context if source.server not in removed)
-    bus = bus.model_copy(update={"servers": servers, "context": context, **switches})
-    if mistakes:
-        raise joined([*mistakes, *_mistakes(bus)])
-    return bus
+    return servers, off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

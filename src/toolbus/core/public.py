@@ -25,6 +25,7 @@ from toolbus.core.values.errors import InputNeeded as InputNeeded
 from toolbus.core.values.errors import LockError as LockError
 from toolbus.core.values.errors import LoginRequired as LoginRequired
 from toolbus.core.values.errors import NotWaiting as NotWaiting
+from toolbus.core.values.errors import RegistryError as RegistryError
 from toolbus.core.values.errors import ResourceTooLarge as ResourceTooLarge
 from toolbus.core.values.errors import RunCancelled as RunCancelled
 from toolbus.core.values.errors import RunDiverged as RunDiverged

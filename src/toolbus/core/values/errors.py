@@ -66,6 +66,7 @@ __all__ = [
     "LockError",
     "LoginRequired",
     "NotWaiting",
+    "RegistryError",
     "ResourceTooLarge",
     "RunCancelled",
     "RunDiverged",
@@ -126,12 +127,9 @@ class ConfigError(ToolbusError, ValueError):
         line: int | None = None,
         mistakes: "Sequence[ConfigError]" = (),
     ) -> None:
-        self.problem = problem
-        self.file = file
-        self.line = line
+        self.problem, self.file, self.line = problem, file, line
         """The line in the file, if the config has several files."""
-        self.server = server
-        self.key = key
+        self.server, self.key = server, key
         self._mistakes = tuple(mistakes)
         place = file if file is None or line is None else f"{file}:{line}"
         where = [place, f"server {server!r}" if server is not None else None, key]
@@ -221,9 +219,7 @@ class ToolFailed(ToolbusError):
     """
 
     def __init__(self, tool: str | None, text: str, *, sent: bool = True) -> None:
-        self.tool = tool
-        self.text = text
-        self.sent = sent
+        self.tool, self.text, self.sent = tool, text, sent
         label = "the tool" if tool is None else f"tool {tool!r}"
         outcome = "failed" if sent else "was not called"
         unsaid = "" if sent or "nothing was sent" in text else "; nothing was sent"
@@ -237,9 +233,7 @@ class CallDenied(ToolbusError):
 
     def __init__(self, what: str, reason: str, rule: str | None = None) -> None:
         """`rule` is the rule of the policy that decided, such as `policy[2]`."""
-        self.what = what
-        self.reason = reason
-        self.rule = rule
+        self.what, self.reason, self.rule = what, reason, rule
         super().__init__(f"{what} was refused: {reason}")
 
 
@@ -248,8 +242,7 @@ class AuditFailed(ToolbusError):
 
     def __init__(self, path: object, problem: str, step: str) -> None:
         self.path = str(path)
-        self.problem = problem
-        self.step = step
+        self.problem, self.step = problem, step
         super().__init__(f"audit trail {self.path}: {problem}; {step}")
 
 
@@ -259,8 +252,7 @@ class ArgumentsError(ToolbusError, TypeError):
     sent = False
 
     def __init__(self, what: str, problem: str) -> None:
-        self.what = what
-        self.problem = problem
+        self.what, self.problem = what, problem
         super().__init__(f"arguments of {what}: {problem}")
 
 
@@ -276,9 +268,7 @@ class ExtraMissing(ToolbusError, ImportError):
     """A part of toolbus needs packages that are not installed: `reason` says which, `extra` has them."""
 
     def __init__(self, part: str, extra: str, reason: str) -> None:
-        self.part = part
-        self.extra = extra
-        self.reason = reason
+        self.part, self.extra, self.reason = part, extra, reason
         super().__init__(f'{part} cannot be used: {reason}; pip install "toolbus[{extra}]"')
 
 
@@ -286,9 +276,7 @@ class TokenStoreError(ToolbusError):
     """Stored tokens cannot be read or written; `reason` is why. What is stored was left as it is."""
 
     def __init__(self, place: str, reason: TokenProblem, problem: str, step: str) -> None:
-        self.place = place
-        self.reason = reason
-        self.problem = problem
+        self.place, self.reason, self.problem = place, reason, problem
         super().__init__(f"tokens in {place}: {problem}; {step}")
 
 
@@ -296,8 +284,7 @@ class StoreError(ToolbusError):
     """The store cannot be used; `place` names it, without its password. What it has was left as it is."""
 
     def __init__(self, place: str, problem: str, step: str) -> None:
-        self.place = place
-        self.problem = problem
+        self.place, self.problem = place, problem
         super().__init__(f"store {place}: {problem}; {step}")
 
 
@@ -305,8 +292,7 @@ class RegistryError(ToolbusError):
     """A registry of servers, or a file that it names, cannot be read; nothing was changed."""
 
     def __init__(self, source: str, problem: str) -> None:
-        self.source = source
-        self.problem = problem
+        self.source, self.problem = source, problem
         super().__init__(f"registry {source}: {problem}")
 
 
@@ -326,8 +312,7 @@ class RunFailed(ToolbusError):
     """A durable run ended with an error; `kind` is the name of its class."""
 
     def __init__(self, run: str, kind: str, message: str) -> None:
-        self.run = run
-        self.kind = kind
+        self.run, self.kind = run, kind
         super().__init__(f"run {run!r} failed: {message}")
 
 
@@ -371,8 +356,7 @@ class RunStoreError(ToolbusError):
     """
 
     def __init__(self, place: str, problem: str, step: str, *, may_pass: bool = False) -> None:
-        self.place = place
-        self.may_pass = may_pass
+        self.place, self.may_pass = place, may_pass
         super().__init__(f"the store of runs {place}: {problem}; {step}")
 
 
@@ -421,8 +405,7 @@ class SecretMissing(ServerError):
     """A reference such as `${NAME}` in the server's config has no value."""
 
     def __init__(self, server: str, field: str, reference: str, reason: str = "is not set") -> None:
-        self.field = field
-        self.reference = reference
+        self.field, self.reference = field, reference
         kind = reference.partition(":")[0] if ":" in reference else ""
         # Reasons from the keyring already include the next step.
         step = "" if kind == "keyring" else f"; {_SECRET_STEPS.get(kind, _SECRET_STEPS[''])}"
@@ -482,8 +465,7 @@ class LoginRequired(AuthRequired):
     def __init__(
         self, server: str, reason: str, *, user: str = "", scopes: str = "", status: int = 401
     ) -> None:
-        self.user = user
-        self.reason = reason
+        self.user, self.reason = user, reason
         self.login = login_line(server, user, scopes)
         super().__init__(server, "sign-in", status, cause=reason, hint=f"sign in: {self.login}")
 
@@ -494,8 +476,7 @@ class SignInFailed(AuthRequired):
     def __init__(
         self, server: str, step: str, reason: str, *, hint: str = "", status: int | None = None
     ) -> None:
-        self.step = step
-        self.reason = reason
+        self.step, self.reason = step, reason
         super().__init__(
             server, "sign-in", status, cause=reason if step == "sign-in" else f"{step}: {reason}", hint=hint
         )
@@ -507,8 +488,7 @@ class ServerDown(ServerError):
     sent = False
 
     def __init__(self, server: str, state: str, reason: str | None) -> None:
-        self.state = state
-        self.reason = reason
+        self.state, self.reason = state, reason
         super().__init__(server, f"not connected ({state})" + (f": {reason}" if reason else ""))
 
 
@@ -530,8 +510,7 @@ class CallTimeout(ServerError, TimeoutError):
     """The server did not respond in time; the request was cancelled."""
 
     def __init__(self, server: str, what: str, seconds: float, stderr: Sequence[str] = ()) -> None:
-        self.what = what
-        self.seconds = seconds
+        self.what, self.seconds = what, seconds
         self.stderr = tuple(stderr)
         output = f"; last line on stderr: {last_line(self.stderr)}" if self.stderr else ""
         super().__init__(server, f"{what} timed out after {in_seconds(seconds)}{output}")
@@ -571,8 +550,7 @@ class InputNeeded(ServerError):
     """The server needs input in the middle of a request, and nobody can be asked."""
 
     def __init__(self, server: str, what: str, asked: str) -> None:
-        self.what = what
-        self.asked = asked
+        self.what, self.asked = what, asked
         super().__init__(server, f"{what} {asked}; {NOBODY_ANSWERS}")
 
 
@@ -580,9 +558,7 @@ class ResourceTooLarge(ServerError):
     """A resource is larger than `resource_limit` allows."""
 
     def __init__(self, server: str, uri: str, size: int, limit: int) -> None:
-        self.uri = uri
-        self.size = size
-        self.limit = limit
+        self.uri, self.size, self.limit = uri, size, limit
         problem = f"resource {uri!r} has {size:,} bytes, over the resource_limit of {limit:,}"
         super().__init__(server, f"{problem}; raise the limit to read it")
 
@@ -599,9 +575,7 @@ class ConnectionLost(ServerError):
     """The connection was lost. If `what` was already `sent`, it may or may not have taken effect."""
 
     def __init__(self, server: str, what: str | None, reason: str, *, sent: bool = True) -> None:
-        self.what = what
-        self.reason = reason
-        self.sent = sent
+        self.what, self.reason, self.sent = what, reason, sent
         effect = ""
         if what is not None:
             effect = (
