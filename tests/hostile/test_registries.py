@@ -1,4 +1,4 @@
-"""Registries, server.json documents and bundles that attack whoever adds a server."""
+"""Registries, server.json documents and bundles that attack the person who adds a server."""
 
 import io
 import json

@@ -281,7 +281,7 @@ def test_check_warns_if_another_version_may_run_than_the_one_that_was_added(fold
 
     done = toolbus("check", "--json", folder=folder, env={"PATH": str(folder)})
 
-    warned = "x/a@1.0.0 was added, but 'a@latest' runs whatever version is published"
+    warned = "x/a@1.0.0 was added, but 'a@latest' runs any version that is published"
     problems = {
         alias: [one["message"] for one in report["problems"] if one["severity"] == "warning"]
         for alias, report in json.loads(done.stdout)["servers"].items()

@@ -256,7 +256,7 @@ def _file(url: str) -> str:
 
 
 def _cached(url: str) -> Mapping[JSON, JSON] | None:
-    """The document at a URL, if it was requested recently. A damaged file counts as missing."""
+    """The document at a URL, if it was requested recently."""
     with suppress(OSError, ValueError, RecursionError):
         content = state.read(_file(url))
         age = time.time() - state.location(_file(url)).stat().st_mtime

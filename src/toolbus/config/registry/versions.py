@@ -47,7 +47,7 @@ def unpinned(config: ServerConfig) -> str | None:
         return None
     if is_pinned:
         return None
-    return f"{config.registry} was added, but {shortened(spec)!r} runs whatever version is published"
+    return f"{config.registry} was added, but {shortened(spec)!r} runs any version that is published"
 
 
 def updated_package(config: ServerConfig, server: PublishedServer) -> PublishedPackage | None:

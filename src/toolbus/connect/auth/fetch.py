@@ -87,7 +87,7 @@ class Fetch:
         return self.seconds or min(MAX_SECONDS, self.config.timeouts.connect / 3)
 
     async def reply(self, url: str) -> FetchedReply:
-        """The response to a GET, whatever its status."""
+        """The response to a GET, of any status."""
         return await self._answered("GET", self._checked(url), {}, None)
 
     async def get(self, url: str) -> FetchedReply:

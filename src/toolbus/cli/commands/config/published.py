@@ -279,7 +279,7 @@ def _completed(
 
 
 def _hints(one: PublishedInput) -> str:
-    """What a value is for, in one line."""
+    """The purpose of a value, in one line."""
     hints = ["secret"] if one.is_secret else []
     hints += [f"one of {', '.join(one.choices)}"] if one.choices else []
     hints += [one.format] if one.format in ("number", "boolean", "filepath") else []
@@ -357,7 +357,7 @@ def _print_review(
 
 
 def review_rows(config: Mapping[str, JSON]) -> list[tuple[str, str]]:
-    """What an entry starts or connects to, and what that gets."""
+    """The command or URL of an entry, with its variables and headers."""
     if "command" in config:
         rows = [("runs", shlex.join([config["command"], *config.get("args", ())]))]
     else:
