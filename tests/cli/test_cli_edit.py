@@ -192,7 +192,6 @@ def test_what_cannot_be_edited_is_shown_to_be_pasted(folder: Path) -> None:
             "toolbus.yaml already has a server 'a'; to replace it, first run: toolbus remove a",
         ),
         (["add", "no/name", "--", "y"], "invalid server name 'no/name'; use letters, digits, "),
-        (["add", "new"], "missing a URL or a command for 'new'; run toolbus add new https://..., or "),
         (["add", "new", "ftp://x.test"], "expected a URL that starts with http:// or https://"),
         (
             ["add", "new", "x.test/mcp"],

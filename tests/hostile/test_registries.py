@@ -161,7 +161,7 @@ def test_a_bundle_with_another_digest_is_not_even_opened() -> None:
     described = package("mcpb", "https://example.com/n.mcpb", fileSha256=digest(b"the real one"))
     choice = chosen(server_json(published(packages=[described])))
 
-    with pytest.raises(ConfigError, match="it was changed or damaged, and nothing of it was used"):
+    with pytest.raises(ConfigError, match="it was changed or damaged, and was not used"):
         with_bundle(choice, b"not a zip at all")
 
 

@@ -370,7 +370,7 @@ class BusConfig(ConfigModel):
     search: Search = DEFAULT_SEARCH
     """How tools are found: the encoder that finds them by meaning."""
     registry: Text = OFFICIAL_REGISTRY
-    """Where `toolbus add` and `search --registry` find servers: the URL of a registry, or a file."""
+    """The registry of `toolbus add` and `search --registry`: its URL, or a file."""
     serve: Serve | None = None
     """How `toolbus serve` listens, whom it lets in, and what they get."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)

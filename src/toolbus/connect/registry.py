@@ -1,7 +1,7 @@
 """A registry of servers: the official one, another with its API, or a file.
 
-Nothing it sends is trusted: responses have a size and a time limit, redirects are not followed, pages end,
-and an entry that is not a valid `server.json` is skipped. Pages are cached in the user's state folder,
+Responses have a size and a time limit, redirects are not followed, and the number of pages is limited. An
+entry that is not a valid `server.json` is skipped. Pages are cached in the user's state folder,
 because the official registry takes up to 20 seconds for each.
 """
 
@@ -38,7 +38,7 @@ PER_PAGE = 100
 PAGE_SECONDS = 60.0
 DOWNLOAD_SECONDS = 600.0
 FRESH_SECONDS = 3600.0
-"""How long a page is used again."""
+"""The seconds for which a page is used again."""
 _MAX_CURSOR = 2000
 _MAX_REDIRECTS = 5
 _CACHE = "registry"
@@ -51,7 +51,7 @@ class FoundServers:
     servers: Sequence[PublishedServer]
     is_complete: bool
     skipped: int = 0
-    """How many entries were invalid."""
+    """The number of invalid entries."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -238,7 +238,7 @@ def _valid(listed: Sequence[JSON]) -> Iterator[PublishedServer]:
 
 
 def _refusal(reply: FetchedReply) -> str:
-    """What to say about a response that is no page."""
+    """The message about a response that is no page."""
     status = reply.status
     if status == 429:
         wait = reply.headers.get("retry-after", "")
@@ -256,7 +256,7 @@ def _file(url: str) -> str:
 
 
 def _cached(url: str) -> Mapping[JSON, JSON] | None:
-    """The document at a URL, if it was requested recently. A damaged file counts as missing."""
+    """The document at a URL, if it was requested recently."""
     with suppress(OSError, ValueError, RecursionError):
         content = state.read(_file(url))
         age = time.time() - state.location(_file(url)).stat().st_mtime

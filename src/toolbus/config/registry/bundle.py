@@ -1,8 +1,8 @@
 """MCP bundles (`.mcpb`, formerly `.dxt`): a zip archive with a server and its `manifest.json`.
 
-An archive comes from anyone. Only its manifest is read before the user has agreed; then its files are
-unpacked into a folder of their own, named by the archive's digest. An archive with an entry that would be
-outside of that folder, a link, or too much data is refused as a whole, before anything is written.
+An archive comes from anyone. Before the user agrees, only its manifest is read. Then its files are unpacked
+into a folder of their own, named by the archive's digest. An archive is refused as a whole if it has links,
+files outside of that folder, or too much data.
 """
 
 import io
@@ -35,10 +35,10 @@ MAX_ENTRIES = 50_000
 MAX_UNPACKED = 2 << 30
 """The most bytes of all its files."""
 _MAX_RATIO = 200
-"""How much larger its files may be than the archive, beyond the first megabytes."""
+"""The most that the files may be larger than the archive, beyond the first megabytes."""
 _FREE = 64 << 20
 _DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, NotImplementedError)
-"""What zipfile raises for an archive that cannot be read, or has a password."""
+"""The errors of zipfile for an archive that is damaged, or has a password."""
 BUNDLE_FOLDER = "bundles"
 """The folder of unpacked bundles, in the state folder."""
 _PIECE = 1 << 20
@@ -123,7 +123,7 @@ class Bundle:
     manifest: BundleManifest | None
     """None for a single executable file."""
     folder: Path
-    """Where its files are, once it has been unpacked."""
+    """The folder of its files, once it has been unpacked."""
 
     @property
     def fields(self) -> tuple[PublishedInput, ...]:
@@ -200,7 +200,7 @@ def opened_bundle(content: bytes, *, sha256_hex: str | None = None, file: str | 
     if sha256_hex is not None and digest != sha256_hex.lower():
         raise ConfigError(
             f"the file has the SHA-256 {digest}, but its server.json names {sha256_hex.lower()}; "
-            "it was changed or damaged, and nothing of it was used",
+            "it was changed or damaged, and was not used",
             file=file,
         )
     folder = state_folder().base / BUNDLE_FOLDER / digest[:32]

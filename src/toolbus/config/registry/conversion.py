@@ -1,7 +1,7 @@
 """From a published server to a config entry: the ways to start it, its inputs, and the entry itself.
 
-Nothing that a publisher writes is ever a reference: `${...}` in it is escaped, so that it reads no variable,
-file or keyring of the user, and runs no command.
+References that a publisher writes are escaped. So `${...}` reads no variable, file or keyring of the user,
+and runs no command.
 """
 
 import os.path
@@ -59,11 +59,11 @@ class LaunchChoice:
     bundle: Bundle | None = None
     """The bundle of an `mcpb` package, once it has been downloaded."""
     problem: str | None = None
-    """Why it cannot be used; one line that ends with what to do."""
+    """The reason why it cannot be used, with the next step; None if it can."""
 
     @property
     def label(self) -> str:
-        """What it is, for a list to choose from: `npm @scope/name@1.2.3`."""
+        """A line for a list to choose from: `npm @scope/name@1.2.3`."""
         if self.remote is not None:
             return f"remote {self.remote.url}"
         package = self.package
@@ -106,7 +106,7 @@ def chosen(server: PublishedServer, kind: str | None = None) -> LaunchChoice:
 
 
 def with_bundle(choice: LaunchChoice, content: bytes) -> LaunchChoice:
-    """The choice of an `mcpb` package with what was downloaded; ConfigError if that is another file."""
+    """The choice of an `mcpb` package with its downloaded file; ConfigError if the digest differs."""
     assert choice.package is not None
     bundle = opened_bundle(content, sha256_hex=choice.package.file_sha256, file=choice.package.identifier)
     return replace(choice, bundle=bundle)
@@ -119,7 +119,7 @@ def bundle_choice(content: bytes, *, file: str | None = None) -> LaunchChoice:
 
 
 def inputs(choice: LaunchChoice) -> list[PublishedInput]:
-    """What a user may set, each by its `label`; one that is required, and has no default, needs a value."""
+    """The inputs that a user may set, each by its `label`."""
     found: dict[str, PublishedInput] = {}
     for one in _fields(choice):
         for inner in _asked(one):
@@ -204,7 +204,7 @@ def _problem(choice: LaunchChoice) -> str | None:
 
 
 def _rank(choice: LaunchChoice) -> tuple[bool, int, bool, bool]:
-    """Usable first; then remotes, npm and PyPI; what is to be started by hand last."""
+    """Usable ones first, then remotes, npm and PyPI; packages that need a manual start come last."""
     order = ("remote", *KINDS)
     where = choice.remote or (choice.package.transport if choice.package else RemoteServer())
     place = order.index(choice.kind) if choice.kind in order else len(order)

@@ -1,7 +1,7 @@
 """A `server.json` as typed, validated records.
 
-Anyone can publish one, so every text and list has a limit, unknown keys are ignored, and what would run is
-only taken in the form in which its registry writes it.
+Anyone can publish one. So every text and list has a limit, and unknown keys are ignored. Names of packages
+and versions must have the form that their registry gives them.
 """
 
 import json
@@ -140,7 +140,7 @@ class PublishedPackage(_Record):
 
     @property
     def problem(self) -> str | None:
-        """Why it cannot be used, if its registry could not have it."""
+        """The reason why it cannot be used; None if its registry could have it."""
         if self.registry_type not in KINDS:
             return None
         if not _IDENTIFIERS[self.registry_type].fullmatch(self.identifier):

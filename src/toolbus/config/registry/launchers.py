@@ -95,14 +95,14 @@ LAUNCHERS: Mapping[str, Callable[[PublishedPackage, Words, dict[str, str]], Laun
     "nuget": _nuget,
     "oci": _oci,
 }
-"""How a package of each type is started."""
+"""The command line of each type of package."""
 
 INSTALL_LINES = {
     "cargo": "cargo install {id} --version {version}",
     "go": "go install {id}@{version}",
     "maven": "jbang {id}:{version}",
 }
-"""How a person installs a package that no launcher runs."""
+"""The command that installs a package that no launcher runs."""
 
 
 def image_of(package: PublishedPackage) -> str:
@@ -181,7 +181,7 @@ def _normal(name: str) -> str:
 def _docker_words(
     words: Sequence[str], image: str, env: dict[str, str], warnings: list[str]
 ) -> tuple[list[str], list[str]]:
-    """The options, and what follows the image if that is among the words; variables move to `env`."""
+    """The options, and the words after the image, if there is one; variables move to `env`."""
     waiting, options = list(words), list[str]()
     if waiting[:1] == ["run"]:
         waiting.pop(0)

@@ -34,7 +34,7 @@ def version_key(version: str) -> tuple[tuple[int, int, str], ...]:
 
 
 def unpinned(config: ServerConfig) -> str | None:
-    """Why another version may run than the one that was added from a registry; None if it is pinned."""
+    """A warning if another version may run than the one from the registry; None if it is pinned."""
     if config.registry is None or config.command is None:
         return None
     package = package_in(config.command, config.args)
@@ -97,7 +97,7 @@ _BUNDLED = re.compile(rf"[^\s=:]*/{BUNDLE_FOLDER}/[0-9a-f]{{32}}(?=/|$)")
 
 
 def _places(config: ServerConfig, package: PublishedPackage) -> list[tuple[str | int, ...]]:
-    """Where the entry names the package."""
+    """The places of the entry that name the package."""
     words: list[tuple[tuple[str | int, ...], str]] = [(("command",), config.command or "")]
     words += [(("args", index), word) for index, word in enumerate(config.args)]
     return [place for place, word in words if _is_of(word, package)]

@@ -183,11 +183,6 @@ def _entry(name: str, server: NewServer) -> dict[str, JSON]:
     """The server's config entry; raises `Usage` or `ConfigError` if it is invalid."""
     if not re.fullmatch(r"\w[\w.-]*", name):
         raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
-    if not server.target:
-        raise Usage(
-            f"missing a URL or a command for {name!r}; run toolbus add {name} https://..., "
-            f"or toolbus add {name} -- COMMAND"
-        )
     first, *rest = server.target
     entry = _remote(name, first, rest, server) if "://" in first else _local(first, rest, server)
     load_server(entry, alias=name)

@@ -57,7 +57,7 @@ class EditedFile:
     is_named: bool
     """Whether the user named it; such a file needs no trust."""
     is_own: bool
-    """Whether all of its content is trusted or the user's own; it is then trusted after the edit, too."""
+    """Whether all of its content is trusted or the user's own; then it stays trusted after the edit."""
 
     @property
     def is_blank(self) -> bool:

@@ -1,7 +1,7 @@
 """Add servers of a registry, a `server.json` or an `.mcpb` file; and find them.
 
-What would run is shown as it is written, with every character that hides or looks like another one
-escaped, before anything is unpacked or written.
+They show the whole command or URL before anything is unpacked or written. Characters that hide, or look
+like another one, are escaped.
 """
 
 import os
@@ -279,7 +279,7 @@ def _completed(
 
 
 def _hints(one: PublishedInput) -> str:
-    """What a value is for, in one line."""
+    """The purpose of a value, in one line."""
     hints = ["secret"] if one.is_secret else []
     hints += [f"one of {', '.join(one.choices)}"] if one.choices else []
     hints += [one.format] if one.format in ("number", "boolean", "filepath") else []
@@ -357,7 +357,7 @@ def _print_review(
 
 
 def review_rows(config: Mapping[str, JSON]) -> list[tuple[str, str]]:
-    """What an entry starts or connects to, and what that gets."""
+    """The command or URL of an entry, with its variables and headers."""
     if "command" in config:
         rows = [("runs", shlex.join([config["command"], *config.get("args", ())]))]
     else:

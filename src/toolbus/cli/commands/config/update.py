@@ -15,6 +15,7 @@ from toolbus.cli.completion import server_names
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
 from toolbus.cli.input.trust import confirm, trust_written
+from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, one_line, short_path, visible
 from toolbus.cli.parameters import WriteUnasked
 from toolbus.config import BusConfig, ServerConfig
@@ -122,7 +123,7 @@ async def _listed(
         for one in found:
             new = shown(one.latest.version) if one.latest else ""
             step = (
-                f"{new} is available: toolbus update {shlex.quote(one.alias)}"
+                suggested(f"{new} is available: toolbus update {shlex.quote(one.alias)}")
                 if one.is_newer
                 else "up to date"
             )

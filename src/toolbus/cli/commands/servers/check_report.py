@@ -198,7 +198,7 @@ def _with_problems(
 
 
 def _unpinned_problems(config: ServerConfig) -> list[ToolProblem]:
-    """That another version may run than the one that was added from a registry."""
+    """A warning if another version may run than the one from the registry."""
     if (reason := unpinned(config)) is None:
         return []
     fix = f"name an exact version in its entry, or run toolbus update {shlex.quote(config.alias)}"
