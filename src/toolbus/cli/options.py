@@ -12,7 +12,7 @@ from toolbus.core.values.errors import CREDENTIALS_STEP
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetOptions:
-    """The servers that a command uses instead of those of a config, as they were typed."""
+    """The servers that a command uses instead of a config, as they were typed."""
 
     servers: tuple[str, ...] = field(default=(), repr=False)
     command: tuple[str, ...] = field(default=(), repr=False)

@@ -212,7 +212,7 @@ class Servers:
         return alias in keeper.assumed if keeper.base is None else keeper.base.awaits_listing(alias)
 
     def _keeper(self, alias: str) -> "Servers":
-        """The servers that the one of this alias belongs to."""
+        """The group of servers that this one belongs to."""
         is_own = self.lender is None or alias not in self.borrowed
         return self if is_own or self.lender is None else self.lender._keeper(alias)
 

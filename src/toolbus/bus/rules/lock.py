@@ -214,7 +214,7 @@ def _lockfile(file: str | None, asked: Sequence[LockMode | None], usual: LockMod
 
 
 def _joined(main: Lockfile, files: Iterable[Lockfile | None]) -> Lockfile:
-    """One lockfile with the entries of all of them; those of the main one win."""
+    """One lockfile with the entries of all of them; the main one wins."""
     servers = [one.servers for one in (main, *files) if one is not None]
     return Lockfile(path=main.path, servers=dict(ChainMap(*map(dict, servers))))
 

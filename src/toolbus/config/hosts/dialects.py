@@ -89,7 +89,7 @@ class Container:
     warnings: tuple[str, ...] = ()
     """Warnings about ignored keys outside the entries."""
     local: frozenset[str] = frozenset()
-    """The servers that the local file says how to start or reach."""
+    """The servers whose launch the local file sets."""
 
 
 def container(document: Mapping[JSON, JSON], location: Location) -> Container:

@@ -1,13 +1,13 @@
 """Servers of the MCP registry, `server.json` documents and MCP bundles, as config entries.
 
-    server = server_json(parsed_document(content))   # a validated PublishedServer; ConfigError
-    every = choices(server)                          # each package and remote, the default first
-    choice = chosen(server, kind=None)               # the default, or the first `npm`, `remote`, ...
-    choice = with_bundle(choice, content)            # only for kind "mcpb": the archive, verified
-    choice = bundle_choice(content)                  # for an .mcpb file without a server.json
-    wanted = inputs(choice)                          # what may be set; missing(choice, values): must
-    found = entry(choice, values, alias=alias_for(server))   # .config, .secrets and .warnings
-    choice.bundle.unpack()                           # only for kind "mcpb", once the user has agreed
+    server = server_json(parsed_document(content))
+    every = choices(server)  # the default first
+    choice = chosen(server, kind=None)
+    choice = with_bundle(choice, content)  # only for "mcpb"
+    choice = bundle_choice(content)  # an .mcpb file alone
+    wanted = inputs(choice)  # missing(choice, values): required ones
+    found = entry(choice, values, alias=alias_for(server))
+    choice.bundle.unpack()  # only for "mcpb", once the user has agreed
 
 `values` maps the label of an input to a tuple of texts. Nothing here starts, downloads or asks: reading a
 registry is `toolbus.connect.registry`, and the questions are in `toolbus.cli`. Show `found.config` with

@@ -204,7 +204,7 @@ async def compared(own: Invocation, servers: Sequence[str], *, must_exist: bool 
 
 
 def _to_compare(config: BusConfig, aliases: Sequence[str]) -> list[str]:
-    """The servers of this file, and those of other files that have a lockfile already."""
+    """The servers of this file, and of every other file that already has a lockfile."""
     found = [
         alias
         for alias in aliases
