@@ -1,13 +1,8 @@
 """Servers of the MCP registry, `server.json` documents and MCP bundles, as config entries.
 
-    server = server_json(parsed_document(content))
-    every = choices(server)  # the default first
-    choice = chosen(server, kind=None)
-    choice = with_bundle(choice, content)  # only for "mcpb"
-    choice = bundle_choice(content)  # an .mcpb file alone
-    wanted = inputs(choice)  # missing(choice, values): required ones
-    found = entry(choice, values, alias=alias_for(server))
-    choice.bundle.unpack()  # only for "mcpb", once the user has agreed
+`server_json` reads a document, and `choices` or `chosen` picks one of its packages or remotes. `with_bundle`
+adds a verified archive, and `bundle_choice` reads one alone. `inputs` lists what may be set, `missing` what
+must be. `entry` makes the config entry; `bundle.unpack()` follows once the user has agreed.
 
 `values` maps the label of an input to a tuple of texts. Nothing here starts, downloads or asks: reading a
 registry is `toolbus.connect.registry`, and the questions are in `toolbus.cli`. Show `found.config` with
