@@ -180,7 +180,7 @@ def test_a_server_that_is_down_is_told_and_one_that_is_required_ends_it(folder: 
     [
         ([], "", "no prompt; pass one, pipe text in, or run it on a terminal"),
         (["", "--json"], "  \n", "no prompt; pass one, pipe text in, or run it on a terminal"),
-        (["x", "--approve", "sometimes"], "", "'sometimes' is not one of 'ask', 'writes', 'never'"),
+        (["x", "--approve", "sometimes"], "", "'sometimes' is not one of 'never', 'writes', 'ask'"),
         (["x", "--out", "toolbus.yaml"], "", "--out 'toolbus.yaml' is a file; name a folder"),
     ],
 )

@@ -2,7 +2,8 @@
 
 `server_json` reads a document, and `choices` or `chosen` picks one of its packages or remotes. `with_bundle`
 adds a verified archive, and `bundle_choice` reads one alone. `inputs` lists the values of a choice, and
-`missing` the required ones that have none. `entry` makes the config entry; `bundle.unpack()` follows once the user has agreed.
+`missing` the required ones that have none. `entry` makes the config entry; `bundle.unpack()` follows once the
+user has agreed.
 
 `values` maps the label of an input to a tuple of texts. Nothing here starts, downloads or asks: reading a
 registry is `toolbus.connect.registry`, and the questions are in `toolbus.cli`. Show `found.config` with
