@@ -286,7 +286,7 @@ def test_a_server_that_is_down_does_not_keep_it_from_starting(tmp_path: Path) ->
     with background(folder) as held:
         assert "no luck" in held.log
         here = f"here (pid {held.process.pid}), for 'toolbus call' and others; Ctrl-C or 'toolbus down' stops"
-        assert f"2 of 3 servers with 16 tools {here} it\n" in held.log
+        assert f"2 of 3 servers with 32 tools {here} it\n" in held.log
         facts = status(folder)
         states = {alias: server["state"] for alias, server in facts["servers"].items()}
         assert states == {"every": "ready", "broken": "failed", "later": "idle"}
