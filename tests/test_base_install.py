@@ -164,7 +164,7 @@ def test_every_command_has_its_help(environment: Mapping[str, str]) -> None:
 NEEDS = {
     "chat": ["agent", "hello"],
     "script": ["code", "notes.py"],
-    "worker": ["durable"],
+    "runs worker": ["durable"],
     "runs": ["durable"],
 }
 
@@ -174,7 +174,7 @@ def test_a_command_that_needs_an_extra_says_how_to_install_it(
     command: str, environment: Mapping[str, str]
 ) -> None:
     extra, *words = NEEDS[command]
-    done = run("toolbus", "--config", "toolbus.yaml", command, *words, env=environment)
+    done = run("toolbus", "--config", "toolbus.yaml", *command.split(), *words, env=environment)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.endswith(f'pip install "toolbus[{extra}]"\n')
     assert done.stderr.count("\n") == 1
