@@ -126,6 +126,9 @@ def test_full_shows_every_argument_and_annotation(runs: dict[str, Done]) -> None
     ]
 
 
+OLD = "'toolbus tools --search' is now 'toolbus search'\n"
+
+
 def test_search_lists_what_the_index_finds_in_any_case(runs: dict[str, Done]) -> None:
     run = runs["search"]
     assert run.stdout.splitlines() == [
@@ -133,12 +136,12 @@ def test_search_lists_what_the_index_finds_in_any_case(runs: dict[str, Done]) ->
         "  post_send  to [speed]  Send a letter.",
         "  post_read              Read what others send.",
     ]
-    assert (run.returncode, run.stderr) == (0, "2 of 3 tools match 'SEND others'\n")
+    assert (run.returncode, run.stderr) == (0, f"{OLD}2 of 3 tools match 'SEND others'\n")
 
 
 def test_search_without_a_match_lists_nothing(runs: dict[str, Done]) -> None:
     run = runs["no match"]
-    assert (run.stdout, run.returncode, run.stderr) == ("", 0, "0 of 3 tools match 'zebra'\n")
+    assert (run.stdout, run.returncode, run.stderr) == ("", 0, f"{OLD}0 of 3 tools match 'zebra'\n")
 
 
 def test_search_corrects_a_typing_mistake(runs: dict[str, Done]) -> None:

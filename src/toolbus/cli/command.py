@@ -326,9 +326,16 @@ def _require_config(own: Invocation, *, imports: bool) -> None:
     try:
         check_config(own.settings)
     except Exception:
-        if not imports:
+        if not imports or not _has_editors():
             raise
         _late("commands.config.import_").offer_import(own)
+
+
+def _has_editors() -> bool:
+    """Whether there is a config of an editor; looks before the command that reads them is imported."""
+    from toolbus.config.hosts.editors import files_here
+
+    return bool(files_here())
 
 
 def _late(module: str) -> Any:

@@ -1,6 +1,8 @@
 """Other hosts, such as editors and command-line agents: their files, and their way to spell a server."""
 
+import os
 import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePath
@@ -116,6 +118,14 @@ def found_files(editor: str | None, *, home: Path, folder: Path, platform: str) 
                 switches = tuple(path for path in dict.fromkeys(beside) if path.is_file())
                 found[source.path] = replace(source, switches=switches)
     return list(found.values())
+
+
+def files_here(editor: str | None = None) -> list[ImportFile]:
+    """The existing files of one editor, or of all, for this folder and the user's home."""
+    home = Path(os.path.expanduser("~"))
+    if not home.is_absolute():
+        home = Path(os.devnull)  # there is no home, and nothing below this
+    return found_files(editor, home=home, folder=Path.cwd(), platform=sys.platform)
 
 
 def user_file(editor: str, *, home: Path, platform: str) -> Path:

@@ -1,7 +1,6 @@
 """`toolbus import`: import servers from another program's config."""
 
 import os
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain, count
@@ -23,7 +22,7 @@ from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable, as_yaml
 from toolbus.config.find import DOTENV
 from toolbus.config.hosts.convert import ImportedServers, imported
-from toolbus.config.hosts.editors import EDITORS, ImportFile, found_files
+from toolbus.config.hosts.editors import EDITORS, ImportFile, files_here
 from toolbus.config.location import is_mapping
 from toolbus.config.secrets.literals import Secret, add_secrets, env_values, referenced_names
 from toolbus.core.text.display import counted
@@ -122,10 +121,7 @@ def _sources(source: str | None) -> list[ImportFile]:
         if not path.is_file():
             raise Usage(f"{source!r} is neither a file nor one of {', '.join(EDITORS)}")
         return [ImportFile(path=path, folder=folder)]
-    home = Path(os.path.expanduser("~"))
-    if not home.is_absolute():
-        home = Path(os.devnull)  # there is no home, and nothing below this
-    found = found_files(source, home=home, folder=folder, platform=sys.platform)
+    found = files_here(source)
     if not found:
         whose = "any of " + ", ".join(EDITORS) if source is None else EDITORS[source].title
         raise Usage(f"no config of {whose} found in this folder or your home; pass the path of the file")

@@ -54,7 +54,7 @@ async def update(
     ] = False,
     yes: WriteUnasked = False,
 ) -> CommandResult:
-    """List newer versions of servers from a registry, or update one.
+    """Update servers from a registry, or list newer versions.
 
     An update starts the new version, shows how its tools differ from toolbus.lock, and writes the config and
     the lockfile together after you agree.

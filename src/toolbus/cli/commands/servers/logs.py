@@ -39,7 +39,7 @@ def logs(
         int, typer.Option("--lines", "-n", metavar="N", min=0, help="Show the last N lines.")
     ] = 50,
 ) -> CommandResult | Coroutine[Any, Any, NoReturn]:
-    """Show a server's stderr.
+    """Show a server's stderr; without SERVER, list the logs.
 
     Commands, 'toolbus up' and 'toolbus serve' keep it without secrets, up to 2 MiB for each server. With
     --follow and --json, prints one document per line.
