@@ -64,7 +64,7 @@ def test_commands_and_options_are_offered(folder: Path) -> None:
 
 def test_old_spellings_complete_their_words_but_are_not_offered(folder: Path) -> None:
     assert offered("toolbus di", folder) == ["disable"]
-    assert offered("toolbus tools --s", folder) == []
+    assert offered("toolbus tools --sea", folder) == []
     assert offered("toolbus resources p", folder) == ["post"]
     assert offered("toolbus diff a", folder) == ["attic"]
 

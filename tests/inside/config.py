@@ -18,6 +18,7 @@ from toolbus.config.editing.yaml_json import TEMPLATE as TEMPLATE
 from toolbus.config.editing.yaml_json import NotEditable as NotEditable
 from toolbus.config.editing.yaml_json import Steps as Steps
 from toolbus.config.editing.yaml_json import as_yaml as as_yaml
+from toolbus.config.find import layer_files as layer_files
 from toolbus.config.find import with_config_cwd as with_config_cwd
 from toolbus.config.hosts.convert import ImportedServers as ImportedServers
 from toolbus.config.hosts.convert import imported as imported
@@ -55,7 +56,6 @@ from toolbus.config.layers import LAUNCH as LAUNCH
 from toolbus.config.layers import NARROWED as NARROWED
 from toolbus.config.layers import NOT_INHERITED as NOT_INHERITED
 from toolbus.config.layers import USERS_WINS as USERS_WINS
-from toolbus.config.layers import layer_files as layer_files
 from toolbus.config.layers import overlaid as overlaid
 from toolbus.config.load import setting as setting
 from toolbus.config.location import Location as Location

@@ -56,6 +56,8 @@ class ViewCalls:
         self._access = tenant.access
         self._path = tenant.engine.path
         self._catalog = catalog
+        self.remembered = tenant.engine.root.servers.remembered
+        """The lazy servers whose tools are known from an earlier process."""
 
     async def run(
         self,
@@ -195,7 +197,7 @@ class ViewCalls:
         the server does now, `CallDenied` is raised.
         """
         server, servers = spec.origin.server, self._tenant.servers
-        if server not in self._tenant.engine.root.servers.remembered or not servers.awaits_listing(server):
+        if server not in self.remembered or not servers.awaits_listing(server):
             return spec
         await self._access.run(servers.connect(server))
         name = str(spec.origin)

@@ -66,12 +66,12 @@ class View:
         self._access, self._live = tenant.access, tenant.live
         self._hub, self._servers = tenant.hub, tenant.servers
         self._path = tenant.engine.path
-        self._remembered = tenant.engine.root.servers.remembered
         self._is_whole = scope.is_whole
         self._lookup = Lookup(tenant, scope)
         self._check_at = 0.0
         """When it is looked again whether lists have expired."""
         self._calls = ViewCalls(self, tenant, scope, self._lookup, lambda: self._now)
+        self._remembered = self._calls.remembered
         enforcement = tenant.engine.enforcement
         self.scripts = Scripts(self, self._calls, tenant.interactions, lambda: enforcement.shared)
         """Scripts that call its tools."""

@@ -240,7 +240,7 @@ class TargetCommand(PlainCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse the words before the command, unless an argument is missing there."""
-        before, command = without_command(args)
+        before, command = without_command(args) if "--" in args else (args, ())
         if command and not ctx.resilient_parsing and self._has_arguments(ctx, list(before)):
             ctx.meta[_COMMAND] = tuple(command)
             args = list(before)

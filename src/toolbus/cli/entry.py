@@ -60,7 +60,7 @@ class BackgroundCommand:
 def background_command(words: Sequence[str]) -> BackgroundCommand | None:
     """The command in these words; None if it runs by itself."""
     config, profile, name, has_words = None, None, None, False
-    before, command = without_command(words)
+    before, command = without_command(words) if "--" in words else (words, ())
     remaining = iter(before)
     for word in remaining:
         if word == "--":

@@ -11,8 +11,10 @@ from typing import TypeAlias
 
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.secrets.reference import Reference, parsed
-from toolbus.core.files import FILE_NAMES, named_file, nearest_file, read_plain, user_folder
+from toolbus.core.files import FILE_NAMES, LOCAL, OWN_NAMES, named_file, nearest_file, read_plain, user_folder
 from toolbus.core.values.errors import ConfigError
+
+_LARGEST_INDEX = 64 << 20
 
 
 def named_config() -> Path | None:
@@ -41,6 +43,57 @@ def is_own(folder: Path) -> bool:
     """Whether that is the user's own config folder."""
     own = user_folder()
     return own is not None and folder.resolve() == own.resolve()
+
+
+def local_beside(path: Path) -> Path | None:
+    """The local file beside a config, if there is one; it has none itself."""
+    local = path.with_name(LOCAL)
+    return local if path.name != LOCAL and local.is_file() else None
+
+
+def base_of(path: Path) -> Path:
+    """The config that a local file belongs to; any other path is returned unchanged."""
+    if path.name != LOCAL:
+        return path
+    beside = (path.with_name(name) for name in FILE_NAMES)
+    return next((base for base in beside if base.is_file()), path)
+
+
+def user_config_file() -> Path | None:
+    """Your own config, if there is one."""
+    own = [] if (folder := user_folder()) is None else [folder / name for name in OWN_NAMES]
+    return next((path for path in own if path.is_file()), None)
+
+
+def layer_files(config: BusConfig) -> list[Path]:
+    """The files that a config consists of, or would if they existed."""
+    files = [] if config.file is None else [Path(config.file), Path(config.file).with_name(LOCAL)]
+    if config.extends is None:
+        return files
+    if config.user is not None:
+        return [*files, *layer_files(config.user)]
+    return files if (folder := user_folder()) is None else [*files, *(folder / name for name in OWN_NAMES)]
+
+
+def from_home(path: str | None) -> str:
+    """The path of a file, with `~` for the user's home."""
+    home, shown = os.path.expanduser("~"), path or ""
+    return f"~{shown.removeprefix(home)}" if shown.startswith(home + os.sep) else shown
+
+
+def tracked_local(config: BusConfig) -> str | None:
+    """A warning if git tracks the local file; its index is read, because git itself may run programs."""
+    local = None if config.file is None else local_beside(Path(config.file).absolute())
+    root = None if local is None else next((one for one in local.parents if (one / ".git").is_dir()), None)
+    if local is None or root is None:
+        return None
+    try:
+        index = read_plain(root / ".git" / "index", _LARGEST_INDEX)
+    except OSError:
+        return None
+    if local.relative_to(root).as_posix().encode() + b"\0" not in index:
+        return None
+    return f"git tracks {LOCAL}, which is for one person: git rm --cached {LOCAL}, and add it to .gitignore"
 
 
 def with_config_cwd(config: BusConfig) -> BusConfig:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from toolbus.config.base import overriding
 from toolbus.config.editing.yaml_json import Steps, line_of
+from toolbus.config.find import from_home, local_beside
 from toolbus.config.hosts.dialects import SETTINGS, Container, alias_of, container, containers
 from toolbus.config.hosts.entry import (
     IGNORED,
@@ -26,7 +27,7 @@ from toolbus.config.hosts.read import document_in, read_content
 from toolbus.config.location import Location, Mistakes, ValueOrigin, is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig, Timeouts
 from toolbus.config.settings.limits import ServerLimits
-from toolbus.core.files import FILE_NAMES, LOCAL, OWN_NAMES, read_plain, user_folder
+from toolbus.core.files import LOCAL, user_folder
 from toolbus.core.text.lookalikes import looks
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
@@ -67,64 +68,11 @@ NOT_INHERITED = frozenset(
 """Settings that a config does not take from your own; most of the others contain targets and secrets."""
 
 
-_LARGEST_INDEX = 64 << 20
-
 # The files
-
-
-def local_beside(path: Path) -> Path | None:
-    """The local file beside a config, if there is one; it has none itself."""
-    local = path.with_name(LOCAL)
-    return local if path.name != LOCAL and local.is_file() else None
-
-
-def base_of(path: Path) -> Path:
-    """The config that a local file belongs to; any other path is returned unchanged."""
-    if path.name != LOCAL:
-        return path
-    beside = (path.with_name(name) for name in FILE_NAMES)
-    return next((base for base in beside if base.is_file()), path)
-
-
-def user_config_file() -> Path | None:
-    """Your own config, if there is one."""
-    own = [] if (folder := user_folder()) is None else [folder / name for name in OWN_NAMES]
-    return next((path for path in own if path.is_file()), None)
-
-
-def layer_files(config: BusConfig) -> list[Path]:
-    """The files that a config consists of, or would if they existed."""
-    files = [] if config.file is None else [Path(config.file), Path(config.file).with_name(LOCAL)]
-    if config.extends is None:
-        return files
-    if config.user is not None:
-        return [*files, *layer_files(config.user)]
-    return files if (folder := user_folder()) is None else [*files, *(folder / name for name in OWN_NAMES)]
-
-
-def from_home(path: str | None) -> str:
-    """The path of a file, with `~` for the user's home."""
-    home, shown = os.path.expanduser("~"), path or ""
-    return f"~{shown.removeprefix(home)}" if shown.startswith(home + os.sep) else shown
 
 
 def _of(user: BusConfig) -> str:
     return from_home(user.file)
-
-
-def tracked_local(config: BusConfig) -> str | None:
-    """A warning if git tracks the local file; its index is read, because git itself may run programs."""
-    local = None if config.file is None else local_beside(Path(config.file).absolute())
-    root = None if local is None else next((one for one in local.parents if (one / ".git").is_dir()), None)
-    if local is None or root is None:
-        return None
-    try:
-        index = read_plain(root / ".git" / "index", _LARGEST_INDEX)
-    except OSError:
-        return None
-    if local.relative_to(root).as_posix().encode() + b"\0" not in index:
-        return None
-    return f"git tracks {LOCAL}, which is for one person: git rm --cached {LOCAL}, and add it to .gitignore"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from toolbus.config.find import local_beside, user_config_file
 from toolbus.config.hosts.dialects import (
     Container,
     alias_of,
@@ -33,13 +34,11 @@ from toolbus.config.layers import (
     ConfigFiles,
     inherited,
     is_off,
-    local_beside,
     lookalike,
     loosened,
     narrowed,
     of_user,
     profiles_with,
-    user_config_file,
 )
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, joined, near_miss
 from toolbus.config.model import BusConfig, ServerConfig

@@ -18,8 +18,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeAlias
 
-from toolbus.config.find import find_config, is_own, named_config, project_files, with_config_cwd
-from toolbus.config.layers import ConfigFile, base_of, layer_files, local_beside
+from toolbus.config.find import (
+    base_of,
+    find_config,
+    is_own,
+    layer_files,
+    local_beside,
+    named_config,
+    project_files,
+    with_config_cwd,
+)
+from toolbus.config.layers import ConfigFile
 from toolbus.config.load import ConfigSource, config_of, require_usable, usable_config, with_profile
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig

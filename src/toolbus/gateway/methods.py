@@ -227,15 +227,15 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
 
 async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
     """A tool as its server lists it in this process: policies decide by that."""
-    view = request.client.offering.view
-    spec = calls_of(view).catalog.for_models.get(name)
+    calls = calls_of(request.client.offering.view)
+    spec = calls.catalog.for_models.get(name)
     if spec is not None and parts.is_stale(request, server := spec.origin.server):
-        for alias in calls_of(view).starting if spec.route == RUN_CODE else (server,):
+        for alias in calls.starting if spec.route == RUN_CODE else (server,):
             await parts.fresh(request, alias)
-        spec = calls_of(view).catalog.for_models.get(name)
+        spec = calls.catalog.for_models.get(name)
     if spec is None:
         return await _find_tool(parts, request, name)
-    return await calls_of(view).current(spec, is_decided=True)
+    return await calls.current(spec, is_decided=True) if spec.origin.server in calls.remembered else spec
 
 
 async def _inner(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:

@@ -1,16 +1,33 @@
-"""Tool results as text, JSON and files."""
+"""Tool results as text, JSON and files; and the outcome of a call or script, with its progress."""
 
 import base64
+import json
 import mimetypes
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, assert_never
 
-from toolbus.cli.output.screen import Screen, escaped_json, styled, visible
+from toolbus.cli.command import CommandResult
+from toolbus.cli.errors import FAILED
+from toolbus.cli.output.screen import Screen, escaped_json, one_line, picked, styled, visible
 from toolbus.cli.terminal import here
 from toolbus.core.text.text import rewritten_json
-from toolbus.core.values.records import JSON, Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
+from toolbus.core.values.records import (
+    JSON,
+    Audio,
+    Block,
+    Embedded,
+    Image,
+    Progress,
+    ResourceLink,
+    Text,
+    ToolResult,
+    ToolSpec,
+)
+from toolbus.schema.values import entries_of
 from toolbus.shape.render import deduplicated, human_size, without_base64
 
 # Extensions that mimetypes lacks, or has with an unusual name.
@@ -148,3 +165,74 @@ def _write_new_file(data: bytes, folder: Path, name: str) -> Path:
         except FileExistsError:
             number += 1
             path = folder / f"{Path(name).stem}-{number}{Path(name).suffix}"
+
+
+@contextmanager
+def call_progress(screen: Screen, name: str) -> Generator[Progress]:
+    """Show a progress line; yields the callback that updates it."""
+    import asyncio
+
+    with screen.spinner(name) as spinner:
+        loop = asyncio.get_running_loop()
+
+        def show(done: float, total: float | None, message: str | None) -> None:
+            spinner.set_progress(done, total)
+            spinner.set_text(one_line(message or name))
+
+        def progressed(done: float, total: float | None, message: str | None) -> None:
+            # Not in the loop of a background bus, which must not wait for a terminal.
+            with suppress(RuntimeError):  # the command is over
+                loop.call_soon_threadsafe(show, done, total, message)
+
+        yield progressed
+
+
+def call_outcome(
+    screen: Screen, spec: ToolSpec, result: ToolResult, out: Path | None, seconds: float
+) -> CommandResult:
+    """The result, or the pending call if it was suspended."""
+    files: SavedFiles = {} if out is None else save_blobs(result, out, spec.name)
+
+    def facts() -> dict[str, JSON]:
+        content = content_json(result, files)
+        said = {**picked(result, "is_error text"), "content": content, "structured": result.structured}
+        return {**named_json(spec), **said}
+
+    return _suspendable(screen, facts, result, seconds, lambda: print_result(screen, result, files))
+
+
+def script_outcome(screen: Screen, result: ToolResult, seconds: float) -> CommandResult:
+    """The result of a script, or the suspended script."""
+    # Its text has all that a person reads; the rest is for programs.
+    said = replace(result, structured=None)
+
+    def facts() -> dict[str, JSON]:
+        return {**picked(result, "is_error text"), **entries_of(result.structured)}
+
+    return _suspendable(screen, facts, result, seconds, lambda: print_result(screen, said, {}))
+
+
+def _suspendable(
+    screen: Screen,
+    facts: Callable[[], dict[str, JSON]],
+    result: ToolResult,
+    seconds: float,
+    lines: Callable[[], None],
+) -> CommandResult:
+    """The result that these facts and lines are about, or the pending call if it was suspended."""
+    # The same keys as without --json, so that `resume` accepts both.
+    waiting: dict[str, JSON] = {} if result.pending is None else json.loads(result.pending.to_json())
+
+    def print_pending() -> None:
+        print(escaped_json(waiting), flush=True)
+        screen.note(f"{result.pending}; to answer, run: toolbus call --resume FILE")
+
+    def document() -> JSON:
+        return {**facts(), "elapsed_ms": round(seconds * 1000, 1), **waiting}
+
+    return CommandResult(document, print_pending if waiting else lines, FAILED if result.is_error else 0)
+
+
+def named_json(spec: ToolSpec) -> dict[str, JSON]:
+    """The names of a tool, for `--json`."""
+    return {"name": spec.name, **picked(spec.origin, "server tool")}

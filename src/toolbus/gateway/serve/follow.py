@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from toolbus.config import BusConfig, usable_config
-from toolbus.config.layers import layer_files
+from toolbus.config.find import layer_files
 from toolbus.config.load import with_profile
 from toolbus.config.trust import trusted_config, watched_files
 from toolbus.core.values.errors import ToolbusError

@@ -11,7 +11,8 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.config import Auth, BusConfig, Resolved, Secrets, ServerConfig, resolved
-from toolbus.config.layers import from_home, origins
+from toolbus.config.find import from_home
+from toolbus.config.layers import origins
 from toolbus.config.location import ValueOrigin, is_list, is_mapping
 from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import names_credential, redacted, shown_url, spellings

@@ -28,8 +28,8 @@ from toolbus.cli.output.policy_report import Effects, dead_json, effects, whole_
 from toolbus.cli.output.screen import Cell, Screen, exact, one_line, picked, quoted, short_path, visible
 from toolbus.cli.session import BUS
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.config.find import tracked_local
 from toolbus.config.launch.administrator import FILE_NAME, Administrator, read_administrator
-from toolbus.config.layers import tracked_local
 from toolbus.config.registry import unpinned
 from toolbus.core.operation.events import Event, StateChanged, Warned
 from toolbus.core.text.display import counted

@@ -14,7 +14,7 @@ from toolbus.cli.completion import tool_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import GivenArguments, check_out_folder, given, hint, read
 from toolbus.cli.listing_cache import CachedListing
-from toolbus.cli.output.outcome import call_outcome, call_progress
+from toolbus.cli.output.results import call_outcome, call_progress
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.parameters import (
     Accept,

@@ -11,7 +11,7 @@ from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.arguments import check_out_folder, content, facts_by_name, hint, texts
 from toolbus.cli.input.fields import display_value, expected_value
-from toolbus.cli.output.outcome import call_outcome, call_progress, script_outcome
+from toolbus.cli.output.results import call_outcome, call_progress, script_outcome
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.parameters import (
     Accept,

@@ -9,7 +9,7 @@ from toolbus.cli.command import CommandResult, Invocation, bus_command
 from toolbus.cli.commands.use.call import candidate_servers
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.arguments import content
-from toolbus.cli.output.outcome import call_progress, script_outcome
+from toolbus.cli.output.results import call_progress, script_outcome
 from toolbus.cli.parameters import Timeout
 from toolbus.core.ask.interactions import Stopwatch
 

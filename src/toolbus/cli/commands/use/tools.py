@@ -12,7 +12,7 @@ from toolbus.cli.errors import FAILED
 from toolbus.cli.input.arguments import described
 from toolbus.cli.options import suggested
 from toolbus.cli.output.headline import print_headline
-from toolbus.cli.output.outcome import named_json
+from toolbus.cli.output.results import named_json
 from toolbus.cli.output.screen import Cell, Screen, about, one_line, picked, quoted, short_path, visible
 from toolbus.cli.parameters import ServersOrTargets, Wait
 from toolbus.core.text.display import counted
