@@ -105,12 +105,13 @@ async def test_a_key_that_is_wrong_is_told_with_the_status() -> None:
 def test_what_is_not_installed_is_named() -> None:
     program = (
         "import sys\nfrom importlib import import_module\nsys.modules['pydantic_ai'] = None\n"
-        "for name in ('toolbus.agent', 'toolbus.testing'):\n"
-        "    try:\n        import_module(name)\n    except ImportError as error:\n"
+        "for name, public in (('toolbus.agent', None), ('toolbus.testing', 'ScriptedModel')):\n"
+        "    try:\n        module = import_module(name)\n        getattr(module, public)\n"
+        "    except ImportError as error:\n"
         "        print(type(error).__name__, error)"
     )
     agent, testing = printed(program).splitlines()
-    for said, part in ((agent, "toolbus.agent"), (testing, "toolbus.testing")):
+    for said, part in ((agent, "toolbus.agent"), (testing, "toolbus.testing.ScriptedModel")):
         assert said.startswith(f"ExtraMissing {part} cannot be used: ")
         assert said.endswith('; pip install "toolbus[agent]"')
 

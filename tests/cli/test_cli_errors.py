@@ -124,7 +124,10 @@ def test_an_output_that_cannot_be_written_to_makes_no_traceback(folder: Path, li
 
 def test_a_closed_input_is_an_empty_one(folder: Path) -> None:
     run = piped(f"{TOOLBUS} tools --search tool_1999 <&-", folder)
-    assert (run.returncode, run.stderr) == (0, "1 of 2000 tools match 'tool_1999'\n")
+    assert (run.returncode, run.stderr) == (
+        0,
+        "'toolbus tools --search' is now 'toolbus search'\n1 of 2000 tools match 'tool_1999'\n",
+    )
 
 
 def test_a_server_that_floods_both_its_outputs_leaves_the_screen_clean(tmp_path: Path) -> None:

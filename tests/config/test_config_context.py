@@ -1,12 +1,15 @@
 """`context` and `context_budget`: which resources an agent is told before it begins."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.inside.config import ImportFile, imported
+from toolbus import Toolbus
 from toolbus.config import ContextSource, load_config
+from toolbus.context import ContextProvider
 from toolbus.errors import ConfigError
 
 SERVERS = {"docs": {"command": "docs-server"}, "notes": {"command": "notes-server"}}
@@ -34,7 +37,11 @@ def test_without_any_there_are_none(context: Any) -> None:
 
 @pytest.mark.parametrize("off", [{"enabled_servers": ["notes"]}, {"servers": {"docs": {"enabled": False}}}])
 def test_of_a_server_that_is_switched_off_there_is_nothing_to_read(off: dict[str, Any]) -> None:
-    assert load_config({"servers": SERVERS, "context": [GUIDE], **off}).context == ()
+    """The source stays, because a program may enable its server; `ContextProvider` skips it until then."""
+    config = load_config({"servers": SERVERS, "context": [GUIDE], **off})
+    assert (config.context, config.disabled) == ((ContextSource(**GUIDE),), ("docs",))
+    found = asyncio.run(ContextProvider(Toolbus(config)).text())
+    assert found == ""
 
 
 @pytest.mark.parametrize(

@@ -46,7 +46,8 @@ def facts(pairs: Mapping[str, Child]) -> Element:
 def short_session(session: str) -> str:
     """As much of the name of a session as tells it from others; all of it would let a reader use it."""
     kind, dash, rest = session.partition("-")
-    return f"{kind}-{rest[:_SHOWN]}" if dash and kind.isalpha() else session[:_SHOWN]
+    # Ours begin with a word; the session of a client is random, and may have a dash anywhere.
+    return f"{kind}-{rest[:_SHOWN]}" if dash and kind in ("cli", "console") else session[:_SHOWN]
 
 
 def moment(at: float) -> Element:
