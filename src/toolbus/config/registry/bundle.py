@@ -14,7 +14,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -354,7 +354,7 @@ class _Words:
         """The text with its variables; None if one has no value."""
         parts = _REFERENCE.split(text)
         filled = [self._value(part) if odd % 2 else _escaped(part) for odd, part in enumerate(parts)]
-        return None if None in filled else "".join(part for part in filled if part is not None)
+        return None if None in filled else joined_texts(part for part in filled if part is not None)
 
     def _value(self, name: str) -> str | None:
         if name == "__dirname":
@@ -381,7 +381,7 @@ def _settled(value: str | float | bool) -> str:
     if not isinstance(value, str):
         return f"{value:g}"
     parts = _REFERENCE.split(value)
-    return "".join(_place(part) if odd % 2 else _escaped(part) for odd, part in enumerate(parts))
+    return joined_texts(_place(part) if odd % 2 else _escaped(part) for odd, part in enumerate(parts))
 
 
 def _place(name: str) -> str:
@@ -389,6 +389,14 @@ def _place(name: str) -> str:
         return os.sep
     home = os.path.expanduser("~")
     return _escaped(home if name == "HOME" else os.path.join(home, _PLACES.get(name, "")))
+
+
+def joined_texts(texts: Iterable[str]) -> str:
+    """Escaped texts as one: a `$` at the end of one and a `{` at the start of the next are no reference."""
+    whole = ""
+    for text in texts:
+        whole += f"${text}" if whole.endswith("$") and text.startswith("{") else text
+    return whole
 
 
 def _escaped(text: object) -> str:
