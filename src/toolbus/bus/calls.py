@@ -45,17 +45,21 @@ class ViewCalls:
         self,
         view: CalledView,
         tenant: Tenant,
-        scope: Scope,
+        scope: Callable[[], Scope],
         lookup: Lookup,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._view = view
         self._tenant = tenant
-        self._scope = scope
+        self._scope_now = scope
         self._lookup = lookup
         self._access = tenant.access
         self._path = tenant.engine.path
         self._catalog = catalog
+
+    @property
+    def _scope(self) -> Scope:
+        return self._scope_now()
 
     async def run(
         self,

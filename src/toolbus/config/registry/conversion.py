@@ -292,7 +292,9 @@ class _Filling:
         if not all(settled.values()):
             return ()
         parts = _VARIABLE.split(one.value)  # text and names take turns
-        return (joined_texts(settled[part][0] if odd % 2 else literal(part) for odd, part in enumerate(parts)),)
+        return (
+            joined_texts(settled[part][0] if odd % 2 else literal(part) for odd, part in enumerate(parts)),
+        )
 
     def own(self, one: PublishedInput) -> tuple[str, ...]:
         """The user's values, or the default."""
