@@ -102,8 +102,9 @@ def test_texts_of_a_publisher_do_not_become_a_reference_together(value: str, wor
 
 def test_the_name_of_an_argument_is_no_reference() -> None:
     named = [{"type": "named", "name": "--to=${AWS_SECRET_ACCESS_KEY}"}, {"type": "named", "name": "${A}"}]
-    for key in ("runtimeArguments", "packageArguments"):
-        choice = chosen(server_json(published(packages=[package("npm", "notes", **{key: named})])))
+    arguments: list[dict[str, Any]] = [{"runtimeArguments": named}, {"packageArguments": named}]
+    for described in arguments:
+        choice = chosen(server_json(published(packages=[{**package("npm", "notes"), **described}])))
         given = {one.label: ("asked",) for one in missing(choice, {})}
         args = entry(choice, given, alias="n").config["args"]
         assert not any("${" in text.replace("$${", "") for text in args)

@@ -5,8 +5,9 @@ whole entry below it. So no file can send the secret of another file to its own 
 in force: other layers can narrow it, never loosen it.
 """
 
-import os.path
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -41,12 +42,15 @@ LAUNCH = frozenset(
 FREE = frozenset(
     (
         *("required", "mark", "repair", "budget", "timeouts", "max_concurrency", "lazy", "idle_timeout"),
-        *("per_session", "era", "log_level"),
+        *("era", "log_level"),
     )
 )
 """Fields of your own servers that any other layer may change."""
 NARROWED = frozenset(
-    ("enabled", "include", "exclude", "trust_annotations", "redact", "baggage", "repeatable", "lock")
+    (
+        *("enabled", "include", "exclude", "trust_annotations", "redact", "baggage", "repeatable", "lock"),
+        "per_session",
+    )
 )
 """Fields of your own servers that other layers may make stricter."""
 KEPT = frozenset(("override", "prefix", "limits", "resource_limit"))
@@ -73,9 +77,24 @@ _LARGEST_INDEX = 64 << 20
 
 
 def local_beside(path: Path) -> Path | None:
-    """The local file beside a config, if there is one; it has none itself."""
+    """The local file beside a config, if there is one; it has none itself.
+
+    ConfigError if somebody else made it, such as in `/tmp`: nobody names it, and it decides what runs.
+    """
     local = path.with_name(LOCAL)
-    return local if path.name != LOCAL and local.is_file() else None
+    if path.name == LOCAL or not local.is_file():
+        return None
+    if hasattr(os, "geteuid") and not {local.lstat().st_uid, local.stat().st_uid} <= _owners(path):
+        problem = "belongs to another user than the config beside it; remove it, or use a config elsewhere"
+        raise ConfigError(problem, file=str(local))
+    return local
+
+
+def _owners(path: Path) -> set[int]:
+    """The users who decide what a config does: its own, this one and root."""
+    with suppress(OSError):
+        return {path.stat().st_uid, os.geteuid(), 0}
+    return {os.geteuid(), 0}
 
 
 def base_of(path: Path) -> Path:
@@ -500,6 +519,7 @@ _STRICTER: Mapping[str, Callable[[ServerConfig, ServerConfig, BusConfig], bool]]
     "trust_annotations": lambda mine, other, user: mine.trust_annotations or not other.trust_annotations,
     "redact": lambda mine, other, user: other.redact or not mine.redact,
     "baggage": lambda mine, other, user: mine.baggage or not other.baggage,
+    "per_session": lambda mine, other, user: other.per_session or not mine.per_session,
     "repeatable": lambda mine, other, user: set(other.repeatable) <= set(mine.repeatable),
     "lock": lambda mine, other, user: (
         _STRICTNESS[other.lock or "block"] >= _STRICTNESS[mine.lock or user.lock or "block"]
