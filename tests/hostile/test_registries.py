@@ -213,6 +213,13 @@ def test_a_bundle_whose_sizes_are_wrong_is_refused_and_leaves_nothing(tmp_path: 
     assert not any((tmp_path / "state" / "toolbus" / "bundles").iterdir())
 
 
+def test_a_bundle_is_not_searched_again_for_each_of_its_arguments() -> None:
+    server = {**NODE["server"], "mcp_config": {"command": "node", "args": ["x/y"] * 1000}}
+    content = io.BytesIO(bundled({"server": server}, {f"f{number}": "" for number in range(30_000)}))
+    found = entry(bundle_choice(content.getvalue()), {}, alias="n")
+    assert len(found.config["args"]) == 1000
+
+
 def test_a_bundle_with_another_digest_is_not_even_opened() -> None:
     described = package("mcpb", "https://example.com/n.mcpb", fileSha256=digest(b"the real one"))
     choice = chosen(server_json(published(packages=[described])))

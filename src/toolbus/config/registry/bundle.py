@@ -124,6 +124,8 @@ class Bundle:
     """None for a single executable file."""
     folder: Path
     """The folder of its files, once it has been unpacked."""
+    files: frozenset[str] = field(default=frozenset(), repr=False)
+    """Their names."""
 
     @property
     def fields(self) -> tuple[PublishedInput, ...]:
@@ -168,8 +170,7 @@ class Bundle:
         return os.path.join(_escaped(self.folder), word) if "/" in word and self._has(word) else word
 
     def _has(self, name: str) -> bool:
-        with zipfile.ZipFile(io.BytesIO(self.content)) as archive:
-            return name in archive.NameToInfo
+        return name in self.files
 
     def unpack(self) -> None:
         """Write its files into its folder, unless that is done; ConfigError if one of them is refused."""
@@ -211,6 +212,7 @@ def opened_bundle(content: bytes, *, sha256_hex: str | None = None, file: str | 
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _check_entries(archive, len(content))
+            files = frozenset(archive.NameToInfo)
             manifest = _manifest(b"".join(_pieces(archive, "manifest.json", 1 << 20)))
     except ConfigError as error:
         raise ConfigError(error.problem, file=file, key=error.key) from None
@@ -224,7 +226,7 @@ def opened_bundle(content: bytes, *, sha256_hex: str | None = None, file: str | 
         RuntimeError,
     ):
         raise ConfigError("not an MCP bundle: it is damaged, or has no manifest.json", file=file) from None
-    return Bundle(content=content, digest=digest, manifest=manifest, folder=folder)
+    return Bundle(content=content, digest=digest, manifest=manifest, folder=folder, files=files)
 
 
 def _manifest(content: bytes) -> BundleManifest:
