@@ -144,7 +144,7 @@ class Engine:
         self.extensions = extensions
         self.enforcement = Enforcement(config)
         self.scope = bus_scope(config, self._layer)
-        """What every view is within."""
+        """The scope that every view is within."""
         self.approvals = LockApprovals(config)
         self.shaping = Same(CatalogShaper(config, tuple(extensions.shapers)))
         self.snapshots = Snapshots()
