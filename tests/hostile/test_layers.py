@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ MINE: dict[str, Any] = {
             "include": ["add", "search"],
             "exclude": ["forget"],
             "lock": "warn",
+            "per_session": True,
         },
         "off": {"url": "https://off.example/mcp", "enabled": False},
     }
@@ -136,6 +138,8 @@ LOOSENED: dict[str, dict[str, Any]] = {
     "redact": {"redact": False},
     "baggage": {"baggage": True},
     "repeatable": {"repeatable": ["add"]},
+    "per_session": {"per_session": False},
+    "per_session removed": {"per_session": None},
     "lock": {"lock": "off"},
     "lock in yaml": {"lock": False},
     "prefix": {"prefix": "files"},
@@ -235,6 +239,21 @@ def test_each_file_of_a_repository_needs_the_trust_of_the_user() -> None:
     Path("toolbus.local.yaml").write_text(json.dumps({"servers": {"b": {"command": "evil"}}}))
     with pytest.raises(ConfigNotTrusted, match="has changed"):
         trusted_config(Path("toolbus.yaml"))
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid") or os.geteuid() != 0, reason="only root can give files away")
+@pytest.mark.parametrize("name", ["toolbus.yaml", "any.json"])
+def test_a_local_file_of_another_user_is_not_used(name: str) -> None:
+    """In a shared folder such as /tmp anybody can put one beside a config that is named, not reviewed."""
+    Path(name).write_text(json.dumps({"servers": {"notes": {"command": "python", "args": SERVER}}}))
+    local = Path("toolbus.local.yaml")
+    local.write_text(json.dumps({"servers": {"notes": {"command": "evil"}}}))
+    os.chown(local, 65534, 65534)
+    for read in (usable_config, Toolbus):
+        with pytest.raises(ConfigError, match=r"toolbus\.local\.yaml: belongs to another user"):
+            read(name)
+    os.chown(name, 65534, 65534)
+    assert usable_config(name).servers["notes"].command == "evil"
 
 
 @pytest.mark.parametrize("name", [".mcp.json", "mcp.json"])

@@ -29,6 +29,23 @@ async def sign_in(tokens: TokenSource, port: int, user: str) -> None:
     await tokens.save(Login(issuer=ISSUER, resource=resource, user=user, access=user or "bus"))
 
 
+@pytest.mark.parametrize(
+    "other", [{"headers": {"Host": "evil.example"}}, {"verify": False}, {"verify": "ca.pem"}]
+)
+async def test_a_login_is_not_sent_where_another_config_leads_its_url(
+    other: dict[str, object], personal_port: int
+) -> None:
+    """A cloned project can name the URL of a server that the user has signed in to."""
+    tokens = open_tokens("memory")
+    await sign_in(tokens, personal_port, "")
+    entry = {"url": f"http://127.0.0.1:{personal_port}/mcp", "auth": "oauth"}
+    async with Toolbus(load_config({"servers": {"me": entry}}).model_copy(update={"tokens": tokens})) as bus:
+        assert await text_of(bus, "whoami") == "bus"
+    cloned = load_config({"servers": {"me": {**entry, **other}}}).model_copy(update={"tokens": tokens})
+    async with Toolbus(cloned) as bus:
+        assert bus.servers["me"].state == "auth_required"
+
+
 async def refusal(view: View) -> str:
     with pytest.raises(LoginRequired) as down:
         await view.read_resource("me", "me://profile")

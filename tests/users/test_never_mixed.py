@@ -250,7 +250,7 @@ class Model:
         self.made[who].append("open_long")
         for reader in dict.fromkeys((other, who)):
             if (read := self.view(reader).catalog.get("toolbus/read_result")) is not None:
-                text = (await self.view(reader).run(read, {"id": kept["kept_as"]})).text
+                text = (await calls_of(self.view(reader)).run(read, {"id": kept["kept_as"]})).text
                 self.made[reader].append("read_result")
                 assert ("unknown result" in text) is (reader != who)
         assert "toolbus/read_result" in view.catalog

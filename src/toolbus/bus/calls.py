@@ -45,19 +45,23 @@ class ViewCalls:
         self,
         view: CalledView,
         tenant: Tenant,
-        scope: Scope,
+        scope: Callable[[], Scope],
         lookup: Lookup,
         catalog: Callable[[], Catalog],
     ) -> None:
         self._view = view
         self._tenant = tenant
-        self._scope = scope
+        self._scope_now = scope
         self._lookup = lookup
         self._access = tenant.access
         self._path = tenant.engine.path
         self._catalog = catalog
         self.remembered = tenant.engine.root.servers.remembered
         """The lazy servers whose tools are known from an earlier process."""
+
+    @property
+    def _scope(self) -> Scope:
+        return self._scope_now()
 
     async def run(
         self,

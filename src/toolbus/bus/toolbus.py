@@ -6,7 +6,6 @@ started it; calls from other loops and threads are passed to that loop.
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
@@ -21,14 +20,12 @@ from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
 from toolbus.config.load import with_profile
 from toolbus.config.settings.expose import check_mode
-from toolbus.config.settings.serve import Profile
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions, LoginHandler
 from toolbus.core.operation.events import Emit
 from toolbus.core.operation.operation import Caller, Guard, Observer
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
 from toolbus.lock.file import Lockfile
-from toolbus.policy.layers import Layer
 from toolbus.policy.rules import Policy
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
@@ -77,7 +74,7 @@ class Toolbus(View):
         read = bus_config(config, profile)
         check_mode(read.expose)
         self._bus = BusTenant(read, extensions)
-        super().__init__(self._bus, self._scope_of(read))
+        super().__init__(self._bus, Scope())
         if on_event is not None:
             self.on_event(on_event)
 
@@ -136,23 +133,10 @@ class Toolbus(View):
         if session is None:
             if interactions is not None:
                 raise TypeError("interactions are for a session; pass those of all users to Toolbus(...)")
-            return View(self._bus.user_of(user), replace(self._scope, caller=Caller(user=user)))
+            return View(self._bus.user_of(user), Scope(caller=Caller(user=user)))
         _check_name(session, "session")
         tenant = self._bus.open_session(user, session, interactions)
-        caller = Caller(user=user, session=session)
-        return SessionView(tenant, replace(self._scope, caller=caller))
-
-    def _scope_of(self, config: BusConfig) -> Scope:
-        """The scope of the bus: its profile, and the policy of the user's own config."""
-        profile = Profile() if config.profile is None else config.profiles[config.profile]
-        of_view = self._bus.engine.enforcement.of_view
-        scope = Scope()
-        if config.user is not None and config.user.policy and config.user.policy != config.policy:
-            layer = of_view(Layer(config.user.policy, "user."))
-            scope = scope.narrowed(None, None, None, layer)
-        layer = of_view(Layer(profile.policy, "profile.")) if profile.policy else None
-        scope = scope.narrowed(None, profile.include or None, None, layer, profile.exclude)
-        return scope.exposed(profile.expose, profile.always)
+        return SessionView(tenant, Scope(caller=Caller(user=user, session=session)))
 
     @property
     def max_sessions(self) -> int:
@@ -261,8 +245,6 @@ class Toolbus(View):
         new = bus_config(config)
         new = with_profile(new, self.config.profile) if new.profile is None else new
         await self._change(new.with_switches)
-        if (scope := self._scope_of(new)) != self._scope:
-            super().__init__(self._bus, scope)
 
 
 def config_of(

@@ -62,19 +62,29 @@ class View:
     """The servers, tools, resources and prompts of a bus in one scope."""
 
     def __init__(self, tenant: Tenant, scope: Scope) -> None:
-        self._tenant, self._scope = tenant, scope
+        self._tenant, self._own_scope = tenant, scope
         self._access, self._live = tenant.access, tenant.live
         self._hub, self._servers = tenant.hub, tenant.servers
         self._path = tenant.engine.path
-        self._is_whole = scope.is_whole
-        self._lookup = Lookup(tenant, scope)
+        self._bus_scope: Scope | None = None
+        """The scope of the bus that `_scope_there` is within."""
+        self._scope_there, self._is_whole = scope, scope.is_whole
+        self._lookup = Lookup(tenant, lambda: self._scope)
         self._check_at = 0.0
         """When it is looked again whether lists have expired."""
-        self._calls = ViewCalls(self, tenant, scope, self._lookup, lambda: self._now)
+        self._calls = ViewCalls(self, tenant, lambda: self._scope, self._lookup, lambda: self._now)
         self._remembered = self._calls.remembered
         enforcement = tenant.engine.enforcement
         self.scripts = Scripts(self, self._calls, tenant.interactions, lambda: enforcement.shared)
         """Scripts that call its tools."""
+
+    @property
+    def _scope(self) -> Scope:
+        """Its scope within that of the bus, which a reload may change."""
+        if self._bus_scope is not (bus := self._tenant.engine.scope):
+            self._bus_scope, self._scope_there = bus, self._own_scope.within(bus)
+            self._is_whole = self._scope_there.is_whole
+        return self._scope_there
 
     def view(
         self,
@@ -105,7 +115,7 @@ class View:
             caller = replace(caller, user=user)  # nobody calls for another user
         layer = None if policy is None else self._layer(rules_of(policy))
         check_mode(expose)
-        scope = self._scope.narrowed(known, include, caller, layer, exclude)
+        scope = self._own_scope.narrowed(known, include, caller, layer, exclude)
         return View(self._tenant, scope.exposed(expose, always))
 
     def _layer(self, rules: Sequence[PolicyRule] | Layer) -> Layer:
@@ -155,9 +165,11 @@ class View:
 
     @property
     def _now(self) -> Catalog:
-        live = self._live
-        whole = live.now if live.is_outdated else live.current  # every call is here
-        return whole if self._is_whole else self._scope.catalog(whole)
+        live = self._live  # every call is here
+        whole = live.now if live.is_outdated else live.current
+        if self._bus_scope is not self._tenant.engine.scope:
+            _ = self._scope
+        return whole if self._is_whole else self._scope_there.catalog(whole)
 
     def tools(self, servers: Names = None, *, loadable: bool = False) -> list[Tool]:
         """The tools to show a model, by `expose`: of all servers, or of the given ones.
@@ -195,8 +207,11 @@ class View:
         `transform` changes a tool for this registry, or leaves it out by returning None.
         """
         known = None if servers is None else self._known(servers)
-        selection = selection_of(self.catalog, tools, known, transform, self._scope.has, self._calls.shown)
+        selection = selection_of(self.catalog, tools, known, transform, self._has, self._calls.shown)
         self._live.registrations.add(registry, selection, self._live.now.specs, self)
+
+    def _has(self, spec: ToolSpec) -> bool:
+        return self._scope.has(spec)
 
     def _known(self, servers: Sequence[str] | str) -> frozenset[str]:
         wanted = [servers] if isinstance(servers, str) else servers
@@ -243,6 +258,7 @@ class View:
                 return await self.scripts.run_for_model(arguments, on_input, on_progress)
         if spec.origin.server in self._remembered:
             spec, catalog = await self._calls.current(spec), self._now
+        scope = self._scope_there  # `_now` has looked whether it changed
         operation = Operation(
             spec=spec,
             arguments={} if arguments is None else arguments,
@@ -252,9 +268,9 @@ class View:
             on_progress=on_progress,
             on_log=on_log,
             on_input=on_input,
-            caller=self._scope.caller,
-            servers=self._scope.servers,
-            policies=self._scope.policies,
+            caller=scope.caller,
+            servers=scope.servers,
+            policies=scope.policies,
             catalog=catalog,
             tenant=self._tenant,
             is_unlisted=is_unlisted,
@@ -503,7 +519,7 @@ class SessionView(View):
 
     def view(self, **narrower: Any) -> "SessionView":
         """As `View.view`; a part of a session can end it."""
-        return SessionView(self._session, super().view(**narrower)._scope)
+        return SessionView(self._session, super().view(**narrower)._own_scope)
 
     async def close(self) -> None:
         """End the session: disconnect from its own servers. Any number of times, from anywhere."""

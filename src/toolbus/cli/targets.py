@@ -123,7 +123,7 @@ def _published(own: Invocation, target: Target, options: TargetOptions) -> Targe
     pairs = given_pairs(options.env, "--env", "=") | given_pairs(options.headers, "--header", _HEADER)
     values = {name: (value,) for name, value in pairs.items()}
     if lacking := missing(choice, values):
-        listed = " ".join(f"--env {exact(one.label)}=..." for one in lacking)
+        listed = " ".join(f"--env {shlex.quote(exact(one.label))}=..." for one in lacking)
         raise Usage(f"{target.shown} needs {counted(len(lacking), 'value')}; pass {listed}")
     found = entry(choice, values, alias=alias, names=SecretNames({}))
     for warning in found.warnings:
@@ -185,11 +185,13 @@ def _with_values(config: Mapping[str, JSON], secrets: Sequence[Secret]) -> dict[
 
 def _review(screen: Screen, target: Target, alias: str, found: Mapping[str, JSON]) -> None:
     """Show what a file or registry names, and ask; raises `Usage` unless the user agrees."""
+    from toolbus.cli.commands.config.published import shown
+
     here = config_in({"servers": {alias: {**found}}}).model_copy(
         update={"folder": Path.cwd(), "reviewed": {}}
     )
     screen.err.print(styled((exact(f"{target.shown} names a server that would use:"), "bold yellow")))
-    print_review(screen.err, Candidate(config=here, file=Path(target.text), digests={}))
+    print_review(screen.err, Candidate(config=here, file=Path(target.text), digests={}), shown)
     if screen.as_json or not can_ask():
         raise Usage(f"nothing was run; if you trust {target.shown}, run it again with --yes")
     if not confirm("Use it? [y/N]: "):

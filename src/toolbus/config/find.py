@@ -6,6 +6,7 @@ the config's folder, belong to the project. Others belong to the user.
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeAlias
 
@@ -46,9 +47,24 @@ def is_own(folder: Path) -> bool:
 
 
 def local_beside(path: Path) -> Path | None:
-    """The local file beside a config, if there is one; it has none itself."""
+    """The local file beside a config, if there is one; it has none itself.
+
+    ConfigError if somebody else made it, such as in `/tmp`: nobody names it, and it decides what runs.
+    """
     local = path.with_name(LOCAL)
-    return local if path.name != LOCAL and local.is_file() else None
+    if path.name == LOCAL or not local.is_file():
+        return None
+    if hasattr(os, "geteuid") and not {local.lstat().st_uid, local.stat().st_uid} <= _owners(path):
+        problem = "belongs to another user than the config beside it; remove it, or use a config elsewhere"
+        raise ConfigError(problem, file=str(local))
+    return local
+
+
+def _owners(path: Path) -> set[int]:
+    """The users who decide what a config does: its own, this one and root."""
+    with suppress(OSError):
+        return {path.stat().st_uid, os.geteuid(), 0}
+    return {os.geteuid(), 0}
 
 
 def base_of(path: Path) -> Path:

@@ -5,8 +5,9 @@ whole entry below it. So no file can send the secret of another file to its own 
 in force: other layers can narrow it, never loosen it.
 """
 
-import os.path
+import os
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -42,12 +43,15 @@ LAUNCH = frozenset(
 FREE = frozenset(
     (
         *("required", "mark", "repair", "budget", "timeouts", "max_concurrency", "lazy", "idle_timeout"),
-        *("per_session", "era", "log_level"),
+        *("era", "log_level"),
     )
 )
 """Fields of your own servers that any other layer may change."""
 NARROWED = frozenset(
-    ("enabled", "include", "exclude", "trust_annotations", "redact", "baggage", "repeatable", "lock")
+    (
+        *("enabled", "include", "exclude", "trust_annotations", "redact", "baggage", "repeatable", "lock"),
+        "per_session",
+    )
 )
 """Fields of your own servers that other layers may make stricter."""
 KEPT = frozenset(("override", "prefix", "limits", "resource_limit"))
@@ -448,6 +452,7 @@ _STRICTER: Mapping[str, Callable[[ServerConfig, ServerConfig, BusConfig], bool]]
     "trust_annotations": lambda mine, other, user: mine.trust_annotations or not other.trust_annotations,
     "redact": lambda mine, other, user: other.redact or not mine.redact,
     "baggage": lambda mine, other, user: mine.baggage or not other.baggage,
+    "per_session": lambda mine, other, user: other.per_session or not mine.per_session,
     "repeatable": lambda mine, other, user: set(other.repeatable) <= set(mine.repeatable),
     "lock": lambda mine, other, user: (
         _STRICTNESS[other.lock or "block"] >= _STRICTNESS[mine.lock or user.lock or "block"]

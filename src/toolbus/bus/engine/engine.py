@@ -19,10 +19,12 @@ from toolbus.bus.engine.servers import Servers
 from toolbus.bus.engine.stores import store_of, tokens_in
 from toolbus.bus.rules.enforcement import Enforcement
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
+from toolbus.bus.rules.scope import WHOLE, bus_scope
 from toolbus.call import Hook
 from toolbus.call.path import CallPath
 from toolbus.call.results import Results
 from toolbus.config import BusConfig, GetSecret, Secrets
+from toolbus.config.settings.policy import PolicyRule
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.loop import OwnerLoop
@@ -35,6 +37,7 @@ from toolbus.core.values.catalog import Same
 from toolbus.core.values.errors import FORKED, BusClosed
 from toolbus.core.values.records import Inventory
 from toolbus.policy.answers import ANSWER, StoredAnswers
+from toolbus.policy.layers import Layer
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
 from toolbus.state.seal import OneTimeUse, SharedSeal, kept_seal
@@ -140,6 +143,8 @@ class Engine:
         self.config = config
         self.extensions = extensions
         self.enforcement = Enforcement(config)
+        self.scope = bus_scope(config, self._layer)
+        """The scope that every view is within."""
         self.approvals = LockApprovals(config)
         self.shaping = Same(CatalogShaper(config, tuple(extensions.shapers)))
         self.snapshots = Snapshots()
@@ -305,6 +310,7 @@ class Engine:
                 raise BusClosed()
             self.config = new
             self.enforcement.use(new, enforced)
+            self.scope = bus_scope(new, self._layer)
             self.approvals = approvals
             self.shaping = Same(CatalogShaper(new, tuple(self.extensions.shapers)))
             self.encoding.use(new)
@@ -316,6 +322,11 @@ class Engine:
             await root.follow()
             await servers.close_servers(gone)
             await servers.notify_roots_changed()
+
+    def _layer(self, rules: Sequence[PolicyRule], prefix: str) -> Layer:
+        """The rules as a layer of the policy; one that stays goes on counting."""
+        new, known = Layer(rules, prefix), getattr(self, "scope", WHOLE).policies
+        return self.enforcement.of_view(next((one for one in known if one == new), new))
 
     def identity(self, config: BusConfig, user: str = "") -> LinkOwner:
         """The secrets and tokens of a user, or of the bus itself."""

@@ -1,7 +1,7 @@
 """The tools of a tenant by name: those that can be called, and why others cannot be."""
 
 import asyncio
-from collections.abc import Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -25,12 +25,16 @@ REFRESH_WITHIN = 5.0
 class Lookup:
     """Finds the tools of a tenant in one scope, and has lists that have expired listed again."""
 
-    def __init__(self, tenant: Tenant, scope: Scope) -> None:
+    def __init__(self, tenant: Tenant, scope: Callable[[], Scope]) -> None:
         self._access = tenant.access
         self._servers = tenant.servers
         self._live = tenant.live
         self._tenant = tenant
-        self._scope = scope
+        self._scope_now = scope
+
+    @property
+    def _scope(self) -> Scope:
+        return self._scope_now()
 
     def known(self, name: str) -> ToolSpec | None:
         """The tool of that public name or `server/tool`, even if a policy denies it."""

@@ -10,6 +10,7 @@ from toolbus.bus.rules.targets import is_removed
 from toolbus.call.result_store import READ_RESULT
 from toolbus.config import BusConfig
 from toolbus.config.settings.expose import ExposeMode
+from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.operation.events import CatalogChanged, Event, Filter
 from toolbus.core.operation.operation import PROGRAM, Caller
 from toolbus.core.values.catalog import Catalog
@@ -68,6 +69,19 @@ class Scope:
             excluded=self.excluded + ((exclude,) if isinstance(exclude, str) else tuple(exclude or ())),
             caller=caller or self.caller,
             policies=self.policies if policy is None else (*self.policies, policy),
+        )
+
+    def within(self, bus: "Scope") -> "Scope":
+        """The same, inside of the scope of the bus."""
+        if bus is WHOLE:
+            return self
+        return replace(
+            self,
+            patterns=bus.patterns + self.patterns,
+            excluded=bus.excluded + self.excluded,
+            policies=bus.policies + self.policies,
+            expose=self.expose or bus.expose,
+            always=bus.always if self.always is None else self.always,
         )
 
     def exposed(self, expose: ExposeMode | None, always: Names) -> "Scope":
@@ -130,6 +144,21 @@ class Scope:
             return event if not server or server == OWN or self.has_server(server) else None
 
         return filtered
+
+
+WHOLE = Scope()
+
+
+def bus_scope(config: BusConfig, layer: Callable[[Sequence[PolicyRule], str], Layer]) -> Scope:
+    """The scope of a bus: its profile, and the policy of the user's own config."""
+    scope, profile = WHOLE, None if config.profile is None else config.profiles[config.profile]
+    if config.user is not None and config.user.policy and config.user.policy != config.policy:
+        scope = scope.narrowed(None, None, None, layer(config.user.policy, "user."))
+    if profile is None:
+        return scope
+    rules = layer(profile.policy, "profile.") if profile.policy else None
+    scope = scope.narrowed(None, profile.include or None, None, rules, profile.exclude)
+    return scope.exposed(profile.expose, profile.always)
 
 
 def _part(whole: Catalog, scope: Scope) -> Catalog:

@@ -7,7 +7,7 @@ import json
 import os
 import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from toolbus.cli.output.screen import Cell, exact, styled
 from toolbus.config.find import DOTENV, Contents, env_file_path
 from toolbus.config.location import is_list, is_mapping
-from toolbus.config.model import BusConfig, ServerConfig
+from toolbus.config.model import OFFICIAL_REGISTRY, BusConfig, ServerConfig
 from toolbus.config.secrets.literals import without_literals
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.settings.auth import Auth
@@ -71,20 +71,20 @@ def secrets_of_bus(found: Candidate) -> list[JSON]:
     ]
 
 
-def print_review(console: "Console", found: Candidate) -> None:
+def print_review(console: "Console", found: Candidate, shown: Callable[[str], str] = exact) -> None:
     """Print one line per fact, then the policy, the audit trail, the roots, tokens, and the gateway."""
-    for parts in _review_lines(found):
+    for parts in _review_lines(found, shown):
         console.print(styled(*parts))
 
 
-def _review_lines(found: Candidate) -> Iterator[Sequence[Cell]]:
+def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Sequence[Cell]]:
     reviewed, config = review(found), found.config
     lines = [(alias, list(_lines(facts))) for alias, facts in reviewed.items()]
     width = max((len(label) for _, facts in lines for label, _ in facts), default=0)
     for alias, facts in lines:
         yield [(exact(alias), "bold")]
         for label, text in facts:
-            yield (f"  {label:{width}}  ", "dim"), exact(text)
+            yield (f"  {label:{width}}  ", "dim"), shown(text)
     if not lines:
         yield [("no servers", "dim")]
     if config.policy:
@@ -110,6 +110,8 @@ def _places(config: BusConfig) -> Iterator[str]:
         yield f"tokens of people who sign in are kept in: {exact(str(config.tokens))}"
     if config.store is not None:
         yield f"keys, tokens and approvals are kept in: {exact(config.store.shown)}"
+    if config.registry != OFFICIAL_REGISTRY:
+        yield f"'toolbus add' and 'update' look servers up in: {exact(config.registry)}"
     if isinstance(encoder := config.search.encoder, Embeddings):
         yield f"names and descriptions of tools are sent to: {exact(encoder.url)}"
 

@@ -14,7 +14,7 @@ import struct
 import sys
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path, PurePosixPath
@@ -124,6 +124,8 @@ class Bundle:
     """None for a single executable file."""
     folder: Path
     """The folder of its files, once it has been unpacked."""
+    files: frozenset[str] = field(default=frozenset(), repr=False)
+    """Their names."""
 
     @property
     def fields(self) -> tuple[PublishedInput, ...]:
@@ -168,8 +170,7 @@ class Bundle:
         return os.path.join(_escaped(self.folder), word) if "/" in word and self._has(word) else word
 
     def _has(self, name: str) -> bool:
-        with zipfile.ZipFile(io.BytesIO(self.content)) as archive:
-            return name in archive.NameToInfo
+        return name in self.files
 
     def unpack(self) -> None:
         """Write its files into its folder, unless that is done; ConfigError if one of them is refused."""
@@ -211,6 +212,7 @@ def opened_bundle(content: bytes, *, sha256_hex: str | None = None, file: str | 
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             _check_entries(archive, len(content))
+            files = frozenset(archive.NameToInfo)
             manifest = _manifest(b"".join(_pieces(archive, "manifest.json", 1 << 20)))
     except ConfigError as error:
         raise ConfigError(error.problem, file=file, key=error.key) from None
@@ -224,7 +226,7 @@ def opened_bundle(content: bytes, *, sha256_hex: str | None = None, file: str | 
         RuntimeError,
     ):
         raise ConfigError("not an MCP bundle: it is damaged, or has no manifest.json", file=file) from None
-    return Bundle(content=content, digest=digest, manifest=manifest, folder=folder)
+    return Bundle(content=content, digest=digest, manifest=manifest, folder=folder, files=files)
 
 
 def _manifest(content: bytes) -> BundleManifest:
@@ -354,7 +356,7 @@ class _Words:
         """The text with its variables; None if one has no value."""
         parts = _REFERENCE.split(text)
         filled = [self._value(part) if odd % 2 else _escaped(part) for odd, part in enumerate(parts)]
-        return None if None in filled else "".join(part for part in filled if part is not None)
+        return None if None in filled else joined_texts(part for part in filled if part is not None)
 
     def _value(self, name: str) -> str | None:
         if name == "__dirname":
@@ -381,7 +383,7 @@ def _settled(value: str | float | bool) -> str:
     if not isinstance(value, str):
         return f"{value:g}"
     parts = _REFERENCE.split(value)
-    return "".join(_place(part) if odd % 2 else _escaped(part) for odd, part in enumerate(parts))
+    return joined_texts(_place(part) if odd % 2 else _escaped(part) for odd, part in enumerate(parts))
 
 
 def _place(name: str) -> str:
@@ -389,6 +391,14 @@ def _place(name: str) -> str:
         return os.sep
     home = os.path.expanduser("~")
     return _escaped(home if name == "HOME" else os.path.join(home, _PLACES.get(name, "")))
+
+
+def joined_texts(texts: Iterable[str]) -> str:
+    """Escaped texts as one: a `$` at the end of one and a `{` at the start of the next are no reference."""
+    whole = ""
+    for text in texts:
+        whole += f"${text}" if whole.endswith("$") and text.startswith("{") else text
+    return whole
 
 
 def _escaped(text: object) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from toolbus.config.launch.patterns import ResolvedLaunch
 from toolbus.config.load import load_server
 from toolbus.config.location import near_miss
-from toolbus.config.registry.bundle import Bundle, opened_bundle
+from toolbus.config.registry.bundle import Bundle, joined_texts, opened_bundle
 from toolbus.config.registry.document import (
     KINDS,
     PublishedInput,
@@ -292,7 +292,9 @@ class _Filling:
         if not all(settled.values()):
             return ()
         parts = _VARIABLE.split(one.value)  # text and names take turns
-        return ("".join(settled[part][0] if odd % 2 else literal(part) for odd, part in enumerate(parts)),)
+        return (
+            joined_texts(settled[part][0] if odd % 2 else literal(part) for odd, part in enumerate(parts)),
+        )
 
     def own(self, one: PublishedInput) -> tuple[str, ...]:
         """The user's values, or the default."""
@@ -312,7 +314,7 @@ class _Filling:
             )
         if not one.is_named:
             return list(texts)
-        name = one.name if one.name.startswith("-") else f"--{one.name}"
+        name = literal(one.name if one.name.startswith("-") else f"--{one.name}")
         if _is_bare(one) and (is_runtime and not texts):
             return [name]
         if one.format == "boolean" or (_is_bare(one) and texts == ("true",)):

@@ -13,12 +13,54 @@ from toolbus.config.registry.document import PublishedPackage
 _NPX_ALONE = frozenset({"-y", "--yes", "-q", "--quiet", "--offline", "--prefer-offline", "--bun"})
 _UVX_ALONE = frozenset({"-q", "--quiet", "--offline", "--isolated", "-n", "--no-cache"})
 _UVX_VALUE = frozenset({"--with", "-p", "--python", "--prerelease", "--exclude-newer"})
+_DNX_ALONE = frozenset(
+    {"--prerelease", "--ignore-failed-sources", "--disable-parallel", "--no-http-cache", "--interactive"}
+)
 _DOCKER_ALONE = frozenset(
     {
         *("-i", "-t", "-it", "-ti", "-d", "-P", "--interactive", "--tty", "--detach", "--rm", "--init"),
         *("--privileged", "--read-only", "--publish-all", "--no-healthcheck", "--oom-kill-disable"),
     }
 )
+_DOCKER_VALUE = frozenset(
+    {
+        *(
+            "-a",
+            "-c",
+            "-e",
+            "-h",
+            "-l",
+            "-m",
+            "-p",
+            "-u",
+            "-v",
+            "-w",
+            "--add-host",
+            "--annotation",
+            "--attach",
+        ),
+        *("--blkio-weight", "--cap-add", "--cap-drop", "--cgroup-parent", "--cgroupns", "--cidfile"),
+        *("--cpu-period", "--cpu-quota", "--cpu-shares", "--cpus", "--cpuset-cpus", "--cpuset-mems"),
+        *("--detach-keys", "--device", "--device-cgroup-rule", "--dns", "--dns-option", "--dns-search"),
+        *("--domainname", "--entrypoint", "--env", "--env-file", "--expose", "--gpus", "--group-add"),
+        *("--hostname", "--ip", "--ip6", "--ipc", "--isolation", "--label", "--label-file", "--link"),
+        *("--log-driver", "--log-opt", "--mac-address", "--memory", "--memory-reservation", "--memory-swap"),
+        *(
+            "--mount",
+            "--name",
+            "--net",
+            "--network",
+            "--network-alias",
+            "--pid",
+            "--pids-limit",
+            "--platform",
+        ),
+        *("--publish", "--pull", "--restart", "--runtime", "--secret", "--security-opt", "--shm-size"),
+        *("--stop-signal", "--stop-timeout", "--storage-opt", "--sysctl", "--tmpfs", "--ulimit", "--user"),
+        *("--userns", "--uts", "--volume", "--volume-driver", "--volumes-from", "--workdir"),
+    }
+)
+"""Options whose value may be the next word; the value of any other one is attached to it."""
 _POWERFUL = re.compile(
     r"--privileged|--(?:cap-add|device|security-opt|pid|ipc|userns|gpus)\b.*|/:.*|.*docker\.sock.*"
     r"|--network=host|type=bind,(?:src|source)=/,.*"
@@ -70,7 +112,7 @@ def _pypi(package: PublishedPackage, words: Words, env: dict[str, str]) -> Launc
 
 def _nuget(package: PublishedPackage, words: Words, env: dict[str, str]) -> LaunchLine:
     options = [word for word in words[0] if word not in ("--yes", "-y", "--")]
-    stray = [word for word in options if not word.startswith("-")]
+    stray = [word for word in options if word not in _DNX_ALONE]
     rest = [*options, *words[1]] if stray else list(words[1])
     before = [] if stray else options
     spec = _at(package.identifier, package.version)
@@ -201,7 +243,13 @@ def _docker_words(
                 env.setdefault(assigned["name"], assigned["value"])
             # A name alone passes on a variable, which is in `env` if it has a value.
             continue
-        options += [word, value]
+        if word in _DOCKER_VALUE:
+            options += [word, value]
+        elif value.startswith("-") or repository(value) in ("", repository(image)):  # it is a switch
+            options.append(word)
+            waiting = [value, *waiting] if value else []
+        else:  # as a word of its own it would be the image, if the option is a switch
+            options.append(f"{word}={value}")
     return options, []
 
 

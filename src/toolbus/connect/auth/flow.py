@@ -7,6 +7,7 @@ token      the tokens, which are stored
 """
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, nullcontext
 from dataclasses import replace
@@ -63,6 +64,7 @@ class OAuthFlow:
         url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         self.resource = resource_url_from_server_url(url)
         """The server, as the name of its tokens."""
+        self._reached = _way_of(config, values)
         issuer = values.auth.get("issuer")
         self._fetch = Fetch(config, [parse_url(one) for one in (url, issuer) if one])
 
@@ -72,7 +74,7 @@ class OAuthFlow:
         return isinstance(self._auth, OAuth)
 
     async def login(self) -> Login | None:
-        """The stored login; None if there is none, or if it was made with another client than the config's.
+        """The stored login; None if there is none, or it was made with another client, `Host` or `verify`.
 
         The tokens of a program are not stored: it needs nobody to get others, and must not act as a person.
         """
@@ -86,7 +88,8 @@ class OAuthFlow:
             self._values.auth[key] for key in ("client_id", "client_metadata") if key in self._values.auth
         ]
         is_ours = "client_id" not in self._values.auth or login.client.get("client_id") in configured
-        return login if is_ours else None
+        # Another config may lead the same URL to another server: its logins are others.
+        return login if is_ours and login.reached == self._reached else None
 
     def _hide(self, *secrets: str | None) -> None:
         """Hide these in messages: an authorization server may quote what it was sent."""
@@ -305,7 +308,7 @@ class OAuthFlow:
         return None if client is None else self._endpoint(server, client, key)
 
     def _blank(self, server: AuthorizationServer) -> Login:
-        return Login(issuer=server.issuer, resource=self.resource, user=self._user)
+        return Login(issuer=server.issuer, resource=self.resource, user=self._user, reached=self._reached)
 
     async def _completed(self, endpoint: TokenEndpoint, form: Mapping[str, str], login: Login) -> Login:
         with _step("token"):
@@ -423,3 +426,10 @@ def as_error(failure: AuthFailure, server: str, redacted: Callable[[str], str]) 
     return SignInFailed(
         server, failure.step or "sign-in", redacted(failure.reason), hint=redacted(failure.hint)
     )
+
+
+def _way_of(config: ServerConfig, values: Resolved) -> str:
+    """What of the config decides who answers at the URL; empty by default."""
+    hosts = (text for name, text in values.headers.items() if name.lower() == "host")
+    verify = os.path.abspath(config.verify) if isinstance(config.verify, str) else config.verify
+    return " ".join([*hosts, *([] if verify is True else [str(verify)])])

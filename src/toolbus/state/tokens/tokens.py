@@ -59,6 +59,8 @@ class Login:
     refresh: str | None = None
     jwk: Mapping[str, str] | None = None
     """The private key that the tokens are bound to (DPoP)."""
+    reached: str = ""
+    """Another `Host` and another way to verify the certificate, with which the user signed in."""
 
     @property
     def expires_in(self) -> float | None:
