@@ -117,5 +117,5 @@ async def test_a_failure_can_be_raised_with_the_tool_and_its_text() -> None:
     assert (caught.value.tool, caught.value.text) == ("day_fail", failed.text)
     assert str(caught.value).endswith("the ink is dry")
     assert str(caught.value).startswith("tool 'day_fail' failed: ")
-    with pytest.raises(ToolFailed, match=f"tool '{bus.catalog.names[0]}' failed: MCP error"):
+    with pytest.raises(ToolFailed, match=f"tool '{bus.catalog.names[0]}' was not called: MCP error"):
         executed.raise_for_error()

@@ -247,6 +247,12 @@ If the file cannot be edited, it is left unchanged, and the entry to paste is pr
 
 JSON: `{"file", "server", "entry", "secrets": [{"key", "name"}], "trusted"}`
 """,
+    "update": """\
+Exits with 1 if a registry could not say which version is the latest.
+
+JSON: `{"registry", "servers": {NAME: {"name", "version", "latest", "newer", "status", "problem"}}, "others"}`;
+with SERVER `{"file", "name", "version", "latest", "changes", "written"}`
+""",
     "remove": """\
 JSON: `{"file", "server", "trusted"}`
 """,

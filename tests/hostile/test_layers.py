@@ -163,6 +163,7 @@ def test_a_repository_cannot_loosen_a_server_of_the_user(entry: dict[str, Any], 
 
 
 def test_what_narrows_a_server_of_the_user_applies_on_top() -> None:
+    """A project narrows a server of the user; it never replaces what the user set."""
     entry = {"exclude": ["add"], "include": ["s*"], "trust": False, "lock": "block", "timeouts": {"call": 5}}
     server = cloned({"servers": {"notes": entry}}).servers["notes"]
     assert server.mistake is None
@@ -172,6 +173,7 @@ def test_what_narrows_a_server_of_the_user_applies_on_top() -> None:
 
 
 def test_a_repository_cannot_enable_a_server_that_the_user_disabled() -> None:
+    """A disabled server stays disabled, whatever a project says."""
     config = cloned({"servers": {"off": {"enabled": True}}})
     assert "disabled in your own config" in str(config.servers["off"].mistake)
 
@@ -219,6 +221,7 @@ def test_the_policy_and_the_patterns_of_the_user_stay_in_force(own: Path, tmp_pa
 
 
 def test_the_policy_of_the_user_applies_to_a_repository_without_one(own: Path) -> None:
+    """The user's policy decides about every call, even in a project without a policy."""
     rules = [{"tools": "*/add", "do": "deny"}]
     (own / "toolbus.json").write_text(json.dumps({**MINE, "policy": rules}))
     assert [rule.do for rule in cloned({"servers": {}}).policy] == ["deny"]
@@ -258,6 +261,7 @@ def test_a_local_file_of_another_user_is_not_used(name: str) -> None:
 
 @pytest.mark.parametrize("name", [".mcp.json", "mcp.json"])
 def test_a_file_of_an_editor_cannot_extend(name: str) -> None:
+    """Only a toolbus config can extend the user's config."""
     Path(name).write_text(json.dumps({"extends": "user", "mcpServers": {}}))
     with pytest.raises(ConfigError, match="a file of an editor cannot extend your config"):
         usable_config(name)

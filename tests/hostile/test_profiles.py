@@ -18,6 +18,7 @@ def config(folder: Path, profile: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_a_narrower_profile_is_in_force_for_users_sessions_and_views_that_exist(tmp_path: Path) -> None:
+    """After a reload, no existing view reaches a tool outside of the profile."""
     async with Toolbus(config(tmp_path, {}), profile="small") as bus:
         session = bus.as_user("ann", session="1")
         views = (bus, bus.as_user("ann"), session, bus.view(), session.view(servers="notes"))
@@ -40,6 +41,7 @@ async def test_a_narrower_profile_is_in_force_for_users_sessions_and_views_that_
 async def test_a_rule_that_the_user_adds_is_in_force_for_users_and_views_that_exist(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """After a reload, no existing view gets around a new rule."""
     own = tmp_path / "toolbus" / "toolbus.json"
     own.parent.mkdir()
     own.write_text(json.dumps({"servers": {}}))

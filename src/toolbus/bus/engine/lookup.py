@@ -30,26 +30,24 @@ class Lookup:
         self._servers = tenant.servers
         self._live = tenant.live
         self._tenant = tenant
-        self._scope_now = scope
-
-    @property
-    def _scope(self) -> Scope:
-        return self._scope_now()
+        self._scope = scope
 
     def known(self, name: str) -> ToolSpec | None:
         """The tool of that public name or `server/tool`, even if a policy denies it."""
         spec = self._live.shaped.known(name)
-        return spec if spec is not None and self._scope.reaches(spec) else None
+        return spec if spec is not None and self._scope().reaches(spec) else None
 
     def denial(self, spec: ToolSpec) -> CallDenied | None:
         """The error for a tool of which a policy denies every call; None if none does."""
         target = listed_target(spec)
-        return None if target is None else self._tenant.guard.denial(spec.name, target, self._scope.policies)
+        return (
+            None if target is None else self._tenant.guard.denial(spec.name, target, self._scope().policies)
+        )
 
     # Lists that expire
 
     def _aliases(self) -> list[str]:
-        return [alias for alias in self._access.config.servers if self._scope.has_server(alias)]
+        return [alias for alias in self._access.config.servers if self._scope().has_server(alias)]
 
     def due(self, *kinds: ListKind) -> "dict[Discovery, list[ListKind]]":
         """The lists of a view that have expired, by default of those that its catalog is made of."""
@@ -103,13 +101,13 @@ class Lookup:
         # The tools of a locked server are known, connected or not.
         locked = self._tenant.approvals.reviewers
         down = [
-            alias for alias in self._servers.down if self._scope.has_server(alias) and alias not in locked
+            alias for alias in self._servers.down if self._scope().has_server(alias) and alias not in locked
         ]
         likely = [alias for alias in down if self._shaping.may_have(alias, name)]
         for alias in likely:
             if (needed := self._servers.login_required(alias)) is not None:
                 return needed.with_traceback(None)  # the same one for each call
-        catalog, reason = self._scope.catalog(self._live.now).for_models, self._servers.why_down(likely)
+        catalog, reason = self._scope().catalog(self._live.now).for_models, self._servers.why_down(likely)
         plain, inventories = catalog.missing(name, down), self._servers.inventories
         # While a server reconnects, its last list still shows which name was meant.
         is_listed = all(inventories[alias].tools for alias in likely or down)
@@ -129,7 +127,7 @@ class Lookup:
         if name in held:
             return held[name].reason
         for spec in self._unreviewed() if held else ():
-            if name in (spec.name, str(spec.origin)) and self._scope.reaches(spec):
+            if name in (spec.name, str(spec.origin)) and self._scope().reaches(spec):
                 # The tool, or its whole server.
                 one = every.get(str(spec.origin)) or every.get(label_of(spec.origin.server, "launch"))
                 if one is not None:
@@ -139,11 +137,11 @@ class Lookup:
     def held(self) -> dict[str, HeldTool]:
         """The held servers and tools of a view, by `server/tool`."""
         held = {
-            key: one for key, one in self._live.snapshot.held.items() if self._scope.has_server(one.server)
+            key: one for key, one in self._live.snapshot.held.items() if self._scope().has_server(one.server)
         }
-        if not held or not self._scope.has_patterns:
+        if not held or not self._scope().has_patterns:
             return held
-        reached = {str(spec.origin) for spec in self._unreviewed() if self._scope.reaches(spec)}
+        reached = {str(spec.origin) for spec in self._unreviewed() if self._scope().reaches(spec)}
         return {key: one for key, one in held.items() if one.kind != "tool" or key in reached}
 
     @property

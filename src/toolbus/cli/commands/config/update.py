@@ -140,7 +140,7 @@ async def _listed(
         "servers": {one.alias: one.document() for one in found},
         "others": list[JSON](others),
     }
-    return CommandResult(document, lines)
+    return CommandResult(document, lines, FAILED if any(one.problem for one in found) else 0)
 
 
 async def _updated(
