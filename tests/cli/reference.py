@@ -250,8 +250,8 @@ JSON: `{"file", "server", "entry", "secrets": [{"key", "name"}], "trusted"}`
     "update": """\
 Exits with 1 if a registry could not say which version is the latest.
 
-JSON: `{"registry", "servers": {NAME: {"name", "version", "latest", "newer", "status", "problem"}}, "others"}`;
-with SERVER `{"file", "name", "version", "latest", "changes", "written"}`
+JSON: `{"registry", "servers": {NAME: {"name", "version", "latest", "newer", "status", "problem"}},
+"others"}`; with SERVER `{"file", "name", "version", "latest", "changes", "written"}`
 """,
     "remove": """\
 JSON: `{"file", "server", "trusted"}`

@@ -85,7 +85,7 @@ class View:
 
     @property
     def _scope(self) -> Scope:
-        """Its scope within that of the bus, which a reload may change."""
+        """Its scope within the one of the bus, which a reload may change."""
         if self._bus_scope is not (bus := self._tenant.engine.scope):
             self._bus_scope, self._scope_there = bus, self._own_scope.within(bus)
             self._is_whole = self._scope_there.is_whole

@@ -170,10 +170,12 @@ async def _secret_error(server: ServerConfig, secrets: Secrets) -> ToolbusError 
 
 
 def _without(config: BusConfig, skipped: Mapping[str, object]) -> BusConfig:
-    # They stay on the bus, unconnected: the names of other tools must not depend on a secret.
+    # They stay on the bus, unconnected: the names of other tools must not depend on a secret. Without
+    # listings, no lazy server is started to learn its tools.
     servers = {
         alias: server.model_copy(update={"lazy": True}) if alias in skipped else server
         for alias, server in config.servers.items()
     }
     context = tuple(source for source in config.context if source.server not in skipped)
-    return config.model_copy(update={"servers": servers, "context": context})
+    listings = {} if not skipped else {"keeps_listings": False}
+    return config.model_copy(update={"servers": servers, "context": context, **listings})

@@ -429,7 +429,7 @@ def as_error(failure: AuthFailure, server: str, redacted: Callable[[str], str]) 
 
 
 def _way_of(config: ServerConfig, values: Resolved) -> str:
-    """What of the config decides who answers at the URL; empty by default."""
+    """The settings that decide who answers at the URL; empty by default."""
     hosts = (text for name, text in values.headers.items() if name.lower() == "host")
     verify = os.path.abspath(config.verify) if isinstance(config.verify, str) else config.verify
     return " ".join([*hosts, *([] if verify is True else [str(verify)])])
