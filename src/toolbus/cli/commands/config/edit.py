@@ -5,6 +5,7 @@ Keeps the file's comments, order and layout. A trusted file stays trusted; an un
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -260,7 +261,7 @@ def _tools_switched(
     except NotEditable as error:
         raise Usage(f"{edited.path} {error.problem}: change exclude in the entry {switch.server!r}") from None
     changed = after != edited.text
-    known = known_tools(str(edited.path.absolute()), switch.server)
+    known = _known(edited, switch)
     tools = [tool for tool in known if fnmatchcase(tool, switch.pattern)]
     trusted = save_edited(own.screen, edited, after) if changed else edited.is_own
 
@@ -306,10 +307,35 @@ def _with_tools(edited: EditedFile, switch: _ToolSwitch) -> tuple[str, str, str]
         raise Usage(f"{switch}: {note}")
     if include and switch.shadow(include) is None:
         after = with_pattern(after, edited.path, switch.server, "include", switch.pattern)
+    if not note and (others := _overlapping(edited, switch, exclude)):
+        steps = " && ".join(f"toolbus enable {shlex.quote(f'{switch.server}/{one}')}" for one in others)
+        verb = "disables" if len(others) == 1 else "disable"
+        note = (
+            f"{', '.join(map(repr, others))} in {key} still {verb} tools that match; to enable them: {steps}"
+        )
+        if after == edited.text:
+            raise Usage(f"{switch}: {note}")
     for one in document_in(edited.text.encode(), edited.path).get("exclude") or ():
         if isinstance(one, str) and _covers(one, str(switch)):
             note = note or f"{one!r} in exclude for all servers still disables it"
     return after, "", note
+
+
+def _overlapping(edited: EditedFile, switch: _ToolSwitch, exclude: Sequence[JSON]) -> list[str]:
+    """The other patterns that exclude some of these tools."""
+    tools = [tool for tool in _known(edited, switch) if fnmatchcase(tool, switch.pattern)]
+    return [
+        one
+        for one in exclude
+        if isinstance(one, str)
+        and one != switch.pattern
+        and (_covers(switch.pattern, one) or any(fnmatchcase(tool, one) for tool in tools))
+    ]
+
+
+def _known(edited: EditedFile, switch: _ToolSwitch) -> Sequence[str]:
+    """The tools that the server is known to have."""
+    return known_tools(str(edited.path.absolute()), switch.server)
 
 
 def _entry(name: str, server: NewServer) -> dict[str, JSON]:
