@@ -10,8 +10,9 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,6 +32,7 @@ from toolbus.cli.commands.config.edited import (
 from toolbus.cli.commands.config.published import PublishedRequest, add_published, published_place
 from toolbus.cli.completion import all_server_names
 from toolbus.cli.errors import Usage
+from toolbus.cli.help import PlainCommand
 from toolbus.cli.output.screen import short_path, visible
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import (
@@ -43,9 +45,8 @@ from toolbus.config.editing.edit import (
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.hosts.read import document_in
 from toolbus.config.location import near_miss
-from toolbus.config.secrets.literals import (
-    env_values,
-)
+from toolbus.config.secrets.literals import env_values
+from toolbus.config.target import command_target, target_of, typed_entry
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
@@ -96,7 +97,21 @@ _Switched = Annotated[
 ]
 
 
-@command
+class _AddCommand(PlainCommand):
+    """`toolbus add`, whose command comes after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words, and refuse several that are no command and do not come after `--`."""
+        has_dashes = "--" in args
+        rest = super().parse_args(ctx, args)
+        first, *more = ctx.params.get("target") or ("",)
+        if more and not has_dashes and "://" not in first and shutil.which(first) is None:
+            name = ctx.params["name"]
+            raise Usage(f"{first!r} is no program; to add a command, run: toolbus add {name} -- COMMAND")
+        return rest
+
+
+@partial(command, cls=_AddCommand)
 async def add(
     own: Invocation,
     name: Annotated[
@@ -109,7 +124,8 @@ async def add(
     target: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="URL | -- COMMAND", help="The server's URL; or after --, its command and arguments."
+            metavar="URL | FILE.py | -- COMMAND",
+            help="The server's URL, or a Python file; or after --, its command and arguments.",
         ),
     ] = None,
     env: _Env = None,
@@ -369,12 +385,17 @@ def _local(command: str, args: Sequence[str], server: NewServer) -> dict[str, JS
     if server.headers or server.auth is not None or server.transport not in (None, "stdio"):
         option = "--header" if server.headers else "--transport" if server.auth is None else "--auth"
         raise Usage(f"{option} is for a URL, and {command!r} is not one; a URL starts with https://")
-    is_host = not args and re.match(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?|[\w-]+:\d+)(?:/|$)", command)
+    is_python = re.search(r"\.py(?::\w+)?$", command) is not None and shutil.which(command) is None
+    is_host = (
+        not args
+        and not is_python
+        and re.match(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?|[\w-]+:\d+)(?:/|$)", command)
+    )
     if is_host and shutil.which(command) is None and not Path(command).exists():
         raise Usage(f"{command!r} is not a command on this machine; a URL starts with http:// or https://")
-    entry: dict[str, JSON] = {"command": command}
-    if args:
-        entry["args"] = list(args)
+    if is_python and args:
+        raise Usage(f"{command!r} is no program; to run it, put its Python before it: -- python {command}")
+    entry = typed_entry(target_of(command) if is_python else command_target((command, *args)))
     if server.env:
         entry["env"] = given_pairs(server.env, "--env", "=")
     return {**entry, "cwd": server.cwd} if server.cwd else entry
