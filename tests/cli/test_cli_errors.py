@@ -81,8 +81,13 @@ USAGE = {
     "'toolbus tools --help'",
     "call": "missing argument 'NAME'; see 'toolbus call --help'",
     "tools mani": "server 'mani': unknown server; did you mean 'many'?",
-    "check xyz": "server 'xyz': unknown server; known servers: ['many']",
-    "watch xyz": "server 'xyz': unknown server; known servers: ['many']",
+    "check xyz": "server 'xyz': unknown server; known servers: many",
+    "watch xyz": "server 'xyz': unknown server; known servers: many",
+    "lock difff": "no command or server 'difff'; did you mean 'toolbus lock diff'?",
+    "lock approve many_tool_1": "no server 'many_tool_1'; did you mean 'many/tool_1'?",
+    "disable many_tool_1": "no server 'many_tool_1' in toolbus.yaml; did you mean 'many/tool_1'?",
+    "remove many_tool_1": "no server 'many_tool_1' in toolbus.yaml; known servers: many",
+    "logs -n x": "invalid value for '--lines' / '-n': 'x' is not a number; see 'toolbus logs --help'",
 }
 
 

@@ -44,7 +44,7 @@ from toolbus.config.editing.edit import (
 )
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.hosts.read import document_in
-from toolbus.config.location import near_miss
+from toolbus.config.location import near_miss, near_tool
 from toolbus.config.secrets.literals import env_values
 from toolbus.config.target import command_target, target_of, typed_entry
 from toolbus.core.values.errors import ConfigError
@@ -213,7 +213,7 @@ def disable(own: Invocation, name: _Switched) -> CommandResult:
 
 
 def _switched(own: Invocation, name: str, *, enabled: bool) -> CommandResult:
-    edited = _file_with_server(own, name)
+    edited = _file_with_server(own, name, or_tool=True)
     if (switch := _tool_switch(edited, name)) is not None:
         return _tools_switched(own, edited, switch, enabled=enabled)
     try:
@@ -401,7 +401,7 @@ def _local(command: str, args: Sequence[str], server: NewServer) -> dict[str, JS
     return {**entry, "cwd": server.cwd} if server.cwd else entry
 
 
-def _file_with_server(own: Invocation, name: str) -> EditedFile:
+def _file_with_server(own: Invocation, name: str, *, or_tool: bool = False) -> EditedFile:
     """The config in use; raises `Usage` if it has no such server."""
     path = own.settings.config or find_config()
     if not path.is_file():
@@ -412,7 +412,7 @@ def _file_with_server(own: Invocation, name: str) -> EditedFile:
         name = name.partition("/")[0]
         if (other := _file_of(own, name)) is not None:
             raise Usage(f"{name!r} is not in {edited.path} but in {short_path(other)}; pass --config {other}")
-        close = near_miss(name, servers)
+        close = (near_tool(name, servers) if or_tool else "") or near_miss(name, servers)
         listed = f"; known servers: {', '.join(servers) or 'none'}"
         raise Usage(f"no server {name!r} in {edited.path}{close or listed}")
     return edited
