@@ -121,6 +121,9 @@ async def approve(
         return report(screen, found, written=False, code=FAILED)
     if tool is not None:
         found = only_tool(found, alias, tool)
+    if not found.differences:
+        line = f"{visible(target)} is already approved; nothing changed"
+        return report(screen, found, written=False)._replace(lines=line)
     (file,) = found.files
     write_lock(file)
     screen.show(*report(screen, found, written=True)[:2])
