@@ -201,6 +201,15 @@ def test_what_cannot_be_edited_is_shown_to_be_pasted(folder: Path) -> None:
             ["add", "new", "https://x.test", "more"],
             "unexpected 'more' after the URL; to add a command, run toolbus add new -- COMMAND",
         ),
+        (
+            ["add", "new", "no-program", "more"],
+            "'no-program' is no program; to add a command, run: toolbus add new -- COMMAND",
+        ),
+        (["add", "new", "nothere.py"], "'nothere.py': no such file; check the path"),
+        (
+            ["add", "new", "--", "shop.py", "more"],
+            "'shop.py' is no program; to run it, put its Python before it: -- python shop.py",
+        ),
         (["add", "new", "https://x.test", "--env", "A=b"], "--env is for a command, not for a URL"),
         (["add", "new", "--header", "A=b", "--", "y"], "--header is for a URL, and 'y' is not one"),
         (["add", "new", "--env", "TOKEN", "--", "y"], "--env takes KEY=VALUE, not 'TOKEN'"),
@@ -297,6 +306,15 @@ def test_what_looks_like_a_host_is_not_added_as_a_command(folder: Path) -> None:
         2,
         "toolbus: 'localhost:8766/mcp' is not a command on this machine; a URL starts with http:// or https://\n",
     )
+
+
+def test_a_python_file_is_added_as_tools_save_adds_it(folder: Path) -> None:
+    (folder / "shop.py").write_text("from mcp.server.mcpserver import MCPServer\nshop = MCPServer('shop')\n")
+    saved = toolbus("tools", "shop.py", "--save", "one", folder=folder)
+    added = toolbus("add", "two", "shop.py", folder=folder)
+    assert (saved.returncode, added.returncode) == (0, 0), saved.stderr + added.stderr
+    servers = json.loads(toolbus("config", "--json", folder=folder).stdout)["servers"]
+    assert servers["one"] == servers["two"]
 
 
 def test_init_into_a_folder_that_is_not_there_says_so(folder: Path) -> None:

@@ -45,6 +45,13 @@ def test_without_a_config_the_ways_to_get_one_are_named(tmp_path: Path, words: l
     )
 
 
+@pytest.mark.parametrize("typed", ["localhost:8000", "example.com/mcp", "nosuch"])
+def test_without_a_config_what_is_no_server_is_named(tmp_path: Path, typed: str) -> None:
+    run = toolbus("tools", typed, folder=tmp_path)
+    said = f"toolbus: {typed!r} is not a URL (start it with http://), a Python file or a server of a config; "
+    assert (run.returncode, run.stderr.startswith(f"{said}no config found in ")) == (2, True)
+
+
 def test_a_config_that_cannot_be_read_is_named_with_the_line(tmp_path: Path) -> None:
     (tmp_path / "toolbus.yaml").write_text("servers:\n  a: [1\n")
     run = toolbus("tools", "--json", folder=tmp_path)
@@ -74,8 +81,13 @@ USAGE = {
     "'toolbus tools --help'",
     "call": "missing argument 'NAME'; see 'toolbus call --help'",
     "tools mani": "server 'mani': unknown server; did you mean 'many'?",
-    "check xyz": "server 'xyz': unknown server; known servers: ['many']",
-    "watch xyz": "server 'xyz': unknown server; known servers: ['many']",
+    "check xyz": "server 'xyz': unknown server; known servers: many",
+    "watch xyz": "server 'xyz': unknown server; known servers: many",
+    "lock difff": "no command or server 'difff'; did you mean 'toolbus lock diff'?",
+    "lock approve many_tool_1": "no server 'many_tool_1'; did you mean 'many/tool_1'?",
+    "disable many_tool_1": "no server 'many_tool_1' in toolbus.yaml; did you mean 'many/tool_1'?",
+    "remove many_tool_1": "no server 'many_tool_1' in toolbus.yaml; known servers: many",
+    "logs -n x": "invalid value for '--lines' / '-n': 'x' is not a number; see 'toolbus logs --help'",
 }
 
 

@@ -70,6 +70,18 @@ def test_a_pattern_that_another_one_shadows_is_told(folder: Path) -> None:
     assert "'delete_*' in exclude still disables it" in run.stderr
 
 
+def test_a_narrower_pattern_that_still_disables_tools_is_told(folder: Path) -> None:
+    edited(folder, exclude=["del*", "delete_repo", "x"])
+    listed(folder)
+    still = "'del*', 'delete_repo' in exclude still disable tools that match; to enable them: toolbus enable "
+    steps = "'hub/del*' && toolbus enable hub/delete_repo"
+    assert said(toolbus("enable", "hub/*e*", folder=folder)) == (2, f"toolbus: hub/*e*: {still}{steps}")
+    edited(folder, exclude=["del*", "*"])
+    run = toolbus("enable", "hub/*", folder=folder)
+    assert (run.returncode, run.stdout) == (0, "enabled hub/* in toolbus.yaml\n")
+    assert "'del*' in exclude still disables tools that match" in run.stderr
+
+
 def test_an_include_list_takes_part(folder: Path) -> None:
     edited(folder, include=["get_*"])
     already = "hub/delete_repo is already disabled, because include lists other tools"

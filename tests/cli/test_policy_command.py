@@ -282,6 +282,9 @@ def test_a_config_without_a_policy_shows_nothing_new(changed: Callable[..., Path
     assert (shown.returncode, shown.stdout.partition(";")[0]) == (0, "no policy: every call is allowed")
     one = toolbus("policy", "files/delete", folder=folder)
     assert one.stdout.splitlines()[0] == "files/delete: allowed: no rule matches"
+    example = yaml.safe_load(shown.stdout.splitlines()[1])
+    asked = toolbus("policy", "files/delete", folder=changed(*example["policy"]))
+    assert asked.stdout.startswith("files/delete: policy[1] asks a person\n")
 
 
 def test_with_a_lockfile_no_server_is_started(changed: Callable[..., Path]) -> None:

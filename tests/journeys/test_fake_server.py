@@ -82,6 +82,13 @@ async def test_failures_happen_one_after_the_other_and_then_the_tool_works(era: 
     assert (rejected.value.code, last.is_error) == (-32601, False)
 
 
+def test_what_a_fake_server_cannot_do_is_refused_with_the_way_to_do_it() -> None:
+    with pytest.raises(ValueError, match=r"use crash\(\)"):
+        FakeServer([add]).fail("add", code=-32000)
+    with pytest.raises(TypeError, match="put it in a list"):
+        FakeServer(add)  # pyright: ignore[reportArgumentType]
+
+
 async def test_a_slow_tool_runs_into_the_timeout_of_the_caller(era: Era) -> None:
     fake = FakeServer({"add": add})
     fake.delay("add", PATIENCE)

@@ -252,6 +252,11 @@ def test_one_tool_is_approved(drifted: Place) -> None:
     assert (done.returncode, done.stderr) == (0, APPROVED)
     assert done.stdout.startswith("files/read  changed\n")
     assert "files/run" not in done.stdout
+    before = drifted.lock.read_bytes()
+    again = run(drifted, "lock", "approve", "files/read")
+    assert (again.returncode, again.stdout) == (0, "files/read is already approved; nothing changed\n")
+    assert printed(drifted, "lock", "approve", "files/read")["written"] is False
+    assert drifted.lock.read_bytes() == before
     left = printed(drifted, "lock", "diff")["differences"]
     assert [one["name"] for one in left] == ["", "run", "stat"]
     assert printed(drifted, "lock", "approve", "files/run")["written"] is True

@@ -39,6 +39,7 @@ def add(a: int, b: int) -> int:
     os.write(1, b"raw noise" + bytes([10]))
     return a + b
 '''
+READS = "assert sys.stdin.read() == ''\nasyncio.run(server.run_stdio_async())\n"
 TRAP = "servers:\n  trap: {command: touch, args: [ran]}\n"
 
 
@@ -93,7 +94,10 @@ MISTAKES = {
     "name one: served.py:a",
     "raise ValueError('no database')": "served.py, line 1: ValueError: no database",
     "import not_installed_here": "served.py needs not_installed_here, which",
-    "import sys; sys.exit(4)": "served.py ended itself while it was imported, with 4",
+    "import sys; sys.exit(4)": "served.py exited with code 4 while it was imported",
+    f"{SDK}server.run()": "served.py calls run() while it is imported; put that under `if __name__",
+    f"{SDK}server.run('streamable-http', port=0)": "served.py calls run() while it is imported",
+    f"{FASTMCP}mcp.run()": "served.py calls run() while it is imported",
     "import os; os.kill(os.getpid(), 9)": "the process ended with",
 }
 
@@ -103,6 +107,12 @@ def test_a_mistake_in_a_python_file_is_one_line(text: str, folder: Path) -> None
     (folder / "served.py").write_text(text)
     done = toolbus("tools", "served.py", "--json", folder=folder)
     assert MISTAKES[text] in json.loads(done.stdout)["servers"]["served"]["error"]
+
+
+def test_a_python_file_cannot_read_the_messages_while_it_is_imported(folder: Path) -> None:
+    (folder / "served.py").write_text(f"{SDK}import asyncio, sys\n{READS}")
+    done = toolbus("call", "--server", "served.py", "add", "a=2", "b=3", folder=folder)
+    assert (done.returncode, done.stdout) == (0, "5\n")
 
 
 def test_one_of_several_servers_of_a_python_file_has_a_name(folder: Path) -> None:

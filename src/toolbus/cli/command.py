@@ -209,7 +209,7 @@ def _target_options(
             "--server",
             metavar="TARGET",
             help="Use this server, and no config: a URL, server.json, .mcpb or Python file, or "
-            "registry:NAME; repeatable. A command comes last, after --.",
+            "registry:NAME; repeatable. To use a command, leave out --server and end with: -- COMMAND",
         ),
     ] = None,
     save: Annotated[
@@ -307,7 +307,8 @@ def _adapted(
             return None
         own = Invocation(settings)
         if needs_config and not values.get("registry"):  # a search there needs none
-            _require_config(own, imports=imports)
+            names = values["servers"] if context.command.name in TAKING_TARGETS else None
+            _require_config(own, imports=imports, server=(names or [""])[0])
         if (spelling := getattr(context.command, "new_spelling", "")) and not settings.json:
             own.screen.note(f"'{context.command_path}' is now 'toolbus {spelling}'")
         if target is not None:
@@ -321,12 +322,13 @@ def _adapted(
     return run
 
 
-def _require_config(own: Invocation, *, imports: bool) -> None:
+def _require_config(own: Invocation, *, imports: bool, server: str) -> None:
     """Raise `ConfigError` if there is no config, unless the user takes over the servers of editors."""
     try:
-        check_config(own.settings)
+        check_config(own.settings, server)
     except Exception:
-        if not imports or not _has_editors():
+        is_name = not set(server) & set(":./")  # an editor may have a server of that name
+        if not is_name or not imports or not _has_editors():
             raise
         _late("commands.config.import_").offer_import(own)
 

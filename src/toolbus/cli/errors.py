@@ -125,6 +125,12 @@ def _refusal(error: CallDenied) -> str:
 
 def _usage_message(error: typer.TyperException) -> str:
     """The parser's message, with a pointer to the command's help."""
+    from pydantic import ValidationError
+
+    if isinstance(error, typer.BadParameter) and isinstance(error.__cause__, ValidationError):
+        found = error.__cause__.errors()[0]
+        if found["type"] in ("int_parsing", "float_parsing"):
+            error.message = f"{found['input']!r} is not a number"
     command = getattr(getattr(error, "ctx", None), "command_path", "toolbus")
     message = error.format_message().rstrip(".")
     gap = " See" if message.endswith("?") else "; see"

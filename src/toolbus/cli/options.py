@@ -50,19 +50,23 @@ class SharedOptions:
         )
 
 
-def check_config(settings: SharedOptions) -> None:
-    """Raise `ConfigError` if there is no config, before slow imports."""
+def check_config(settings: SharedOptions, server: str = "") -> None:
+    """Raise `ConfigError` if there is no config, before slow imports; `server` is what was typed as one."""
     if settings.target is not None:
         return
     if settings.config is None and not TERMINAL.get().finds_config():
-        raise no_config(working_folder())
+        raise no_config(working_folder(), server=server)
 
 
-def no_config(folder: Path, found: str = "") -> Exception:
+def no_config(folder: Path, found: str = "", *, server: str = "") -> Exception:
     """The error for a folder without a config, which says how to get one; `found` are servers of editors."""
     from toolbus.core.values.errors import ConfigError
 
     missing = f"no config found in {str(folder)!r} or its parents"
+    if server:
+        forms = "a URL (start it with http://), a Python file or a server of a config"
+        shown = repr(server) if re.fullmatch(r"[\w./\\: -]{1,200}", server) else "that"  # no secret of a URL
+        missing = f"{shown} is not {forms}; {missing}"
     if found:
         return ConfigError(
             f"{missing}, but {found}: use them with 'toolbus import --write', add another with 'toolbus "

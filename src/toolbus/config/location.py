@@ -3,6 +3,7 @@
 No message quotes a value, because it may be a secret.
 """
 
+import re
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +29,13 @@ def near_miss(word: object, known: Iterable[str]) -> str:
     names = list(known)
     close = get_close_matches(str(word), names, n=1) or get_close_matches(str(word).lower(), names, n=1)
     return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def near_tool(name: str, servers: Iterable[str]) -> str:
+    """The end of an error message that suggests `server/tool` for the public name of a tool, or nothing."""
+    found = [alias for alias in servers if re.match(rf"{re.escape(alias)}_+[^_/]", name)]
+    alias = max(found, key=len, default="")
+    return f"; did you mean {f'{alias}/' + name.removeprefix(alias).lstrip('_')!r}?" if alias else ""
 
 
 def joined(mistakes: Sequence[ConfigError]) -> ConfigError:

@@ -8,39 +8,56 @@ import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from importlib.util import module_from_spec, spec_from_file_location
-from inspect import signature
+from inspect import currentframe, signature
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import anyio
+
 MODULE = "served_by_toolbus"
 """The name under which the file is imported, so that its `if __name__ == "__main__"` is not run."""
+_ANYIO_RUN = anyio.run
 
 
 def main() -> None:
     """Import the file, and serve until stdin ends."""
     file, *named = sys.argv[1:]
     path = Path(file)
-    with _stdout_on_stderr():
+    with _streams_apart():
         module = _imported(path)
     server = _chosen(path, _servers(module), named[0] if named else None, module)
-    import anyio
-
     anyio.run(_serve, server)
 
 
 @contextmanager
-def _stdout_on_stderr() -> Generator[None]:
-    """Keep what the file prints while it is imported away from the messages."""
+def _streams_apart() -> Generator[None]:
+    """Keep the file from reading the messages while it is imported, and from printing among them."""
     sys.stdout.flush()
-    saved = os.dup(1)
+    stdin, stdout, nothing = os.dup(0), os.dup(1), os.open(os.devnull, os.O_RDONLY)
+    os.dup2(nothing, 0)
     os.dup2(2, 1)
     try:
         yield
     finally:
         sys.stdout.flush()
-        os.dup2(saved, 1)
-        os.close(saved)
+        os.dup2(stdin, 0)
+        os.dup2(stdout, 1)
+        for copy in (stdin, stdout, nothing):
+            os.close(copy)
+
+
+class _RunCall(BaseException):
+    """The file has called `run()` of a server, which would not return."""
+
+
+def _run_outside_of_servers(*args: Any, **options: Any) -> Any:
+    """`anyio.run` while the file is imported: the `run()` of servers ends there."""
+    frame = currentframe()
+    caller = None if frame is None else frame.f_back
+    if caller is not None and _is_server(caller.f_locals.get("self")):
+        raise _RunCall
+    return _ANYIO_RUN(*args, **options)
 
 
 def _imported(path: Path) -> ModuleType:
@@ -52,8 +69,12 @@ def _imported(path: Path) -> ModuleType:
     assert spec.loader is not None, "its name ends with .py"
     module = module_from_spec(spec)
     sys.modules[MODULE] = module
+    anyio.run = _run_outside_of_servers
     try:
         spec.loader.exec_module(module)
+    except _RunCall:
+        step = "put that under `if __name__ == '__main__':`"
+        raise SystemExit(f"{path.name} calls run() while it is imported; {step}") from None
     except SyntaxError as error:
         where = f"{Path(error.filename or path).name}, line {error.lineno}"
         raise SystemExit(f"{where}: {error.msg}") from None
@@ -61,10 +82,13 @@ def _imported(path: Path) -> ModuleType:
         step = f"install it there, or use another Python: -- PYTHON {path.name}"
         raise SystemExit(f"{path.name} needs {error.name}, which {sys.executable} lacks; {step}") from None
     except SystemExit as error:
-        raise SystemExit(f"{path.name} ended itself while it was imported, with {error.code!r}") from None
+        code, said = (1, f": {error.code}") if isinstance(error.code, str) else (error.code or 0, "")
+        raise SystemExit(f"{path.name} exited with code {code} while it was imported{said}") from None
     except Exception as error:  # the edge to code of the user
         line = _line_in(path, error)
         raise SystemExit(f"{path.name}{line}: {type(error).__name__}: {error}") from None
+    finally:
+        anyio.run = _ANYIO_RUN
     return module
 
 

@@ -15,6 +15,7 @@ from mcp.server.session import ServerSession
 from mcp.server.subscriptions import ServerEvent, ToolsListChanged
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
+    CONNECTION_CLOSED,
     CallToolResult,
     ElicitRequest,
     ElicitRequestFormParams,
@@ -39,8 +40,11 @@ class FakeServer(MCPServer):
     """An MCP server of your functions, sync or async, for a bus or `connect_mcp`.
 
         fake = FakeServer({"add": add})
-        async with Toolbus({"servers": {"math": {"server": fake}}}) as bus: ...
+        async with Toolbus({"servers": {"math": {"server": fake}}}) as bus:
+            await bus.call("math_add", {"a": 1, "b": 2})
+        assert fake.calls == [ToolCall("add", {"a": 1, "b": 2})]
 
+    `calls` has the calls that it received, and `answers` what people answered to the questions of `ask`.
     Schemas and descriptions come from signatures and docstrings; a parameter without a type is a text. Its
     switches apply to all connections, and work from any thread.
     """
@@ -73,6 +77,8 @@ class FakeServer(MCPServer):
                 subscriptions=self._changes,
                 middleware=[self._serve],
             )
+        if callable(tools):
+            raise TypeError("FakeServer takes a list of functions, or functions by name; put it in a list")
         by_name: Mapping[str, Function] = (
             cast("Mapping[str, Function]", tools)
             if isinstance(tools, Mapping)
@@ -97,6 +103,8 @@ class FakeServer(MCPServer):
 
         With `times=None`, each call fails. Several failures of one tool happen one after the other.
         """
+        if code == CONNECTION_CLOSED:
+            raise ValueError(f"{code} means that the connection was closed; use crash()")
 
         async def happen() -> NoReturn:
             raise ToolError(message) if code is None else MCPError(code, message)

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 STYLES: Mapping[Action, str] = {"allow": "green", "ask": "yellow", "deny": "red"}
 DONE: Mapping[Action, str] = {"allow": "allowed by {}", "ask": "{} asks a person", "deny": "denied by {}"}
+_EXAMPLE = 'policy: [{tools: "notes/forget", do: deny}, {hint: destructive, do: ask}]'
 _HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 
 
@@ -208,7 +209,8 @@ def for_user(user: str) -> str:
 def print_overview(screen: Screen, overview: Overview) -> None:
     """Print the rules in order, what they do to the tools, and the stored answers."""
     if not overview.rules:
-        screen.line("no policy: every call is allowed; see 'policy' in the configuration")
+        screen.line("no policy: every call is allowed; to change that, add rules to the config, such as:")
+        screen.line(_EXAMPLE)
     rules: list[list[Cell]] = [
         [label(index), (one.rule.do, STYLES[one.rule.do]), (_count(one), "dim"), exact(rule_words(one.rule))]
         for index, one in enumerate(overview.rules)

@@ -389,7 +389,7 @@ class ServerNotFound(ServerError, LookupError):
         hint = (
             f"did you mean {self.close_matches[0]!r}?"
             if self.close_matches
-            else f"known servers: {list(known)}"
+            else f"known servers: {', '.join(known) or 'none'}"
         )
         super().__init__(server, f"unknown server; {hint}")
 

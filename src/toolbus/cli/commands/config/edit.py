@@ -5,12 +5,14 @@ Keeps the file's comments, order and layout. A trusted file stays trusted; an un
 
 import json
 import re
+import shlex
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -30,6 +32,7 @@ from toolbus.cli.commands.config.edited import (
 from toolbus.cli.commands.config.published import PublishedRequest, add_published, published_place
 from toolbus.cli.completion import all_server_names
 from toolbus.cli.errors import Usage
+from toolbus.cli.help import PlainCommand
 from toolbus.cli.output.screen import short_path, visible
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import (
@@ -41,10 +44,9 @@ from toolbus.config.editing.edit import (
 )
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.hosts.read import document_in
-from toolbus.config.location import near_miss
-from toolbus.config.secrets.literals import (
-    env_values,
-)
+from toolbus.config.location import near_miss, near_tool
+from toolbus.config.secrets.literals import env_values
+from toolbus.config.target import command_target, target_of, typed_entry
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
@@ -95,7 +97,21 @@ _Switched = Annotated[
 ]
 
 
-@command
+class _AddCommand(PlainCommand):
+    """`toolbus add`, whose command comes after `--`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words, and refuse several that are no command and do not come after `--`."""
+        has_dashes = "--" in args
+        rest = super().parse_args(ctx, args)
+        first, *more = ctx.params.get("target") or ("",)
+        if more and not has_dashes and "://" not in first and shutil.which(first) is None:
+            name = ctx.params["name"]
+            raise Usage(f"{first!r} is no program; to add a command, run: toolbus add {name} -- COMMAND")
+        return rest
+
+
+@partial(command, cls=_AddCommand)
 async def add(
     own: Invocation,
     name: Annotated[
@@ -108,7 +124,8 @@ async def add(
     target: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="URL | -- COMMAND", help="The server's URL; or after --, its command and arguments."
+            metavar="URL | FILE.py | -- COMMAND",
+            help="The server's URL, or a Python file; or after --, its command and arguments.",
         ),
     ] = None,
     env: _Env = None,
@@ -196,7 +213,7 @@ def disable(own: Invocation, name: _Switched) -> CommandResult:
 
 
 def _switched(own: Invocation, name: str, *, enabled: bool) -> CommandResult:
-    edited = _file_with_server(own, name)
+    edited = _file_with_server(own, name, or_tool=True)
     if (switch := _tool_switch(edited, name)) is not None:
         return _tools_switched(own, edited, switch, enabled=enabled)
     try:
@@ -260,7 +277,7 @@ def _tools_switched(
     except NotEditable as error:
         raise Usage(f"{edited.path} {error.problem}: change exclude in the entry {switch.server!r}") from None
     changed = after != edited.text
-    known = known_tools(str(edited.path.absolute()), switch.server)
+    known = _known(edited, switch)
     tools = [tool for tool in known if fnmatchcase(tool, switch.pattern)]
     trusted = save_edited(own.screen, edited, after) if changed else edited.is_own
 
@@ -306,10 +323,35 @@ def _with_tools(edited: EditedFile, switch: _ToolSwitch) -> tuple[str, str, str]
         raise Usage(f"{switch}: {note}")
     if include and switch.shadow(include) is None:
         after = with_pattern(after, edited.path, switch.server, "include", switch.pattern)
+    if not note and (others := _overlapping(edited, switch, exclude)):
+        steps = " && ".join(f"toolbus enable {shlex.quote(f'{switch.server}/{one}')}" for one in others)
+        verb = "disables" if len(others) == 1 else "disable"
+        note = (
+            f"{', '.join(map(repr, others))} in {key} still {verb} tools that match; to enable them: {steps}"
+        )
+        if after == edited.text:
+            raise Usage(f"{switch}: {note}")
     for one in document_in(edited.text.encode(), edited.path).get("exclude") or ():
         if isinstance(one, str) and _covers(one, str(switch)):
             note = note or f"{one!r} in exclude for all servers still disables it"
     return after, "", note
+
+
+def _overlapping(edited: EditedFile, switch: _ToolSwitch, exclude: Sequence[JSON]) -> list[str]:
+    """The other patterns that exclude some of these tools."""
+    tools = [tool for tool in _known(edited, switch) if fnmatchcase(tool, switch.pattern)]
+    return [
+        one
+        for one in exclude
+        if isinstance(one, str)
+        and one != switch.pattern
+        and (_covers(switch.pattern, one) or any(fnmatchcase(tool, one) for tool in tools))
+    ]
+
+
+def _known(edited: EditedFile, switch: _ToolSwitch) -> Sequence[str]:
+    """The tools that the server is known to have."""
+    return known_tools(str(edited.path.absolute()), switch.server)
 
 
 def _entry(name: str, server: NewServer) -> dict[str, JSON]:
@@ -343,18 +385,23 @@ def _local(command: str, args: Sequence[str], server: NewServer) -> dict[str, JS
     if server.headers or server.auth is not None or server.transport not in (None, "stdio"):
         option = "--header" if server.headers else "--transport" if server.auth is None else "--auth"
         raise Usage(f"{option} is for a URL, and {command!r} is not one; a URL starts with https://")
-    is_host = not args and re.match(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?|[\w-]+:\d+)(?:/|$)", command)
+    is_python = re.search(r"\.py(?::\w+)?$", command) is not None and shutil.which(command) is None
+    is_host = (
+        not args
+        and not is_python
+        and re.match(r"(?:[\w-]+(?:\.[\w-]+)+(?::\d+)?|[\w-]+:\d+)(?:/|$)", command)
+    )
     if is_host and shutil.which(command) is None and not Path(command).exists():
         raise Usage(f"{command!r} is not a command on this machine; a URL starts with http:// or https://")
-    entry: dict[str, JSON] = {"command": command}
-    if args:
-        entry["args"] = list(args)
+    if is_python and args:
+        raise Usage(f"{command!r} is no program; to run it, put its Python before it: -- python {command}")
+    entry = typed_entry(target_of(command) if is_python else command_target((command, *args)))
     if server.env:
         entry["env"] = given_pairs(server.env, "--env", "=")
     return {**entry, "cwd": server.cwd} if server.cwd else entry
 
 
-def _file_with_server(own: Invocation, name: str) -> EditedFile:
+def _file_with_server(own: Invocation, name: str, *, or_tool: bool = False) -> EditedFile:
     """The config in use; raises `Usage` if it has no such server."""
     path = own.settings.config or find_config()
     if not path.is_file():
@@ -365,7 +412,7 @@ def _file_with_server(own: Invocation, name: str) -> EditedFile:
         name = name.partition("/")[0]
         if (other := _file_of(own, name)) is not None:
             raise Usage(f"{name!r} is not in {edited.path} but in {short_path(other)}; pass --config {other}")
-        close = near_miss(name, servers)
+        close = (near_tool(name, servers) if or_tool else "") or near_miss(name, servers)
         listed = f"; known servers: {', '.join(servers) or 'none'}"
         raise Usage(f"no server {name!r} in {edited.path}{close or listed}")
     return edited

@@ -1,5 +1,6 @@
 """`toolbus lock`, `lock diff` and `lock approve`: review what servers offer, and write it to the lockfile."""
 
+from difflib import get_close_matches
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -10,6 +11,7 @@ from toolbus.cli.completion import lock_words, server_names, tool_origins
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.cli.parameters import WriteUnasked
+from toolbus.config.location import near_miss, near_tool
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ServerNotFound
 
@@ -17,6 +19,8 @@ if TYPE_CHECKING:
     from toolbus.cli.commands.safety.comparison import Comparison
     from toolbus.config import BusConfig
     from toolbus.lock.file import Lockfile
+
+_COMMANDS = ("diff", "approve")
 
 
 @partial(group, runs_alone=True, needs_config=True)
@@ -44,6 +48,9 @@ async def lock(
         raise Usage("--yes and --check cannot be combined; keep one")
     from toolbus.cli.commands.safety.comparison import compared, report, sarif_report
     from toolbus.lock.file import write_lock
+
+    if servers:
+        _check_word(own.config, servers[0])
 
     screen, found = own.screen, await compared(own, servers or (), must_exist=only_check)
     if only_check:
@@ -114,6 +121,9 @@ async def approve(
         return report(screen, found, written=False, code=FAILED)
     if tool is not None:
         found = only_tool(found, alias, tool)
+    if not found.differences:
+        line = f"{visible(target)} is already approved; nothing changed"
+        return report(screen, found, written=False)._replace(lines=line)
     (file,) = found.files
     write_lock(file)
     screen.show(*report(screen, found, written=True)[:2])
@@ -128,7 +138,16 @@ def _parsed(config: "BusConfig", target: str) -> tuple[str, str | None]:
     for alias in config.servers:
         if target.startswith(f"{alias}/"):
             return alias, target.removeprefix(f"{alias}/")
+    if meant := near_tool(target, config.servers):
+        raise Usage(f"no server {target!r}{meant}")
     raise ServerNotFound(target.partition("/")[0], list(config.servers))
+
+
+def _check_word(config: "BusConfig", word: str) -> None:
+    """Raise `Usage` for a misspelled command, which is taken for a server."""
+    close = get_close_matches(word, _COMMANDS, n=1)
+    if close and not near_miss(word, (*config.servers, *config.disabled, *config.outside)):
+        raise Usage(f"no command or server {word!r}; did you mean 'toolbus lock {close[0]}'?")
 
 
 def _ask(screen: Screen, found: "Comparison") -> bool:
