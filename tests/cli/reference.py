@@ -26,7 +26,7 @@ INTRODUCTION = """\
 # The command line
 
 Every command takes the global options below, before or after its name. Results go to stdout; everything else
-goes to stderr: the spinner, logs and errors. An error is one line that ends with the next step. Without a
+goes to stderr: the spinner, logs and errors. An error usually ends with the next step. Without a
 terminal there is no color and no spinner, and lines are not wrapped.
 
 | exit code | means |
