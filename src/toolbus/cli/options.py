@@ -51,7 +51,7 @@ class SharedOptions:
 
 
 def check_config(settings: SharedOptions, server: str = "") -> None:
-    """Raise `ConfigError` if there is no config, before slow imports; `server` is the word typed in its place."""
+    """Raise `ConfigError` if there is no config, before slow imports; `server` is the word typed instead."""
     if settings.target is not None:
         return
     if settings.config is None and not TERMINAL.get().finds_config():
