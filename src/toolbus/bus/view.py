@@ -222,7 +222,7 @@ class View:
         """Call a tool by its public name or `server/tool`; an error that the tool reports is a result, too.
 
         Raises `ToolbusError` if the call could not be made: unknown name, server down, timeout.
-        Wrong arguments are an error result, too, with `sent=False`; its `raise_for_error()` raises.
+        Wrong arguments are an error result with `sent=False`, whose `raise_for_error()` raises.
         With `max_timeout`, progress restarts the `timeout`, up to that many seconds in all.
         Waits for a lost server, up to `reconnect_timeout` seconds from its loss (`timeouts.reconnect`).
         With `on_input="suspend"`, a question of the server suspends the call; pass the `pending` of the

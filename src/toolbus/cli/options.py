@@ -51,7 +51,7 @@ class SharedOptions:
 
 
 def check_config(settings: SharedOptions, server: str = "") -> None:
-    """Raise `ConfigError` if there is no config, before slow imports; `server` is what was typed as one."""
+    """Raise `ConfigError` if there is no config, before slow imports; `server` is the word typed as one."""
     if settings.target is not None:
         return
     if settings.config is None and not TERMINAL.get().finds_config():
@@ -65,7 +65,8 @@ def no_config(folder: Path, found: str = "", *, server: str = "") -> Exception:
     missing = f"no config found in {str(folder)!r} or its parents"
     if server:
         forms = "a URL (start it with http://), a Python file or a server of a config"
-        shown = repr(server) if re.fullmatch(r"[\w./\\: -]{1,200}", server) else "that"  # no secret of a URL
+        # Anything else may be a URL with a secret.
+        shown = repr(server) if re.fullmatch(r"[\w./\\: -]{1,200}", server) else "that"
         missing = f"{shown} is not {forms}; {missing}"
     if found:
         return ConfigError(

@@ -83,8 +83,8 @@ OnInput = Annotated[
     Literal["ask", "suspend"],
     typer.Option(
         "--on-input",
-        help="When the server asks for input, or the policy asks you: ask on the terminal, or stop and "
-        "print the call as JSON for 'toolbus call --resume'.",
+        help="When the server or the policy asks you: ask on the terminal, or stop and print the call as "
+        "JSON for 'toolbus call --resume'.",
     ),
 ]
 ToolArguments = Annotated[
