@@ -35,9 +35,9 @@ def public_names() -> dict[str, dict[str, str]]:
             if first.startswith("`toolbus.adapters."):
                 framework = first.strip("`").rpartition(".")[2]
                 own_page = f"[it](frameworks/{framework}.md)"
-                found[first.strip("`")] = dict.fromkeys(names_in(last), own_page)
+                found[first.strip("`")] = {name: own_page for name in names_in(last)}
             else:
-                found.setdefault(module, {}).update(dict.fromkeys(names_in(first), last))
+                found.setdefault(module, {}).update({name: last for name in names_in(first)})
     found["toolbus"] |= found["toolbus.errors"]
     return found
 

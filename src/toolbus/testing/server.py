@@ -44,7 +44,7 @@ class FakeServer(MCPServer):
             await bus.call("math_add", {"a": 1, "b": 2})
         assert fake.calls == [ToolCall("add", {"a": 1, "b": 2})]
 
-    `calls` has the calls that it received, and `answers` what people answered to the questions of `ask`.
+    `calls` has the calls that it received, and `answers` the answers of people to the questions of `ask`.
     Schemas and descriptions come from signatures and docstrings; a parameter without a type is a text. Its
     switches apply to all connections, and work from any thread.
     """
