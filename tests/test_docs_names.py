@@ -35,9 +35,10 @@ def public_names() -> dict[str, dict[str, str]]:
             if first.startswith("`toolbus.adapters."):
                 framework = first.strip("`").rpartition(".")[2]
                 own_page = f"[it](frameworks/{framework}.md)"
-                found[first.strip("`")] = {name: own_page for name in names_in(last)}
+                found[first.strip("`")] = dict.fromkeys(names_in(last), own_page)
             else:
-                found.setdefault(module, {}).update({name: last for name in names_in(first)})
+                names: dict[str, str] = dict.fromkeys(names_in(first), last)
+                found[module] = found.get(module, {}) | names
     found["toolbus"] |= found["toolbus.errors"]
     return found
 
