@@ -37,7 +37,7 @@ def public_names() -> dict[str, dict[str, str]]:
                 own_page = f"[it](frameworks/{framework}.md)"
                 found[first.strip("`")] = dict.fromkeys(names_in(last), own_page)
             else:
-                names: dict[str, str] = dict.fromkeys(names_in(first), last)
+                names: dict[str, str] = dict.fromkeys(names_in(first), str(last))
                 found[module] = found.get(module, {}) | names
     found["toolbus"] |= found["toolbus.errors"]
     return found
