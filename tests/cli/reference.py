@@ -29,6 +29,8 @@ Every command takes the global options below, before or after its name. Results 
 goes to stderr: the spinner, logs and errors. An error usually ends with the next step. Without a
 terminal there is no color and no spinner, and lines are not wrapped.
 
+![toolbus tools, toolbus call and toolbus check in a terminal](terminal.svg)
+
 | exit code | means |
 |---|---|
 | 0 | done |
