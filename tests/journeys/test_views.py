@@ -35,7 +35,7 @@ async def test_a_view_of_servers_shows_and_reaches_these_alone() -> None:
             await view.call("ask/tell", {"text": "x"})
         with pytest.raises(ServerNotFound) as missing:
             await view.read_resource("ask", "board://now")
-        assert "'day'" in str(missing.value)
+        assert "known servers: day" in str(missing.value)
         for narrow in (view.resources, view.prompts, view.templates, view.tools):
             with pytest.raises(ServerNotFound):
                 narrow("ask")

@@ -11,7 +11,6 @@ from toolbus.cli.completion import lock_words, server_names, tool_origins
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.output.screen import Screen, short_path, visible
 from toolbus.cli.parameters import WriteUnasked
-from toolbus.config.location import near_miss, near_tool
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ServerNotFound
 
@@ -138,6 +137,8 @@ def _parsed(config: "BusConfig", target: str) -> tuple[str, str | None]:
     for alias in config.servers:
         if target.startswith(f"{alias}/"):
             return alias, target.removeprefix(f"{alias}/")
+    from toolbus.config.location import near_tool
+
     if meant := near_tool(target, config.servers):
         raise Usage(f"no server {target!r}{meant}")
     raise ServerNotFound(target.partition("/")[0], list(config.servers))
@@ -145,6 +146,8 @@ def _parsed(config: "BusConfig", target: str) -> tuple[str, str | None]:
 
 def _check_word(config: "BusConfig", word: str) -> None:
     """Raise `Usage` for a misspelled command, which is taken for a server."""
+    from toolbus.config.location import near_miss
+
     close = get_close_matches(word, _COMMANDS, n=1)
     if close and not near_miss(word, (*config.servers, *config.disabled, *config.outside)):
         raise Usage(f"no command or server {word!r}; did you mean 'toolbus lock {close[0]}'?")
