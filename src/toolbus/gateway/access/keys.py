@@ -11,7 +11,7 @@ import logging
 import re
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from hashlib import sha256
@@ -151,16 +151,20 @@ class StoredKeys:
     def record_use(self, used: Mapping[str, float]) -> None:
         """Record when keys were used; revoked keys are left out."""
         known = {key.digest: key for key in self.all()}
-        self._values.wait(self._record_use(used, known, self.used()))
+        self._values.wait(self._put_use(used, known, self.used()))
+        # Looked up again, because a key may have been revoked in the meantime.
+        self._values.wait(self._forget_use(self.used().keys() - {key.digest for key in self.all()}))
 
-    async def _record_use(
+    async def _put_use(
         self, used: Mapping[str, float], known: Mapping[str, StoredKey], before: Mapping[str, float]
     ) -> None:
         # A kind of its own, which only gateways write: a revoked key never comes back with it.
         for digest, when in used.items():
             if digest in known and before.get(digest) != (hour := hour_of(when, known[digest])):
                 await self._values.put(_USE, digest, str(hour).encode())
-        for digest in before.keys() - known.keys():
+
+    async def _forget_use(self, revoked: Collection[str]) -> None:
+        for digest in revoked:
             await self._values.remove(_USE, digest)
 
 
