@@ -1,5 +1,6 @@
 """Registries, server.json documents and bundles that attack the person who adds a server."""
 
+import asyncio
 import io
 import json
 import stat
@@ -13,6 +14,7 @@ import pytest
 from tests.cli.running import toolbus
 from tests.inside.config import bundle_choice, chosen, entry, missing, server_json, with_bundle
 from tests.inside.connect import RegistrySource
+from tests.patience import PATIENCE
 from tests.registry.replay import Reply, as_json, bundled, digest, package, published, serving
 from toolbus import ConfigError
 from toolbus.config import load_server
@@ -276,6 +278,34 @@ async def test_a_registry_that_misbehaves_costs_one_clear_message(case: str) -> 
         await RegistrySource(place=registry.url).search(["notes"], 10)
 
     assert problem in str(failed.value)
+    assert "\n" not in str(failed.value)
+
+
+BEGUN = b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n{"
+
+
+@pytest.mark.parametrize("sent", [b"", BEGUN], ids=["nothing", "a byte"])
+async def test_a_registry_that_never_answers_costs_one_clear_message(
+    sent: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A silent or stuck registry is left in time, with one clear error."""
+    monkeypatch.setattr("toolbus.connect.registry.PAGE_SECONDS", 0.5)
+    left = asyncio.Event()
+
+    async def hang(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(sent)
+        while await reader.read(1000):
+            pass
+        left.set()
+        writer.close()
+
+    server = await asyncio.start_server(hang, "127.0.0.1", 0)
+    async with server:
+        place = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+        with pytest.raises(RegistryError) as failed:
+            await RegistrySource(place=place).search(["notes"], 5)
+        await asyncio.wait_for(left.wait(), PATIENCE)
+    assert str(failed.value).startswith(f"registry {place}: ")
     assert "\n" not in str(failed.value)
 
 
