@@ -3,10 +3,15 @@
 from collections.abc import Mapping
 
 from toolbus.console.page import Page
-from toolbus.console.pages import audit, calls, catalog, held, keys, questions, runs, servers, tool
+from toolbus.console.pages.calls import calls
+from toolbus.console.pages.inbox import held, questions
+from toolbus.console.pages.runs import runs
+from toolbus.console.pages.safety import audit, keys
+from toolbus.console.pages.servers import table
+from toolbus.console.pages.tools import catalog, tool
 
 PAGES: tuple[Page, ...] = (
-    servers.PAGE,
+    table.PAGE,
     catalog.PAGE,
     tool.PAGE,
     calls.PAGE,

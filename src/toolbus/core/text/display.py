@@ -7,6 +7,7 @@ from base64 import b64encode
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import pairwise
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -16,6 +17,7 @@ PICTURES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Images that a notebook shows; not SVG, because it can contain scripts."""
 _TEXT = 60
 _SIGNATURE = 90
+_UNITS = (("d", 86400), ("h", 3600), ("min", 60), ("s", 1))
 _PASSWORDS = re.compile(r"(://[^/@:\s]*:)[^@\s]*(?=@)|([?&]\w*password=)[^&\s]*", re.IGNORECASE)
 
 
@@ -82,6 +84,22 @@ def login_line(server: str, user: str = "", scopes: str = "") -> str:
 def in_seconds(seconds: float) -> str:
     """The duration for a message: `5 s`, not `4.99999 s`."""
     return f"{round(seconds, 2) or seconds:g} s"
+
+
+def duration(seconds: float) -> str:
+    """How long something took, for a page: `0.4 ms`, `35 ms`, `1.2 s`, `3 min 20 s`, `2 h 5 min`, `3 d 4 h`."""
+    if seconds < 0.01:
+        return f"{seconds * 1000:.1f} ms"
+    if seconds < 0.9995:
+        return f"{seconds * 1000:.0f} ms"
+    if seconds < 59.95:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for (unit, size), (smaller, part) in pairwise(_UNITS):
+        if whole >= size:
+            rest = whole % size // part
+            return f"{whole // size} {unit}" + (f" {rest} {smaller}" if rest else "")
+    return f"{whole} s"
 
 
 def over_limit(size: int) -> str:

@@ -6,7 +6,7 @@ from urllib.parse import quote
 from toolbus.console.console import Console, ConsoleRuns, RunFacts, RunQuestion, RunStep
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Page, PageRequest
-from toolbus.console.pages.questions import answer_form, card, question_fields, reply_to
+from toolbus.console.pages.inbox.questions import answer_form, card, question_fields, reply_to
 from toolbus.console.widgets import Tone, anchor, as_json, badge, button, facts, moment, table
 from toolbus.core.values.errors import ToolbusError
 

@@ -9,7 +9,7 @@ from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Page, PageRequest
 from toolbus.console.widgets import Tone, badge, choice, form, moment, short_session, table
 from toolbus.core.operation.operation import Caller
-from toolbus.core.text.display import counted
+from toolbus.core.text.display import counted, duration
 
 MOST_IN_FLIGHT = 100
 """How many calls in flight are listed."""
@@ -57,7 +57,7 @@ def _in_flight(log: CallLog, records: Sequence[CallRecord]) -> Child:
     if not records:
         return [element("h2", "In flight"), element("p", "No call is in flight.", class_="empty")]
     rows = [
-        [*_who_and_what(one), f"for {_seconds(log.running_for(one))}"] for one in records[:MOST_IN_FLIGHT]
+        [*_who_and_what(one), f"for {duration(log.running_for(one))}"] for one in records[:MOST_IN_FLIGHT]
     ]
     more = len(records) - len(rows)
     return [
@@ -72,7 +72,7 @@ def _ended(records: Sequence[CallRecord], *, is_filtered: bool) -> Child:
         none = "None of the last calls is like that." if is_filtered else "No call has ended yet."
         return [element("h2", "Ended"), element("p", none, class_="empty")]
     rows = [
-        [*_who_and_what(one), one.elapsed is not None and _seconds(one.elapsed), _outcome(one)]
+        [*_who_and_what(one), one.elapsed is not None and duration(one.elapsed), _outcome(one)]
         for one in records
     ]
     return [
@@ -134,7 +134,7 @@ def _charts(log: CallLog) -> list[Element]:
             "Latency",
             _latency(minute.p50, minute.p95, slowest),
             [[step.p50 for step in steps], [step.p95 for step in steps]],
-            "" if slowest is None else _seconds(slowest),
+            "" if slowest is None else duration(slowest),
         ),
     ]
 
@@ -145,17 +145,8 @@ def _latency(half: float | None, most: float | None, slowest: float | None) -> s
     if half is None or most is None:
         recent = "no call was sent in the last minute"
     else:
-        recent = f"in the last minute, half took up to {_seconds(half)}, 95 % up to {_seconds(most)} (dashed)"
-    return f"{recent}; at most {_seconds(slowest)} in {MINUTES} minutes"
-
-
-def _seconds(elapsed: float) -> str:
-    """`0.4 ms`, `35 ms`, `1.2 s`, `75 s`."""
-    if elapsed < 0.01:
-        return f"{elapsed * 1000:.1f} ms"
-    if elapsed < 1:
-        return f"{elapsed * 1000:.0f} ms"
-    return f"{elapsed:.1f} s" if elapsed < 60 else f"{elapsed:.0f} s"
+        recent = f"in the last minute, half took up to {duration(half)}, 95 % up to {duration(most)} (dashed)"
+    return f"{recent}; at most {duration(slowest)} in {MINUTES} minutes"
 
 
 # Every second: what is in flight and the charts go on without an event.

@@ -8,7 +8,7 @@ from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.fields import InputField, arguments_of, field_widget, fields_of_schema
 from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.pages.catalog import link_to
+from toolbus.console.pages.tools.catalog import link_to
 from toolbus.console.trials import Outcome, Trial
 from toolbus.console.widgets import (
     Tone,
@@ -22,7 +22,7 @@ from toolbus.console.widgets import (
     result_widget,
     titled,
 )
-from toolbus.core.text.display import counted
+from toolbus.core.text.display import counted, duration
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import ToolSpec
 
@@ -168,7 +168,7 @@ def _trial(trial: Trial) -> Child:
     return element(
         "article",
         titled("h2", f"Call {trial.number}", _outcome(trial)),
-        facts({"began": moment(trial.began), "took": None if is_running else f"{trial.seconds:.3g} s"}),
+        facts({"began": moment(trial.began), "took": None if is_running else duration(trial.seconds)}),
         trial.arguments is not None and _source("Arguments", f"arguments-{trial.number}", trial.arguments),
         is_running and _progress(trial),
         is_running

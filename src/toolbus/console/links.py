@@ -1,0 +1,41 @@
+"""Links between pages: whatever is named on a page leads to its own, by these functions alone."""
+
+from urllib.parse import urlencode
+
+from toolbus.console.elements import Child, Element, element
+
+
+def server_url(alias: str) -> str:
+    """The page of a server."""
+    return f"server?{urlencode({'name': alias})}"
+
+
+def tool_url(name: str, **more: str | int) -> str:
+    """The tool among the others; `trial` is one call of it from the console."""
+    return f"tools?{urlencode({'tool': name, **more})}"
+
+
+def call_url(call: str) -> str:
+    """The page of a call, by its id in the log and the history."""
+    return f"call?{urlencode({'id': call})}"
+
+
+def run_url(run: str) -> str:
+    """The page of a durable run."""
+    return f"run?{urlencode({'id': run})}"
+
+
+def server_link(alias: str) -> Element:
+    return element("a", alias, href=server_url(alias))
+
+
+def tool_link(name: str) -> Element:
+    return element("a", name, href=tool_url(name))
+
+
+def call_link(call: str, text: Child) -> Element:
+    return element("a", text, href=call_url(call))
+
+
+def run_link(run: str) -> Element:
+    return element("a", run, href=run_url(run))

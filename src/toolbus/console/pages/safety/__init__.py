@@ -1,0 +1,1 @@
+"""Pages about keys, policy, lock and audit."""
