@@ -32,7 +32,7 @@ from toolbus.console.fields import fields_of_schema as fields_of_schema
 from toolbus.console.page import Page as Page
 from toolbus.console.page import PageRequest as PageRequest
 from toolbus.console.pages import BY_PATH as BY_PATH
-from toolbus.console.pages.safety import audit as audit
 from toolbus.console.pages.calls.calls import chart as chart
+from toolbus.console.pages.safety import audit as audit
 from toolbus.console.trials import MOST_TRIALS as MOST_TRIALS
 from toolbus.console.widgets import anchor as anchor
