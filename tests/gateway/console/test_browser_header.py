@@ -1,6 +1,7 @@
 """The header in a real browser: the palette, the search without script, the theme, the pages on a phone."""
 
 import asyncio
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -90,12 +91,12 @@ async def test_the_pages_are_behind_a_menu_on_a_phone_and_the_inbox_is_not(brows
         await tab.gone("nav a >> text=Calls")
         await tab.click("nav >> text=Inbox")
         await tab.see("article h2", "Allow a call of books__copy?")
-        heights = (
-            "[...document.querySelectorAll('.answers button')].map((one) => one.getBoundingClientRect())"
+        buttons = "[...document.querySelectorAll('.answers button')]"
+        shapes = (
+            "map((one) => one.getBoundingClientRect()).map(({ top, bottom, width }) => [top, bottom, width])"
         )
-        boxes = await tab.run(f"{heights}.map(({{ top, bottom, width }}) => [top, bottom, width])")
+        boxes = await tab.run(f"{buttons}.{shapes}")
         assert all(bottom - top >= 48 and width > 280 for top, bottom, width in boxes)
-        gaps = [below[0] - above[1] for above, below in zip(boxes, boxes[1:], strict=False)]
-        assert min(gaps) >= 12
+        assert min(below[0] - above[1] for above, below in pairwise(boxes)) >= 12
         await tab.click("button:text-is('Allow once')")
         assert (await call).text == "copied"
