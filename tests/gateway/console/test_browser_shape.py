@@ -26,7 +26,9 @@ SPLIT = """[...document.querySelectorAll(
     const texts = document.createTreeWalker(one, NodeFilter.SHOW_TEXT), split = [];
     while (texts.nextNode()) {
       for (const word of texts.currentNode.data.matchAll(/[\\p{L}\\p{N}]+/gu)) {
-        if (word[0].length > 24) continue; // a name of a server may be wider than the screen
+        const whole = texts.currentNode.data.slice(0, word.index).match(/\\S*$/)[0]
+          + texts.currentNode.data.slice(word.index).match(/^\\S*/)[0];
+        if (whole.length > 24) continue; // what a server names may be wider than the screen
         const range = document.createRange();
         range.setStart(texts.currentNode, word.index);
         range.setEnd(texts.currentNode, word.index + word[0].length);

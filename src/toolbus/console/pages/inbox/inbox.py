@@ -21,7 +21,6 @@ from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.text.display import counted, shortened
 
 _MOST_WARNINGS = 5
-_KINDS = {"tool": "tool", "prompt": "prompt", "launch": "launch line"}
 
 
 async def render(console: Console, request: PageRequest) -> Element:
