@@ -33,7 +33,7 @@ from toolbus.config.load import ConfigSource, config_of, require_usable, usable_
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
 from toolbus.core.files import located
-from toolbus.core.values.errors import ConfigNotTrusted
+from toolbus.core.values.errors import ConfigError, ConfigNotTrusted, ToolbusError
 from toolbus.core.values.records import JSON
 from toolbus.state import files as state
 
@@ -142,6 +142,42 @@ def accept(found: Candidate) -> None:
     """Record that the user trusts its current content; OSError if the record cannot be written."""
     record = {"file": str(found.file), "digests": found.digests}
     state.write(_record_of(found.file), json.dumps(record, indent=1).encode())
+
+
+class NotKept(ToolbusError):
+    """The decision could not be saved in the user's state folder."""
+
+    def __init__(self, error: OSError) -> None:
+        what = f"{error.filename or 'the state folder'}: {error.strerror or type(error).__name__}"
+        super().__init__(f"cannot save that you trust it: {what}; fix that, or pass the file with --config")
+
+
+def save_trust(found: Candidate) -> None:
+    """Keep that the user trusts it; `NotKept` if that cannot be saved."""
+    try:
+        accept(found)
+    except OSError as error:
+        raise NotKept(error) from error
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether the user trusts the config with its current content."""
+    try:
+        return distrust(candidate(path)) is None
+    except ConfigError:
+        return False
+
+
+def trust_written(path: Path, content: bytes) -> str | None:
+    """Trust a file to which this process wrote the content; return why it is not trusted now."""
+    try:
+        found = candidate(path)
+        if not found.has(content):
+            return f"{found.file} was changed meanwhile, so it is not trusted"
+        save_trust(found)
+    except (ConfigError, NotKept) as error:
+        return str(error)
+    return None
 
 
 def forget(path: Path) -> bool:

@@ -10,21 +10,17 @@ from pathlib import Path
 
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.trust import is_trusted, trust_written
 from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, picked, short_path, visible
 from toolbus.config import find_config
-from toolbus.config.editing.edit import new_document, servers_in, with_servers
-from toolbus.config.editing.save import save_in_project
+from toolbus.config.editing.config_file import EditedFile, edited_config
+from toolbus.config.editing.edit import new_document, with_servers
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.find import DOTENV, named_config
-from toolbus.config.hosts.read import document_in, read_content
-from toolbus.config.load import config_in
 from toolbus.config.location import is_mapping
 from toolbus.config.secrets.literals import (
     Secret,
     SecretNames,
-    add_secrets,
     referenced_names,
     with_references,
 )
@@ -48,27 +44,6 @@ class NewServer:
     cwd: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditedFile:
-    """The file to edit, before the change."""
-
-    path: Path
-    text: str = ""
-    is_named: bool
-    """Whether the user named it; such a file needs no trust."""
-    is_own: bool
-    """Whether all of its content is trusted or the user's own; then it stays trusted after the edit."""
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether it is empty, apart from comments."""
-        return all(not line.strip() or line.lstrip().startswith("#") for line in self.text.splitlines())
-
-    def servers(self) -> Mapping[str, JSON]:
-        """Its server entries by alias."""
-        return {} if self.is_blank else servers_in(self.text, self.path)
-
-
 def edited_file(own: Invocation) -> EditedFile:
     """The config in use, or a new file."""
     named = own.settings.config or named_config()
@@ -79,14 +54,7 @@ def edited_file(own: Invocation) -> EditedFile:
         except ConfigError:
             path = Path("toolbus.yaml")
     if path.exists():
-        content = read_content(path)
-        text = content.decode("utf-8", errors="replace")
-        edited = EditedFile(
-            path=Path(short_path(path)), text=text, is_named=named is not None, is_own=is_trusted(path)
-        )
-        if not edited.is_blank:
-            document_in(content, path)
-        return edited
+        return edited_config(path, is_named=named is not None, shown=Path(short_path(path)))
     is_own = not (path.parent / DOTENV).exists()
     return EditedFile(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
 
@@ -163,22 +131,8 @@ def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -
 
 def save_edited(screen: Screen, edited: EditedFile, after: str, secrets: Sequence[Secret] = ()) -> bool:
     """Write the file and the secrets; return whether the file is trusted afterwards."""
-    if (
-        _config_error(edited.text, edited.path) is None
-        and (problem := _config_error(after, edited.path)) is not None
-    ):
+    if (problem := edited.fault(after)) is not None:
         raise Usage(f"the change would make {edited.path} invalid: {problem}")
-    add_secrets(edited.path.parent, secrets)
-    save_in_project(edited.path, after.encode())
-    return edited.is_own and trust_written(screen, edited.path, after.encode())
-
-
-def _config_error(text: str, path: Path) -> str | None:
-    """The error in the config, if any."""
-    try:
-        config_in(document_in(text.encode(), path), path)
-    except ConfigError as error:
-        return ": ".join(
-            filter(None, (error.server and f"server {error.server!r}", error.key, error.problem))
-        )
-    return None
+    if (problem := edited.write(after, secrets)) is not None:
+        screen.note(problem)
+    return edited.is_own and problem is None

@@ -16,7 +16,6 @@ from typing import TYPE_CHECKING, cast
 
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.commands.config.edited import (
-    EditedFile,
     NewServer,
     edited_file,
     given_pairs,
@@ -28,6 +27,7 @@ from toolbus.cli.input.ask import ask, can_ask, termios
 from toolbus.cli.input.trust import confirm
 from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, about, exact, one_line, short_path, visible
+from toolbus.config.editing.config_file import EditedFile
 from toolbus.config.hosts.read import document_in
 from toolbus.config.load import config_in
 from toolbus.config.location import is_mapping

@@ -9,16 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, config_command
-from toolbus.cli.commands.config.edited import EditedFile, edited_file, save_edited
+from toolbus.cli.commands.config.edited import edited_file, save_edited
 from toolbus.cli.commands.config.published import asking, registry_of, shown
 from toolbus.cli.completion import server_names
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
-from toolbus.cli.input.trust import confirm, trust_written
+from toolbus.cli.input.trust import confirm, trust_again
 from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, one_line, short_path, visible
 from toolbus.cli.parameters import WriteUnasked
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.config.editing.config_file import EditedFile
 from toolbus.config.editing.edit import with_texts
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable
@@ -244,7 +245,7 @@ def _write(screen: Screen, edited: EditedFile, alias: str, texts: Texts, found: 
     except BaseException:
         save_in_project(edited.path, edited.text.encode())
         if edited.is_own:
-            trust_written(screen, edited.path, edited.text.encode())
+            trust_again(screen, edited.path, edited.text.encode())
         raise
     return f"{edited.path} and {short_path(found.path)}"
 

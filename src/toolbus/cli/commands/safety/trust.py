@@ -9,12 +9,12 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
-from toolbus.cli.input.trust import NotKept, ask_for_trust, save_trust
+from toolbus.cli.input.trust import ask_for_trust
 from toolbus.cli.output.review import audit_facts, print_review, review, rule_json, secrets_of_bus
 from toolbus.cli.output.screen import short_path
 from toolbus.config import find_config
 from toolbus.config.settings.search import Embeddings
-from toolbus.config.trust import Candidate, candidate, distrust, forget
+from toolbus.config.trust import Candidate, NotKept, candidate, distrust, forget, save_trust
 from toolbus.core.values.errors import ConfigNotTrusted
 from toolbus.core.values.records import JSON
 
