@@ -9,9 +9,10 @@ from toolbus.bus.catalog.shaping import CatalogShaper
 from toolbus.bus.engine.stores import answers_of
 from toolbus.bus.rules.targets import all_targets, listed_target
 from toolbus.cli.output.review import rate_words, rule_json, rule_words
-from toolbus.cli.output.screen import Cell, Screen, escaped_json, exact, visible
+from toolbus.cli.output.screen import Cell, Screen, escaped_json, visible
 from toolbus.config.settings.policy import SELECTORS, Action, Hint, PolicyRule
 from toolbus.core.text.display import counted
+from toolbus.core.text.text import exact
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSON, Inventory, ToolSpec
