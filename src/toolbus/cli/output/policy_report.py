@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, get_args
 
 from toolbus.bus.rules.effects import Effects, RuleFacts
 from toolbus.cli.output.review import rule_json
-from toolbus.cli.output.screen import Cell, Screen, escaped_json, exact, visible
+from toolbus.cli.output.screen import Cell, Screen, escaped_json, visible
 from toolbus.config.settings.policy import SELECTORS, Action, Hint, PolicyRule, rate_words, rule_words
 from toolbus.core.text.display import counted
+from toolbus.core.text.text import exact
 from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.policy.answers import StoredAnswer
 from toolbus.policy.dead import DeadRule
