@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, get_args
+from typing import get_args
 
 from toolbus.bus.rules.effects import Effects, RuleFacts
 from toolbus.cli.output.review import rule_json
@@ -16,9 +16,6 @@ from toolbus.policy.answers import StoredAnswer
 from toolbus.policy.dead import DeadRule
 from toolbus.policy.rule import holds, label
 from toolbus.policy.rules import ExplainedStep, PolicyTarget
-
-if TYPE_CHECKING:
-    pass
 
 STYLES: Mapping[Action, str] = {"allow": "green", "ask": "yellow", "deny": "red"}
 DONE: Mapping[Action, str] = {"allow": "allowed by {}", "ask": "{} asks a person", "deny": "denied by {}"}
