@@ -94,6 +94,8 @@ class Page:
     """What it shows; it is rendered again when one of them changes."""
     every: float | None = None
     """Seconds after which it is rendered again in any case, for what changes without an event."""
+    scripts: tuple[str, ...] = ()
+    """Files in `static/` that this page alone loads, after the script of all pages."""
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
     under: str = ""
     """The page in the navigation that it belongs to; empty if it is there itself."""
