@@ -267,6 +267,10 @@ class ConsoleApp:
         folder, _, name = where.partition("/")
         is_stream = folder == "events" and http.facts.method == "GET"
         page, query = BY_PATH.get(name if is_stream else where), self._fields(http.query)
+        if page is None and folder in BY_PATH and name in BY_PATH[folder].downloads and query is not None:
+            return await self._download(
+                http, BY_PATH[folder], name, PageRequest(session=session.name, query=query)
+            )
         if page is None or query is None or not page.is_there(self.console):
             return await self._refuse(http, 404, "Nothing here", "There is no such page.")
         request = PageRequest(session=session.name, query=query)
@@ -279,6 +283,18 @@ class ConsoleApp:
             theme=_theme(http),
         )
         return await self._send_html(http, 200, document(page, self.console, content, around))
+
+    async def _download(self, http: HttpRequest, page: Page, name: str, request: PageRequest) -> None:
+        """Send a file of a page."""
+        if not page.is_there(self.console):
+            return await self._refuse(http, 404, "Nothing here", "There is no such page.")
+        try:
+            file = await page.downloads[name](self.console, request)
+        except ToolbusError as error:
+            return await self._refuse(http, 404, "Nothing to export", str(error))
+        kind = (b"content-type", file.kind.encode("ascii"))
+        saved = (b"content-disposition", f'attachment; filename="{file.name}"'.encode("ascii"))
+        return await http.respond(200, file.content, (*_SECURE, _NOT_STORED, kind, saved))
 
     async def _stream(self, http: HttpRequest, page: Page, request: PageRequest) -> None:
         if self._streams.is_full:
