@@ -21,7 +21,6 @@ from toolbus.console.call_log import Counts as Counts
 from toolbus.console.console import Console as Console
 from toolbus.console.console import ConsoleKeys as ConsoleKeys
 from toolbus.console.console import Presence as Presence
-from toolbus.console.console import TrailCheck as TrailCheck
 from toolbus.console.elements import Element as Element
 from toolbus.console.elements import element as element
 from toolbus.console.elements import live as live
@@ -34,5 +33,6 @@ from toolbus.console.page import PageRequest as PageRequest
 from toolbus.console.pages import BY_PATH as BY_PATH
 from toolbus.console.pages.calls.calls import chart as chart
 from toolbus.console.pages.safety import audit as audit
+from toolbus.console.trail import TrailCheck as TrailCheck
 from toolbus.console.trials import MOST_TRIALS as MOST_TRIALS
 from toolbus.console.widgets import anchor as anchor

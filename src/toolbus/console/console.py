@@ -7,22 +7,21 @@ from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
-from toolbus.audit.lines import chains
-from toolbus.audit.verify import ChainReport, verify
 from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
 from toolbus.console.call_log import CallLog
 from toolbus.console.held import HeldParts
+from toolbus.console.locking import LockDigests
+from toolbus.console.rules import RulesOfBus
+from toolbus.console.trail import TrailCheck
 from toolbus.console.trials import SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
-from toolbus.core.text.display import counted
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import ToolSpec
@@ -135,6 +134,8 @@ class Console:
         self.bus = bus
         self.board = board or QuestionRouter()
         self.held = HeldParts(bus)
+        self.lock_digests = LockDigests()
+        self.rules = RulesOfBus(bus)
         self.keys: ConsoleKeys | None = None
         """None if keys do not let clients in."""
         self.began = time.time()
@@ -302,62 +303,3 @@ class Presence:
     def _forget(self) -> None:
         self._timer = None
         self._board.is_watched = self._streams > 0
-
-
-class TrailCheck:
-    """The last check of a trail; one at a time."""
-
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-        self.file: Path | None = None
-        """The trail that is or was checked."""
-        self.is_running = False
-        self.found = ""
-        """One line; empty before the first check."""
-        self.is_intact: bool | None = None
-        """None if there was nothing to check."""
-        self.at = 0.0
-        """When it was checked."""
-        self._size = 0
-
-    async def run(self, file: Path) -> None:
-        """Check a trail, in a thread: it may be large."""
-        if self.is_running:
-            return
-        self.file, self.is_running, self.at, self._size = file, True, time.time(), _size(file)
-        self._changed()
-        try:
-            reports = await asyncio.to_thread(verify, file)
-        except OSError as error:
-            self.found = f"The trail cannot be read: {error.strerror or type(error).__name__}"
-            self.is_intact = None
-        else:
-            self.found, self.is_intact = _line(reports)
-        finally:
-            self.is_running = False
-            self._changed()
-
-    def is_current(self) -> bool:
-        """Whether nothing was written since."""
-        return self.file is not None and _size(self.file) == self._size
-
-
-def _size(file: Path) -> int:
-    """The bytes of a trail, with its full files."""
-    found = {path for files in chains(file).values() for path in files}
-    return sum(path.stat().st_size for path in found if path.exists())
-
-
-def _line(reports: list[ChainReport]) -> tuple[str, bool | None]:
-    """What was found, and whether the trail is intact."""
-    problems = [problem for report in reports for problem in report.problems]
-    lines = sum(report.lines for report in reports)
-    if not lines and not problems:
-        return "Nothing is recorded yet.", None
-    size = f"{counted(lines, 'line')} in {counted(sum(len(one.files) for one in reports), 'file')}"
-    if problems:
-        first = problems[0]
-        where = f"the first at {first.file.name}:{first.line}: {first.problem}"
-        return f"{counted(len(problems), 'problem')} in {size}; {where}", False
-    heads = ", ".join(f"{one.end.seq} {one.end.hash}" for one in reports if one.lines)
-    return f"{size}, head {heads}", True

@@ -21,6 +21,9 @@ from toolbus.lock.drift import HeldKind, HeldTool, label_of
 from toolbus.lock.file import LockedServer, Lockfile, lock_path
 from toolbus.lock.launch import launch_of
 
+LONGEST = 40_000
+"""Characters of what is new in a part that is reviewed on a page."""
+
 
 class NotConfirmed(ToolbusError):
     """A change with signs of deception needs a second answer."""
@@ -40,6 +43,8 @@ class HeldPart:
     """Of the definition; None if it cannot be approved."""
     warnings: tuple[str, ...] = ()
     """Signs of deception; with any, it is approved in two steps."""
+    is_too_long: bool = False
+    """Whether nobody would read all of it on a page; then it cannot be approved there."""
 
     @property
     def part(self) -> Part:
@@ -211,14 +216,30 @@ class HeldParts:
         for sign in suspicions({**lock.servers, alias: now}):
             if sign.server == alias:
                 signs.setdefault(sign.tool, []).append(sign.reason)
-        parts = [
-            HeldPart(
-                held=one,
-                difference=found.get((one.kind, one.name)),
-                digest=part_digest(now, (one.kind, one.name)),
-                # The signs without a name are those of the instructions.
-                warnings=() if one.kind == "launch" else tuple(signs.get(one.name, ())),
-            )
-            for one in held
-        ]
-        return HeldServer(parts=tuple(parts), now=now)
+        return HeldServer(
+            parts=tuple(
+                _part(one, found.get((one.kind, one.name)), part_digest(now, (one.kind, one.name)), signs)
+                for one in held
+            ),
+            now=now,
+        )
+
+
+def _part(
+    held: HeldTool, difference: LockDifference | None, digest: str | None, signs: Mapping[str, Sequence[str]]
+) -> HeldPart:
+    changes = () if difference is None else difference.changes
+    is_too_long = sum(len(text_of(change.after)) for change in changes) > LONGEST
+    return HeldPart(
+        held=held,
+        difference=difference,
+        digest=None if is_too_long else digest,
+        # The signs without a name are those of the instructions.
+        warnings=() if held.kind == "launch" else tuple(signs.get(held.name, ())),
+        is_too_long=is_too_long,
+    )
+
+
+def text_of(value: JSON) -> str:
+    """A value of a definition as a person reads it: a text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
