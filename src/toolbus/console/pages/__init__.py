@@ -4,9 +4,9 @@ from collections.abc import Mapping
 
 from toolbus.console.page import Page
 from toolbus.console.pages.calls import calls
-from toolbus.console.pages.inbox import held, questions
+from toolbus.console.pages.inbox import inbox
 from toolbus.console.pages.runs import runs
-from toolbus.console.pages.safety import audit, keys
+from toolbus.console.pages.safety import approve, audit, held, keys, lock, policy, switch
 from toolbus.console.pages.search import search_page
 from toolbus.console.pages.servers import table
 from toolbus.console.pages.tools import catalog, tool
@@ -16,9 +16,13 @@ PAGES: tuple[Page, ...] = (
     catalog.PAGE,
     tool.PAGE,
     calls.PAGE,
-    questions.PAGE,
+    inbox.PAGE,
     runs.PAGE,
+    policy.PAGE,
+    lock.PAGE,
     held.PAGE,
+    approve.PAGE,
+    switch.PAGE,
     audit.PAGE,
     keys.PAGE,
     search_page(lambda: PAGES),
