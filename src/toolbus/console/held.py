@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import cast
 
@@ -156,6 +156,15 @@ class HeldParts:
         rejected = self._rejections.all
         held = self._bus.held.values()
         return [one for one in held if not rejected or self._rejection(one) not in rejected]
+
+    def open_servers(self) -> dict[str, HeldServer]:
+        """The servers with what is held of them and nobody has rejected; after `load`."""
+        keys = {one.key for one in self.open}
+        found = {
+            alias: replace(server, parts=tuple(one for one in server.parts if one.held.key in keys))
+            for alias, server in self.servers().items()
+        }
+        return {alias: server for alias, server in found.items() if server.parts}
 
     def reject(self, one: HeldPart) -> None:
         """Keep it on hold without asking again, until it changes."""
