@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from toolbus.console.page import Page
 from toolbus.console.pages.calls import calls
 from toolbus.console.pages.inbox import inbox
-from toolbus.console.pages.runs import runs
+from toolbus.console.pages.runs import run, runs
 from toolbus.console.pages.safety import approve, audit, held, keys, lock, policy, switch
 from toolbus.console.pages.search import search_page
 from toolbus.console.pages.servers import table
@@ -18,6 +18,7 @@ PAGES: tuple[Page, ...] = (
     calls.PAGE,
     inbox.PAGE,
     runs.PAGE,
+    run.PAGE,
     policy.PAGE,
     lock.PAGE,
     held.PAGE,
