@@ -26,6 +26,7 @@ from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import ToolSpec
 from toolbus.gateway.access.keys import StoredKeys
+from toolbus.gateway.protocol.clients import ConnectedClients
 from toolbus.shape.cost import definition_tokens
 
 
@@ -153,6 +154,8 @@ class Console:
         self.rules = RulesOfBus(bus)
         self.keys: ConsoleKeys | None = None
         """None if keys do not let clients in."""
+        self.clients: ConnectedClients | None = None
+        """The MCP clients of a gateway; None if this is the console of no gateway."""
         self.began = time.time()
         self.runs: ConsoleRuns | None = None
         """The durable runs of agents, if there is a store of them."""
