@@ -1,4 +1,4 @@
-"""The clients of a gateway, for people who look at them: who they are, and when they last asked for something.
+"""The clients of a gateway, for people who look at them: who they are, and when they last asked for anything.
 
 A legacy client is there as long as its session. A modern client has none, so it is forgotten some time after
 its last request.
