@@ -33,6 +33,8 @@ from toolbus.console.page import PageRequest as PageRequest
 from toolbus.console.pages import BY_PATH as BY_PATH
 from toolbus.console.pages.calls.calls import chart as chart
 from toolbus.console.pages.safety import audit as audit
+from toolbus.console.pages.safety import held as held
+from toolbus.console.pages.safety.held import approval_url as approval_url
 from toolbus.console.trail import TrailCheck as TrailCheck
 from toolbus.console.trials import MOST_TRIALS as MOST_TRIALS
 from toolbus.console.widgets import anchor as anchor
