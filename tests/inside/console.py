@@ -28,6 +28,7 @@ from toolbus.console.fields import InputField as InputField
 from toolbus.console.fields import arguments_of as arguments_of
 from toolbus.console.fields import field_widget as field_widget
 from toolbus.console.fields import fields_of_schema as fields_of_schema
+from toolbus.console.held import HeldParts as HeldParts
 from toolbus.console.page import Page as Page
 from toolbus.console.page import PageRequest as PageRequest
 from toolbus.console.pages import BY_PATH as BY_PATH

@@ -35,8 +35,9 @@ def run_url(run: str) -> str:
 
 def held_url(server: str = "", page: int = 1) -> str:
     """The held changes, of one server or of all."""
-    fields = {"server": server} if server else {}
-    return f"held?{urlencode({**fields, 'page': page})}" if page > 1 or fields else "held"
+    fields = {"server": server, "page": page if page > 1 else ""}
+    given = urlencode({name: value for name, value in fields.items() if value})
+    return f"held?{given}" if given else "held"
 
 
 def switch_url(server: str, tool: str = "", *, on: bool = False, back: str = "") -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
-from tests.inside.console import approval_url, held
+from tests.inside.console import HeldParts, approval_url, held
 from tests.inside.gateway import HttpLimits
 from tests.inside.lock import read_lock
 from tests.lock.place import GREET, OFFER, READ, WRITE, Place, names
@@ -252,8 +252,11 @@ async def test_a_rejected_change_stays_on_hold_until_it_is_another_one(
         assert len(opened.console.held.open) == 2
 
 
-async def test_a_change_that_nobody_would_read_is_not_approved_on_a_page(tmp_path: Path) -> None:
-    long = {**READ, "description": "Read a file. " + "and more " * 5_000}
+async def test_a_change_that_nobody_would_read_is_not_approved_on_a_page(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[HeldParts.__module__], "LONGEST", 500)
+    long = {**READ, "description": "Read a file. " + "and more " * 100}
     place = _drifted(tmp_path, {**OFFER, "tools": [long, WRITE]})
     async with console_over(place.config) as opened:
         await opened.enter()

@@ -314,7 +314,7 @@ def _caller(call: AuditedCall) -> list[Child]:
     session = short_session(str(call.get("session") or ""))
     words = [str(user or ""), f"via {face}" if face else "", f"session {session}" if session else ""]
     named = ", ".join(filter(None, words))
-    return [named, run and [", run " if named else "run ", run_link(str(run))]]
+    return [named, [", run " if named else "run ", run_link(str(run))] if run else None]
 
 
 def _details(call: AuditedCall) -> Child:

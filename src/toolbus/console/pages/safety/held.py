@@ -176,10 +176,10 @@ def _page(servers: Mapping[str, HeldServer], wanted: _Wanted, rejected: set[str]
     pages = _weighed(parts, rejected)
     for _ in range(min(wanted.page, MOST_PAGES) - 1):
         next(pages, None)
-    shown, following = next(pages, []), next(pages, None)
+    shown, following = next(pages, None), next(pages, None)
     sections = [
         _section(alias, servers[alias], [(one, card) for _, one, card in group])
-        for alias, group in groupby(shown, key=lambda entry: entry[0])
+        for alias, group in groupby(shown or (), key=lambda entry: entry[0])
     ]
     return _Shown(sections, has_more=following is not None)
 
