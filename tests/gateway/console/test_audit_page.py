@@ -65,7 +65,7 @@ async def test_events_are_listed_newest_first_and_filtered(tmp_path: Path) -> No
     assert failed == []
     assert "No such call is recorded." in nothing
     assert [one["value"] for one in filled.named("input") if one.get("name") == "tool"] == ["nowhere"]
-    assert [one["value"] for one in filled.named("option") if "selected" in one] == ["deny"]
+    assert [one["value"] for one in filled.named("option") if "selected" in one] == ["", "deny", ""]
 
 
 async def test_a_trail_is_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -60,8 +60,8 @@ def _spans(info: RunFacts, steps: Sequence[RunStep], end: float) -> Iterator[Spa
             following = (later for later in steps[place + 1 :] if _began(later) is not None)
             after = next((_began(later) for later in following), None)
             until = after if after is not None else end if info.is_open else None
-            if until is not None and until > ended:
-                yield Span(began=ended, ended=until, kind="wait")
+            if until is not None:
+                yield Span(began=ended, ended=max(until, ended), kind="wait")
 
 
 def _began(step: RunStep) -> float | None:
