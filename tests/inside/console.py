@@ -28,7 +28,6 @@ from toolbus.console.fields import InputField as InputField
 from toolbus.console.fields import arguments_of as arguments_of
 from toolbus.console.fields import field_widget as field_widget
 from toolbus.console.fields import fields_of_schema as fields_of_schema
-from toolbus.console.held import HeldParts as HeldParts
 from toolbus.console.page import Page as Page
 from toolbus.console.page import PageRequest as PageRequest
 from toolbus.console.pages import BY_PATH as BY_PATH
@@ -36,6 +35,7 @@ from toolbus.console.pages.calls.calls import chart as chart
 from toolbus.console.pages.safety import audit as audit
 from toolbus.console.pages.safety import held as held
 from toolbus.console.pages.safety.held import approval_url as approval_url
-from toolbus.console.trail import TrailCheck as TrailCheck
+from toolbus.console.safety.held import HeldParts as HeldParts
+from toolbus.console.safety.trail import TrailCheck as TrailCheck
 from toolbus.console.trials import MOST_TRIALS as MOST_TRIALS
 from toolbus.console.widgets import anchor as anchor

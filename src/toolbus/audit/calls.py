@@ -28,7 +28,7 @@ class AuditedCall:
 
     @property
     def at(self) -> str:
-        """When it was decided; when it ended, if it was not."""
+        """The time of the decision, or of the end if there was none."""
         return str(self.first["time"])
 
     @property
@@ -42,7 +42,7 @@ class AuditedCall:
 
     @property
     def outcome(self) -> str:
-        """What became of it; empty for a denied call, and for what is no call."""
+        """`ok`, or the reason of a failure; empty for a denied call and for other events."""
         if self.ended is not None:
             return str(self.ended.get("outcome", ""))
         return NO_END if self.decision == "allow" else ""
@@ -57,7 +57,7 @@ class AuditedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditQuery:
-    """The calls that a reader wants; what is empty matches all of them."""
+    """The calls that a reader wants; an empty field matches every call."""
 
     tool: str = ""
     """A glob on `server/tool`; without a slash, on the server or the tool."""
@@ -72,7 +72,7 @@ class AuditQuery:
     until: str = ""
 
     def matches(self, call: AuditedCall) -> bool:
-        """Whether a reader wants a call."""
+        """Whether a call matches."""
         about = Query(tool=self.tool or None)
         return (
             (not self.tool or about.matches(call.first))

@@ -15,10 +15,10 @@ from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
 from toolbus.console.call_log import CallLog
-from toolbus.console.held import HeldParts
-from toolbus.console.locking import LockDigests
-from toolbus.console.rules import RulesOfBus
-from toolbus.console.trail import TrailCheck
+from toolbus.console.safety.held import HeldParts
+from toolbus.console.safety.locking import LockDigests
+from toolbus.console.safety.rules import RulesOfBus
+from toolbus.console.safety.trail import TrailCheck
 from toolbus.console.trials import SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld

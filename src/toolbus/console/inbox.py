@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.console.console import Console, RunFacts
-from toolbus.console.held import HeldServer
+from toolbus.console.safety.held import HeldServer
 from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.values.elicitation import Elicitation

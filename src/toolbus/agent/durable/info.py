@@ -27,7 +27,7 @@ UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 LONGEST_ERROR = 2_000
 """Characters of the error of a step."""
 _PROBLEMS = ("unknown", "refused", "error", "failed", "retry")
-"""What a record of a call has instead of a result."""
+"""The keys of a record of a call without a result."""
 NOT_OURS = "its record in the store was not written by toolbus"
 
 
@@ -98,16 +98,16 @@ class Step:
     outcome: str
     """`done`, `failed`, `asked`, `refused`, `held`, `waits` for a person or a task, `begun`, or `unknown`."""
     at: float | None = None
-    """When it ended, in seconds since the epoch."""
+    """The time of its end, in seconds since the epoch."""
     began: float | None = None
     tool: str = ""
     """The tool of a call, as the model calls it."""
     error: str = ""
-    """Why it failed, as the model reads it; cut if it is long."""
+    """The failure as the model reads it, cut if it is long."""
     model: str = ""
     """The model that was asked, as its provider calls it."""
     input_tokens: int | None = None
-    """What a request to the model took, if that was recorded."""
+    """The tokens of a request to the model, if they were recorded."""
     output_tokens: int | None = None
 
     @classmethod
@@ -224,7 +224,7 @@ def _seconds(milliseconds: float | None) -> float | None:
 
 
 def _error(output: Mapping[str, Any], error: object) -> str:
-    """What went wrong in a step; empty if nothing did."""
+    """The failure of a step; empty if it succeeded."""
     if error is not None:
         return str(error)
     for key in _PROBLEMS:

@@ -18,7 +18,7 @@ from toolbus.gateway.protocol.words import RESERVED, object_in
 MOST_CLIENTS = 1_000
 """Clients that are remembered; the one that was not seen for the longest time gives way."""
 MODERN_SECONDS = 900.0
-"""How long a modern client counts as connected after its last request."""
+"""Seconds after its last request in which a modern client is listed."""
 _INFO = f"{RESERVED}clientInfo"
 _LONGEST = 100
 """Characters of what a client says of itself."""
@@ -38,11 +38,11 @@ class ConnectedClient:
     session: str
     """The id of its session; empty for a modern client."""
     since: float
-    """When it was first seen, in seconds since the epoch."""
+    """The time of its first request, in seconds since the epoch."""
     seen: float
-    """When it last asked for something."""
+    """The time of its last request."""
     called: float | None = None
-    """When it last called a tool."""
+    """The time of its last call of a tool."""
     calls: int = 0
 
 
@@ -97,7 +97,7 @@ class ConnectedClients:
         )
 
     def _modern(self, exchange: ClientExchange) -> ConnectedClient:
-        """What one principal does with one program is one client."""
+        """The client of a request: one for each principal and program."""
         name, version = _described(object_in(exchange.meta, _INFO))
         key = f"{exchange.principal.owner}\0{name}\0{version}"
         known = self._known.get(key)

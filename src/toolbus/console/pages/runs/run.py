@@ -21,7 +21,7 @@ LOOKED_AT = 10.0
 LONGEST = 20_000
 """Characters of a prompt, an output or arguments that are shown."""
 _WORDS = {"model": "model turn", "intent": "call", "offer": "tools offered"}
-"""What steps are called here, if not by the name that the store has."""
+"""The words for steps that have other names in the store."""
 _WAITS = {"wait": "waits for an answer", "queue": "waits for a worker"}
 _COLUMNS = ("Step", "Outcome", "Took", "Time axis", "Tokens")
 
@@ -107,7 +107,7 @@ def _head(info: RunFacts, steps: Sequence[RunStep]) -> list[Child]:
 
 
 def _end(info: RunFacts) -> list[Child]:
-    """How it ended, and what can be done about it."""
+    """The end of a run, and the buttons to cancel or continue it."""
     return [
         bool(info.held) and _held(info),
         info.error is not None and element("p", info.error, class_="problem"),
@@ -147,7 +147,7 @@ def _held(info: RunFacts) -> Element:
 
 
 def _question(info: RunFacts, question: RunQuestion) -> Element:
-    """What it waits for; live by itself, so that what is typed stays."""
+    """The question of a run; live by itself, so that a half-typed answer stays."""
     pending, place = question.pending, anchor("question", f"{info.id} {question.id}")
     title = "Allow a call?" if question.is_approval else f"{pending.server} asks"
     questions = pending.questions.values()
@@ -224,7 +224,7 @@ def _row(console: Console, axis: TimeAxis, span: Span) -> list[Child]:
 
 
 def _named(console: Console, step: RunStep) -> Child:
-    """What a step is, with a link to its tool."""
+    """A step, with a link to its tool."""
     word = _WORDS.get(step.name, step.name)
     if step.name == "model":
         return [element("b", word), step.model and [" ", element("span", step.model, class_="faint")]]

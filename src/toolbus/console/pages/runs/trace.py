@@ -1,4 +1,4 @@
-"""The time axis of a run: its steps as bars, with what it waited for between them."""
+"""The time axis of a run: its steps and its waits as bars."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -69,7 +69,7 @@ def _began(step: RunStep) -> float | None:
 
 
 class TimeAxis:
-    """Where times are drawn; long pauses, in which nothing worked, are shortened."""
+    """An axis on which long pauses, in which nothing worked, are shortened."""
 
     def __init__(self, found: Sequence[Span]) -> None:
         self._points = [(0.0, 0.0)]

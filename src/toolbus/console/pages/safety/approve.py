@@ -4,16 +4,16 @@ from typing import cast
 
 from toolbus.console.console import Console
 from toolbus.console.elements import Element, element, live
-from toolbus.console.held import HeldPart
 from toolbus.console.links import held_url
 from toolbus.console.page import Page, PageRequest
 from toolbus.console.pages.safety.differences import differences, label_of_part, signs, status_of
 from toolbus.console.pages.safety.held import approval_url, part_fields
+from toolbus.console.safety.held import HeldPart
 from toolbus.console.widgets import button, form, hidden_fields, text_field, titled
 from toolbus.lock.drift import HeldKind, label_of
 
 WORD = "approve"
-"""What a person types: it cannot happen by pressing a key twice."""
+"""A typed answer: pressing a key twice is not enough."""
 
 
 async def render(console: Console, request: PageRequest) -> Element:

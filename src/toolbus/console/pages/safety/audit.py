@@ -50,18 +50,18 @@ _EXPORTED = (
     *("tool", "user", "face", "session", "run", "ms", "bytes", "definition", "event"),
 )
 _TONES: Mapping[str, Tone] = {NO_END: "busy", "accept": "good", "decline": "quiet", "cancel": "quiet"}
-"""What is no outcome of a call of a tool."""
+"""The colors of outcomes that calls of tools do not have."""
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2})?)?")
 _FIELDS = ("tool", "server", "caller", "decision", "outcome", "since", "until")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Wanted:
-    """What a reader wants to see."""
+    """The filters and the page that a reader chose."""
 
     query: AuditQuery
     page: int
-    """From 1."""
+    """The number of the page, from 1."""
 
     @classmethod
     def of(cls, given: Fields) -> "_Wanted":

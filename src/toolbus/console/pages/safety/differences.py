@@ -1,9 +1,9 @@
-"""How something that is held differs from the lock: old and new side by side, and signs of deception."""
+"""Held changes, with old and new side by side, and signs of deception."""
 
 from collections.abc import Iterable, Sequence
 
 from toolbus.console.elements import Child, Element, element
-from toolbus.console.held import HeldPart, text_of
+from toolbus.console.safety.held import HeldPart, text_of
 from toolbus.console.widgets import Tone, badge
 from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON
@@ -11,7 +11,7 @@ from toolbus.lock.changes import EFFECTS, DefinitionChange, Words, word_changes
 from toolbus.lock.drift import HeldTool
 
 LONGEST_OLD = 20_000
-"""Characters of what was approved before that are shown of one change."""
+"""Characters of the approved text that are shown of one change."""
 _SAME = 160
 """Characters that are shown around a change in a text."""
 _STATUS: dict[str, tuple[str, Tone]] = {
@@ -23,7 +23,7 @@ _ALARMING = ("required", "widened", "narrowed", "optional")
 
 
 def label_of_part(held: HeldTool) -> str:
-    """What it is, within its server."""
+    """The name of a part within its server."""
     return held.name if held.kind == "tool" else f"{held.kind} {held.name}".strip()
 
 
@@ -46,7 +46,7 @@ def signs(warnings: Sequence[str]) -> Element | None:
 
 
 def differences(one: HeldPart) -> Element | None:
-    """Each change with what was approved on the left, and what the server sends now on the right."""
+    """The changes, each with the approved value on the left and the new one on the right."""
     if one.difference is None or not one.difference.changes:
         return None
     rows = [_row(change) for change in one.difference.changes]
@@ -76,7 +76,7 @@ def _row(change: DefinitionChange) -> Element:
 
 
 def _texts(change: DefinitionChange) -> tuple[Element, Element]:
-    """Both texts, each with its own words marked; what is the same is cut."""
+    """Both texts, each with its own words marked and long equal parts cut."""
     words = word_changes(str(change.before), str(change.after))
     old = _side(words, "removed", "del", LONGEST_OLD)
     return old, _side(words, "added", "ins", None)
@@ -109,7 +109,7 @@ def _cut(text: str) -> Child:
 
 
 def _left_out(what: str) -> Element:
-    """Words of ours between those of a server."""
+    """Words of ours inside a text of a server."""
     return element("span", f" [{what}] ", class_="left-out")
 
 

@@ -8,10 +8,10 @@ from urllib.parse import urlencode
 
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
-from toolbus.console.held import HeldPart, HeldServer, NotConfirmed
 from toolbus.console.links import held_url, server_link, switch_url
 from toolbus.console.page import Page, PageRequest
 from toolbus.console.pages.safety.differences import differences, label_of_part, signs, status_of
+from toolbus.console.safety.held import HeldPart, HeldServer, NotConfirmed
 from toolbus.console.widgets import anchor, badge, button, titled
 from toolbus.core.text.display import counted
 from toolbus.lock.approval import NotAsShown
@@ -24,11 +24,11 @@ MOST_PAGES = 1_000
 
 
 class _Wanted(NamedTuple):
-    """What a reader wants to see."""
+    """The server and the page that a reader chose."""
 
     server: str
     page: int
-    """From 1."""
+    """The number of the page, from 1."""
 
     def link(self, page: int) -> str:
         return held_url(self.server, page)

@@ -42,7 +42,7 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 async def _keys_part(console: Console) -> Child:
     if console.keys is None and console.clients is not None:
-        text = "Keys do not let clients in here; serve.auth.keys: true in the config turns them on."
+        text = "Clients need no key here; serve.auth.keys: true in the config requires one."
         return live("keys", element("p", text, class_="faint"))
     try:
         keys = _keys(console)

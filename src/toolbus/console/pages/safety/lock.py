@@ -1,4 +1,4 @@
-"""The lock: what was approved of each server and what is on hold, or how to create a lockfile."""
+"""The lock: the state of each server, or how to create a lockfile."""
 
 import asyncio
 from collections.abc import Mapping
@@ -7,9 +7,16 @@ from toolbus.bus.inner import tenant_of
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import held_url, server_link
-from toolbus.console.locking import FirstLock, LockState, LockStatus, ServerLock, first_lock, lock_status
 from toolbus.console.page import Page, PageRequest
 from toolbus.console.pages.safety.differences import signs
+from toolbus.console.safety.locking import (
+    FirstLock,
+    LockState,
+    LockStatus,
+    ServerLock,
+    first_lock,
+    lock_status,
+)
 from toolbus.console.widgets import Tone, badge, button, moment, table
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
@@ -43,7 +50,7 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 
 async def create(console: Console, request: PageRequest) -> str:
-    """Create the lockfile with what was shown."""
+    """Create the lockfile as shown."""
     found = await _first(console) if console.bus.lock is None else None
     if found is None:
         raise NoLock(f"there is a {NAME} already, or no config file beside which it could be")
@@ -97,10 +104,10 @@ async def _without_lock(console: Console) -> list[Child]:
         return [element("p", "This bus has no config file, so there can be no lockfile beside it.")]
     command = element("code", f"toolbus lock --config {config.file}")
     shown: list[Child] = [
-        element("p", f"There is no {NAME} beside the config, so every change of a server counts at once."),
+        element("p", f"The config has no {NAME}, so agents get every change of a server at once."),
         element(
             "p",
-            "With one, a changed or new tool is on hold until you approve it. To create it, run ",
+            f"A {NAME} holds changed and new tools until you approve them. To create it, run ",
             command,
         ),
     ]
@@ -118,10 +125,12 @@ def _offer(found: FirstLock) -> list[Child]:
         element("h2", "Or lock what the servers offer now"),
         signs([*flagged[:MOST_SIGNS], *([f"and {more} more"] if more > 0 else [])]),
         flagged
-        and element("p", "What shows these signs is not locked: it is on hold, to be looked at by itself."),
+        and element("p", "Parts with such signs are left out of the lock: review each of them afterwards."),
         found.missing
-        and element("p", f"Not connected, and on hold until you approve them: {', '.join(found.missing)}"),
-        table("What would be locked", ("Server", "Offers", "Launched by"), rows, is_named=True),
+        and element(
+            "p", f"These servers are not connected, so they are left out: {', '.join(found.missing)}"
+        ),
+        table("The first lock", ("Server", "Offers", "Launched by"), rows, is_named=True),
         button(f"Create {NAME}", "lock/create", {"digest": found.digest}, class_="main"),
     ]
 

@@ -7,7 +7,7 @@ from toolbus.config.settings.policy import Action, PolicyRule, rule_words
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Fields, Page, PageRequest
-from toolbus.console.rules import PolicyOverview, TargetKind, TriedCall, TriedDecision
+from toolbus.console.safety.rules import PolicyOverview, TargetKind, TriedCall, TriedDecision
 from toolbus.console.widgets import Tone, badge, choice, form, moment, table, text_field
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ToolbusError
@@ -48,7 +48,7 @@ async def render(console: Console, request: PageRequest) -> Element:
 def _summary(console: Console, overview: PolicyOverview) -> list[Child]:
     allowed = overview.tools - overview.denied - overview.asked
     counts = f"{overview.denied} denied, {overview.asked} asked about, {allowed} allowed"
-    down = f" Not counted: the tools of {', '.join(overview.down)}." if overview.down else ""
+    down = f" This leaves out the tools of {', '.join(overview.down)}." if overview.down else ""
     first = "The first rule that matches decides. " if console.rules.rules else ""
     since: list[Child] = ["Decisions are counted since ", moment(console.rules.counts.since), "."]
     return [f"{first}{counted(overview.tools, 'tool')}: {counts}.{down} ", *since]
@@ -187,8 +187,8 @@ async def _decision(console: Console, tried: TriedCall) -> Child:
         "div",
         element("h3", found.target, " ", _verdict(found), class_="breakable"),
         element("p", _because(found)),
-        found.held and element("p", f"It is on hold as well: {found.held}.", class_="problem"),
-        table("What each rule says", ("Rule", "Matches", "Why"), rows) if rows else None,
+        found.held and element("p", f"The lock holds it, too: {found.held}.", class_="problem"),
+        table("The rules up to the decision", ("Rule", "Matches", "Why"), rows) if rows else None,
         class_="card",
     )
 

@@ -28,7 +28,7 @@ class NoFile(ToolbusError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Switch:
-    """What is switched."""
+    """A server or a tool to switch, and the page to return to."""
 
     server: str
     tool: str

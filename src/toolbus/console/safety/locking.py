@@ -21,12 +21,12 @@ LockState: TypeAlias = Literal["locked", "on hold", "launch changed", "not in th
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerLock:
-    """What the lock says about one server."""
+    """The lock of one server."""
 
     server: str
     state: LockState
     held: int = 0
-    """How much of it is on hold."""
+    """The number of its held changes."""
     locked: LockedServer | None = None
     digest: str = ""
     """Of its entry, as it stands in the lockfile."""
@@ -34,11 +34,11 @@ class ServerLock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockStatus:
-    """The lockfile of a config, and what it says about each server."""
+    """The lockfile of a config, and the state of each server."""
 
     path: Path
     written: float | None
-    """When the file was written."""
+    """The time of the last write."""
     servers: tuple[ServerLock, ...]
     gone: tuple[str, ...]
     """Servers in the lockfile that are not in the config."""
@@ -106,10 +106,10 @@ class FirstLock:
     servers: Mapping[str, LockedServer]
     """Without what shows signs of deception: that is on hold afterwards."""
     launches: Mapping[str, str]
-    """How each is launched, in one line."""
+    """The launch line or URL of each."""
     signs: tuple[Suspicion, ...]
     missing: tuple[str, ...]
-    """Servers that are not connected: they are on hold until somebody approves their launch."""
+    """Servers that are not connected: somebody has to approve their launch later."""
 
     @property
     def digest(self) -> str:

@@ -1,4 +1,4 @@
-"""The policy of a bus for its page: what its rules do and did, and what would be decided; no HTML."""
+"""The policy of a bus for its page: effects and counts of its rules, and tried decisions; no HTML."""
 
 import asyncio
 import json
@@ -30,7 +30,7 @@ _READY = "ready"
 
 
 class NotTried(ToolbusError):
-    """What was entered names no call."""
+    """The input does not name a call."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class TriedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TriedDecision:
-    """What would be decided about a call, and why."""
+    """The decision about a tried call, and the reasons."""
 
     target: str
     """`server/name`, as rules name it."""
@@ -57,13 +57,13 @@ class TriedDecision:
     """The rule that decides; None if no rule matches."""
     reason: str
     settled: str
-    """Whose lasting answer decides instead of a person; empty if none does."""
+    """The lasting answer that decides instead of a person; empty without one."""
     depends: bool
     """Whether arguments that are not known may lead to another decision."""
     steps: Sequence[tuple[str, ExplainedStep]]
-    """What each rule says, with its label."""
+    """The rules with their labels, up to the one that ends the search."""
     held: str
-    """Why the tool is on hold; empty if it is not."""
+    """The reason why the lock holds the tool; empty if it does not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +79,7 @@ class PolicyOverview:
 
 
 class RulesOfBus:
-    """The rules of a bus; what takes long is done in a thread, and only when something is another."""
+    """The rules of a bus; their effects are computed in a thread, and only after a change."""
 
     def __init__(self, bus: Toolbus) -> None:
         self._bus = bus
@@ -101,7 +101,7 @@ class RulesOfBus:
         return (await self._whole())[1]
 
     async def decide(self, call: TriedCall) -> TriedDecision:
-        """What would be decided about a call; nobody is asked, and nothing is called, counted or recorded.
+        """Foresee the decision about a call: nobody is asked, and nothing is called, counted or recorded.
 
         `ToolbusError` if it names no call.
         """

@@ -1,4 +1,4 @@
-"""What is held, with how it differs from the lock and what a person has to see; nothing about HTML."""
+"""Held changes, with their differences from the lock and signs of deception; nothing about HTML."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from typing import cast
 
 from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
-from toolbus.console.rejections import Rejections
+from toolbus.console.safety.rejections import Rejections
 from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import ServerNotFound, ToolbusError
 from toolbus.core.values.records import JSON, Inventory
@@ -22,7 +22,7 @@ from toolbus.lock.file import LockedServer, Lockfile, lock_path
 from toolbus.lock.launch import launch_of
 
 LONGEST = 40_000
-"""Characters of what is new in a part that is reviewed on a page."""
+"""Characters of new text that one part may have to be reviewed on a page."""
 
 
 class NotConfirmed(ToolbusError):
@@ -66,7 +66,7 @@ class HeldServer:
 
     @property
     def plain(self) -> dict[Part, str]:
-        """What can be approved in one step, with the digests: all without signs of deception."""
+        """The parts without signs of deception, which one step approves, with their digests."""
         return {one.part: one.digest for one in self.parts if one.digest is not None and not one.warnings}
 
     @property
@@ -92,7 +92,7 @@ class _Compared:
 
 
 class HeldParts:
-    """What is held on a bus; compared with the lock only when one of them is another."""
+    """The held changes of a bus; compared with the lock only after a change."""
 
     def __init__(self, bus: Toolbus) -> None:
         self._bus = bus
@@ -101,7 +101,7 @@ class HeldParts:
         self._rejections = Rejections(lambda: bus.config.file)
 
     async def load(self) -> dict[str, HeldServer]:
-        """All that is held, by alias; what has to be compared is compared in a thread."""
+        """All held changes, by alias; comparisons run in a thread."""
         async with self._comparing:
             for alias, (lock, listed, held) in self._inputs().items():
                 known = self._known.get(alias)
@@ -134,9 +134,9 @@ class HeldParts:
         await self._approve(alias, server, {part: one.digest})
 
     async def approve_plain(self, alias: str, shown: str) -> int:
-        """Approve what is held of a server and shows no signs of deception, and return how much it was.
+        """Approve the held changes of a server without signs of deception; return their number.
 
-        `NotAsShown` if it is not what was shown.
+        `NotAsShown` if they have changed since.
         """
         server = await self._server(alias)
         if server.digest != shown or not server.plain:
@@ -152,13 +152,13 @@ class HeldParts:
 
     @property
     def open(self) -> list[HeldTool]:
-        """What is held and nobody has rejected."""
+        """The held changes that nobody has rejected."""
         rejected = self._rejections.all
         held = self._bus.held.values()
         return [one for one in held if not rejected or self._rejection(one) not in rejected]
 
     def open_servers(self) -> dict[str, HeldServer]:
-        """The servers with what is held of them and nobody has rejected; after `load`."""
+        """The servers with their held changes that nobody has rejected; after `load`."""
         keys = {one.key for one in self.open}
         found = {
             alias: replace(server, parts=tuple(one for one in server.parts if one.held.key in keys))
@@ -175,7 +175,7 @@ class HeldParts:
         self._rejections.remove(self._rejection(one.held))
 
     async def find(self, alias: str, kind: str, name: str) -> HeldPart | None:
-        """One part of what is held; None if it is not held (any more)."""
+        """One held change; None if it is not held."""
         server = (await self.load()).get(alias)
         return None if server is None else server.get((cast(HeldKind, kind), name))
 
@@ -190,7 +190,7 @@ class HeldParts:
     # Comparison
 
     def _inputs(self) -> dict[str, tuple[Lockfile, Inventory, list[HeldTool]]]:
-        """What each comparison depends on."""
+        """The inputs of each comparison."""
         lock, held = self._bus.lock, self._bus.held
         if lock is None or not held:
             return {}

@@ -1,4 +1,4 @@
-"""The check of an audit trail, as its page shows it: what was found, when, and which lines were checked."""
+"""The check of an audit trail, with its verdict, its time and its extent."""
 
 import asyncio
 import time
@@ -23,9 +23,9 @@ class TrailCheck:
         self.is_intact: bool | None = None
         """None if there was nothing to check."""
         self.at = 0.0
-        """When it was checked."""
+        """The time of the check."""
         self.reports: list[ChainReport] = []
-        """What was found in each chain, and which lines were checked."""
+        """The reports on the chains, with the lines that were checked."""
         self._size = 0
 
     async def run(self, file: Path) -> None:
@@ -58,7 +58,7 @@ def _size(file: Path) -> int:
 
 
 def _line(reports: list[ChainReport]) -> tuple[str, bool | None]:
-    """What was found, and whether the trail is intact."""
+    """The verdict in one line, and whether the trail is intact."""
     problems = [problem for report in reports for problem in report.problems]
     lines = sum(report.lines for report in reports)
     if not lines and not problems:
