@@ -13,13 +13,16 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from toolbus.audit.history.record import FAILED, FINE, CallFilter, CallPhase, RecordedCall, like
+from toolbus.audit.history.record import FAILED, FINE, CallFilter, CallProgress, RecordedCall, like
+from toolbus.core.operation.phases import CallPhase
 from toolbus.core.values.errors import ToolbusError
 from toolbus.state.files import config_place, state_folder
 
 VERSION = 1
 """Of the tables, in `user_version` of the file."""
 COLUMNS = tuple(field.name for field in fields(RecordedCall))
+LISTS: dict[str, type[CallPhase | CallProgress]] = {"phases": CallPhase, "progress": CallProgress}
+"""The columns that are lists of tuples, written as JSON."""
 CONTENT = ("arguments", "result")
 EVERY_CALL = CallFilter()
 _PAGE = 500
@@ -146,8 +149,9 @@ def _where(wanted: CallFilter, before: Position | None) -> tuple[str, list[Any]]
 
 def _call(columns: tuple[str, ...], row: tuple[Any, ...]) -> RecordedCall:
     values = dict(zip(columns, row, strict=True))
-    phases: Any = json.loads(values["phases"])
-    return RecordedCall(**{**values, "phases": tuple(CallPhase(*phase) for phase in phases)})
+    for name, kind in LISTS.items():
+        values[name] = tuple(kind(*one) for one in json.loads(values[name]))
+    return RecordedCall(**values)
 
 
 @contextmanager

@@ -7,20 +7,22 @@ from functools import lru_cache
 from math import log2
 from typing import NamedTuple
 
+from toolbus.core.operation.phases import CallPhase
+
 FINE = ("ok", "pending")
 """The outcomes that are no failure."""
 FAILED = "failed"
 """In a filter: every outcome that is a failure."""
 
 
-class CallPhase(NamedTuple):
-    """A part of a call's time."""
+class CallProgress(NamedTuple):
+    """What the server reported."""
 
-    name: str
-    """Such as `queue`, `policy`, `person` or `server`."""
-    start: float
+    at: float
     """Seconds since the call began."""
-    seconds: float
+    progress: float
+    total: float | None
+    message: str | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,6 +58,8 @@ class RecordedCall:
     """How long its server took; None if nothing was sent."""
     phases: tuple[CallPhase, ...] = ()
     """What its time was spent on, in order."""
+    progress: tuple[CallProgress, ...] = ()
+    """The last reports of the server, if the caller asked for them."""
     size: int = 0
     """The bytes of the texts and data in its result."""
     arguments: str | None = None

@@ -229,6 +229,6 @@ class HistoryWriter:
 
 
 def _row(call: RecordedCall) -> tuple[object, ...]:
-    values: list[object] = [getattr(call, name) for name in COLUMNS]
-    values[COLUMNS.index("phases")] = json.dumps(call.phases, separators=(",", ":"))
+    values = [getattr(call, name) for name in COLUMNS]
+    values = [json.dumps(one, separators=(",", ":")) if type(one) is tuple else one for one in values]
     return (*values, None if call.server_seconds is None else bucket_of(call.server_seconds))
