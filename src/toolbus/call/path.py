@@ -338,7 +338,7 @@ class CallPath:
 
 
 def _timed(phase: str, laid: Next, onward: Next | None) -> Next:
-    """A station that tells the clock of an operation when it is entered; one that lays nothing has no phase."""
+    """A station that tells the clock of an operation when it is entered, unless it lays nothing."""
     if laid is onward:
         return laid
 

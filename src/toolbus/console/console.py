@@ -1,6 +1,7 @@
 """The data behind the pages of a console; nothing about HTML or HTTP."""
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence, Set
@@ -12,20 +13,27 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
+from toolbus.audit.history.read import HistoryUnreadable, history_file, read_call, recorded_states
+from toolbus.audit.history.record import RecordedCall
+from toolbus.audit.history.write import HistoryWriter
 from toolbus.audit.lines import chains
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
+from toolbus.config import BusConfig
+from toolbus.config.location import is_mapping
+from toolbus.config.secrets.redact import redacted_by_all
 from toolbus.config.settings.serve import Serve
 from toolbus.console.call_log import CallLog
 from toolbus.console.held import HeldParts
+from toolbus.console.record.states import DAY, ServerStates, changes_of
 from toolbus.console.trials import SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.text.display import counted
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
-from toolbus.core.values.records import ToolSpec
+from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.gateway.access.keys import StoredKeys
 from toolbus.shape.cost import definition_tokens
 
@@ -115,6 +123,8 @@ logger = logging.getLogger("toolbus")
 
 Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "audit", "keys", "trials"]
 """What may change on a page."""
+FLUSHED_WITHIN = 2.0
+"""Seconds to wait until a call that just ended is in the history."""
 APPROVED_WITHIN = 2.0
 """Seconds for the bus to use what was approved, before the page is shown again."""
 
@@ -140,7 +150,10 @@ class Console:
         self.runs: ConsoleRuns | None = None
         """The durable runs of agents, if there is a store of them."""
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
-        self.calls = CallLog()
+        self.history = _history_of(bus.config)
+        """None if the config wants none."""
+        self.calls = CallLog(history=self.history)
+        self.states = ServerStates()
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self.presence = Presence(self.board)
         self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
@@ -149,11 +162,15 @@ class Console:
         """The answers to questions that were invalid, by number: people do not type them twice."""
         self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        for alias, status in bus.servers.items():
+            self.states.begin(alias, status.state, status.since)
         self._endings = [
             bus.on_event(self._on_event, calls=False),
             bus.observe(self.calls),
             self.board.watch(lambda: self.changed("questions")),
         ]
+        if self.history is not None:
+            self.begin(self._load_states(), "read the history of states")
 
     def changed(self, *topics: Topic) -> None:
         """Have the pages that show one of these rendered again."""
@@ -183,9 +200,59 @@ class Console:
         await tenant_of(self.bus).reload_lock()
         self.changed("held", "servers", "catalog")
 
+    # The history
+
+    async def find_call(self, id_: str) -> RecordedCall | None:
+        """A call by its id, in flight, remembered or in the history; with its content, if that is kept."""
+        running = self.calls.running(id_)
+        if running is not None:
+            return running.recorded()
+        remembered, history = self.calls.remembered(id_), self.history
+        if history is None or (remembered is not None and remembered.arguments is not None):
+            return remembered
+
+        def read() -> RecordedCall | None:
+            history.flush(FLUSHED_WITHIN)
+            return read_call(history.file, id_)
+
+        try:
+            return await asyncio.to_thread(read) or remembered
+        except HistoryUnreadable as problem:
+            logger.info("%s", problem)
+            return remembered
+
+    async def arguments_of(self, id_: str) -> Mapping[str, JSON] | None:
+        """The arguments of a call, to make it again; None if they are not kept.
+
+        Secrets in them are masked.
+        """
+        call = await self.find_call(id_)
+        if call is None or call.arguments is None:
+            return None
+        found: object = json.loads(call.arguments)
+        return found if is_mapping(found) else None
+
+    async def _load_states(self) -> None:
+        """Add the states of the last 24 hours from the history."""
+        history = self.history
+        if history is None:
+            return
+        try:
+            recorded = await asyncio.to_thread(recorded_states, history.file, time.time() - DAY)
+        except HistoryUnreadable as problem:
+            logger.info("%s", problem)
+            return
+        for alias in self.bus.config.servers:
+            self.states.add_earlier(alias, changes_of(one for one in recorded if one.server == alias))
+
     async def close(self) -> None:
         for end in self._endings:
             end()
+        if self.history is not None:
+            for alias in self.bus.config.servers:
+                self.history.put_state(time.time(), alias, "", "")
+            await asyncio.to_thread(self.history.close)
+            self.calls.history = self.history = None
         self._endings.clear()
         self.presence.close()
         await self.sign_ins.close()
@@ -195,7 +262,10 @@ class Console:
 
     def _on_event(self, event: Event) -> None:
         match event:
-            case StateChanged() | LoginNeeded():
+            case StateChanged():
+                self._note_state(event)
+                self.changed("servers")
+            case LoginNeeded():
                 self.changed("servers")
             case CatalogChanged():
                 self.changed("servers", "catalog", "held")
@@ -203,6 +273,22 @@ class Console:
                 self.changed("held")
             case _:
                 pass
+
+    def _note_state(self, event: StateChanged) -> None:
+        change = self.states.note(event)
+        if self.history is not None:
+            self.history.put_state(event.at, event.server, event.state, redacted_by_all(change.error))
+
+
+def _history_of(config: BusConfig) -> HistoryWriter | None:
+    """The history of a config; none without a file, by which it would be found again."""
+    if config.history is None or config.file is None:
+        return None
+    try:
+        return HistoryWriter(history_file(config.file), config.history)
+    except OSError as error:
+        logger.warning("calls are not kept: %s", error.strerror or type(error).__name__)
+        return None
 
 
 async def _logged(work: Coroutine[Any, Any, Any], what: str) -> None:

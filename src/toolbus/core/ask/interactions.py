@@ -252,6 +252,11 @@ class PeopleTime:
         return self._before + (time.perf_counter() - self._since if self._waiting else 0.0)
 
     @property
+    def since(self) -> float | None:
+        """Since when somebody is asked, by `perf_counter`."""
+        return self._since if self._waiting else None
+
+    @property
     def is_asking(self) -> bool:
         """Whether somebody is asked now."""
         return self._waiting > 0

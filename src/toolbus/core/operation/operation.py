@@ -238,7 +238,7 @@ class Observer(Protocol):
     """Follows every operation, including refused ones. Exceptions it raises are only logged.
 
     The duration of an operation excludes `operation.people.seconds`, in which a person was asked.
-    With `times_stations = True`, the stations of the path enter their phases in `operation.clock`, if it is set.
+    With `times_stations = True`, stations enter their phases in `operation.clock`, if it is set.
     """
 
     def start(self, operation: Operation, /) -> Observation | None:
