@@ -6,20 +6,21 @@ a thread writes each call to a file.
 
 import secrets
 import time
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
 from threading import Lock
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Literal, TypeAlias
 
-from toolbus.audit.history.record import CallFilter, CallProgress, RecordedCall, bucket_of
+from toolbus.audit.history.record import CallProgress, RecordedCall, bucket_of
 from toolbus.audit.history.write import HistoryWriter
 from toolbus.audit.trail import REQUESTS
 from toolbus.config.secrets.redact import redacted_by_all
 from toolbus.console.record.contents import kept_arguments, kept_result
 from toolbus.console.record.counts import CallCounts
 from toolbus.console.widgets import short_session
+from toolbus.core.ask.interactions import PeopleTime
 from toolbus.core.operation.events import Reason
 from toolbus.core.operation.operation import Caller, Failure, Operation
 from toolbus.core.operation.phases import CallClock
@@ -43,20 +44,18 @@ Waiting: TypeAlias = Literal["", "approval", "answer"]
 Clock: TypeAlias = Callable[[], float]
 
 
-class _Content(NamedTuple):
-    arguments: Mapping[str, JSON]
-    result: ToolResult | None
-
-
 class CallRecord:
-    """One call in flight, or another request to a server; also its observation."""
+    """One call in flight or one that ended, or another request to a server; also its observation."""
 
     ignores_progress = True
 
     def __init__(self, log: "CallLog", operation: Operation, began: float) -> None:
         spec = operation.spec
         server, name = spec.origin.server, spec.name
+        self.number = operation.id
+        """The id of its operation."""
         self.id = f"{log.prefix}-{operation.id}"
+        """Unique, also among processes."""
         self.route = spec.route
         if server == OWN:
             server = str(operation.server)
@@ -65,66 +64,103 @@ class CallRecord:
         self.name: str = name if len(name) <= LONGEST_TEXT else _cut(name)
         self.server = server if len(server) <= LONGEST_TEXT else _cut(server)
         """Empty for an unknown tool."""
+        self.tool = _cut(spec.origin.tool) if spec.route == "tools/call" else self.name
         self.caller: Caller = operation.caller
         self.at = time.time()
+        self.ended_at: float | None = None
         self.began = began
         """By the clock of the log."""
-        self.operation = operation
-        self.clock = operation.clock
+        self.elapsed: float | None = None
+        """Seconds, without those in which a person was asked; None while it is in flight."""
+        self.outcome: Outcome | None = None
+        self.error: str | None = None
+        """The message of a failure; None if there is none, or if the tool itself reported an error."""
+        self.size = 0
+        self.arguments: Mapping[str, JSON] | None = operation.arguments
+        """While it is in flight, and then only if this console made the call."""
+        self.result: ToolResult | None = None
+        """If this console made the call."""
         self._log = log
+        self._clock = operation.clock
+        self._known_people: PeopleTime | None = None
+        self._operation: Operation | None = operation
         self._progress: tuple[CallProgress, ...] = ()
+
+    @property
+    def _people(self) -> PeopleTime | None:
+        if self._known_people is None and self._operation is not None:
+            self._known_people = self._operation.people
+        return self._known_people
 
     @property
     def asked(self) -> float:
         """Seconds in which a person was asked so far."""
-        people = self.operation.people
+        people = self._people
         return 0.0 if people is None else people.seconds
 
     @property
+    def is_error(self) -> bool:
+        return self.outcome not in (None, "ok", "pending")
+
+    @property
     def waits_for(self) -> Waiting:
-        """The person that it waits for: one who approves it, or who answers its server."""
-        people = self.operation.people
+        """The person that it waits for now: one who approves it, or who answers its server."""
+        people = None if self.outcome is not None else self._people
         if people is None or not people.is_asking:
             return ""
-        phase = "" if self.clock is None else self.clock.phase
-        return "answer" if phase in ("server", "task", "connection") else "approval"
+        phase = "" if self._clock is None else self._clock.phase
+        return "answer" if phase in ("server", "task") else "approval"
+
+    @property
+    def server_seconds(self) -> float | None:
+        """How long its server took so far; None if nothing was sent."""
+        if self._clock is not None and self._clock.phase:
+            return self._clock.server_seconds(self._asked_times())
+        return None if self.outcome in _UNSENT else self.elapsed  # nobody timed its stations
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Remember the last reports, which the caller asked for."""
         at = self._log.running_for(self) + self.asked
-        text = None if message is None else _cut(redacted_by_all(message[: 4 * LONGEST_TEXT]))
+        text = None if message is None else redacted_by_all(_cut(message))
         self._progress = (*self._progress, CallProgress(at, progress, total, text))[-MOST_PROGRESS:]
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        if self._clock is not None:
+            self._clock.end()
         self._log.end(self, result, failure)
+        self._operation = None
 
-    def recorded(self, outcome: Outcome | Literal[""] = "", *, with_content: bool = True) -> RecordedCall:
-        """What is known of it now; with an outcome, it has ended."""
-        people, clock, caller = self.operation.people, self.clock, self.caller
-        asked = () if people is None else people.asked
-        if people is not None and people.is_asking and (since := people.since):
-            asked = (*asked, (since, time.perf_counter()))
-        tool = self.operation.spec.origin.tool if self.route == "tools/call" else self.name
-        is_kept = with_content and self._log.keeps_content(self)
+    def recorded(self) -> RecordedCall:
+        """What is known of it, without its content."""
+        clock, caller, asked = self._clock, self.caller, self._asked_times()
         return RecordedCall(
             id=self.id,
             at=self.at - (0.0 if clock is None else clock.queued),
-            ended=time.time() if outcome else None,
+            ended=self.ended_at,
             route=self.route,
             server=self.server,
-            tool=_cut(tool),
+            tool=self.tool,
             name=self.name,
             face=_cut(caller.face),
             user=_cut(caller.user),
             session=_cut(short_session(caller.session)),
             run=_cut(caller.run),
-            outcome=outcome,
+            outcome=self.outcome or "",
+            error=self.error,
             seconds=self._log.running_for(self),
-            server_seconds=None if clock is None else clock.server_seconds(asked),
+            server_seconds=self.server_seconds,
             phases=() if clock is None else clock.phases(asked),
             progress=self._progress,
-            arguments=kept_arguments(self.operation.arguments) if is_kept else None,
+            size=self.size,
         )
+
+    def with_content(self) -> RecordedCall:
+        """The same with its arguments and its result, as far as they are kept."""
+        return _with_content(self.recorded(), self.arguments, self.result)
+
+    def _asked_times(self) -> tuple[tuple[float, float], ...]:
+        people = self._people
+        return () if people is None else people.asked_until_now
 
 
 class CallLog:
@@ -140,9 +176,10 @@ class CallLog:
         self._clock = clock
         self._in_flight: dict[int, CallRecord] = {}
         """By the ids of their operations."""
-        self._ended: OrderedDict[str, RecordedCall] = OrderedDict()
+        self._ended: OrderedDict[str, CallRecord] = OrderedDict()
         """By id, the newest last."""
-        self._contents: OrderedDict[str, _Content] = OrderedDict()
+        self._own: deque[CallRecord] = deque()
+        """The last calls of the console, with their content."""
         self._lock = Lock()
 
     # As an observer
@@ -158,43 +195,45 @@ class CallLog:
         return record
 
     def end(self, record: CallRecord, result: ToolResult | None, failure: Failure | None) -> None:
-        self._in_flight.pop(record.operation.id, None)
+        self._in_flight.pop(record.number, None)
+        record.ended_at = time.time()
+        record.elapsed = self.running_for(record)
         if failure is not None:
-            outcome: Outcome = failure.reason
+            record.outcome = failure.reason
+            if failure.error:
+                record.error = _cut(redacted_by_all(failure.error))
         else:
-            outcome = "ok" if result is None or result.pending is None else "pending"
-        call = record.recorded(outcome, with_content=False)
-        error = None if failure is None or not failure.error else _cut(redacted_by_all(failure.error))
-        if error is not None or result is not None:
-            call = replace(call, error=error, size=0 if result is None else _size(result))
-        took = call.server_seconds
-        if took is None and record.clock is not None and not record.clock.phase and outcome not in _UNSENT:
-            took = call.seconds  # nobody timed its stations
+            record.outcome = "ok" if result is None or result.pending is None else "pending"
+        record.size = 0 if result is None else _size(result)
+        took = record.server_seconds
         bucket = None if took is None else bucket_of(took)
         self.counts.add(record.server, is_error=failure is not None, bucket=bucket)
         with self._lock:
-            self._ended[call.id] = call
+            self._ended[record.id] = record
             if len(self._ended) > MOST_CALLS:
                 self._ended.popitem(last=False)
-        self._keep(record, call, result)
+        self._keep(record, result)
 
-    def _keep(self, record: CallRecord, call: RecordedCall, result: ToolResult | None) -> None:
-        arguments, history = record.operation.arguments, self.history
-        if history is not None and history.setting.keep == "everything":
-            history.put_call(partial(_finished, call, arguments, result))
-        elif history is not None:
-            history.put_call(lambda: call)
-        if record.caller.face == OWN_FACE:
-            kept = None if call.size > LARGEST_CONTENT else result
-            with self._lock:
-                self._contents[call.id] = _Content(arguments, kept)
-                if len(self._contents) > MOST_CONTENTS:
-                    self._contents.popitem(last=False)
+    def _keep(self, record: CallRecord, result: ToolResult | None) -> None:
+        """Have the call written, and forget its content unless the console made it."""
+        arguments, history = record.arguments or {}, self.history
+        if history is not None:
+            keeps_all = history.setting.keep == "everything"
+            history.put_call(partial(_written, record, arguments, result) if keeps_all else record.recorded)
+        if record.caller.face != OWN_FACE:
+            record.arguments = None
+            return
+        record.result = None if record.size > LARGEST_CONTENT else result
+        with self._lock:
+            self._own.append(record)
+            if len(self._own) > MOST_CONTENTS:
+                oldest = self._own.popleft()
+                oldest.arguments = oldest.result = None
 
-    def keeps_content(self, record: CallRecord) -> bool:
-        """Whether the arguments of a call are kept: the user wants it, or the console made the call."""
-        keeps_all = self.history is not None and self.history.setting.keep == "everything"
-        return keeps_all or record.caller.face == OWN_FACE
+    @property
+    def keeps_content(self) -> bool:
+        """Whether the user wants the content of all calls to be kept."""
+        return self.history is not None and self.history.setting.keep == "everything"
 
     # What pages show
 
@@ -204,36 +243,39 @@ class CallLog:
         return list(self._in_flight.values())[::-1]
 
     @property
-    def ended(self) -> list[RecordedCall]:
+    def ended(self) -> list[CallRecord]:
         """The last calls that ended, the newest first."""
         with self._lock:
             return list(self._ended.values())[::-1]
 
-    def running(self, id_: str) -> CallRecord | None:
-        """A call in flight, by its id."""
+    def get(self, id_: str) -> CallRecord | None:
+        """A call by its id, in flight or one of the last."""
+        with self._lock:
+            ended = self._ended.get(id_)
         prefix, _, number = id_.partition("-")
         is_own = prefix == self.prefix and number.isascii() and number.isdigit() and len(number) < 20
-        return self._in_flight.get(int(number)) if is_own else None
-
-    def remembered(self, id_: str) -> RecordedCall | None:
-        """A call that ended, by its id; with its content if this console made it."""
-        with self._lock:
-            call, content = self._ended.get(id_), self._contents.get(id_)
-        return call if call is None or content is None else _finished(call, *content)
-
-    def matching(self, wanted: CallFilter) -> list[RecordedCall]:
-        """The last calls that ended and match, the newest first."""
-        return [call for call in self.ended if wanted.matches(call)]
+        return self._in_flight.get(int(number)) if ended is None and is_own else ended
 
     def running_for(self, record: CallRecord) -> float:
-        """Seconds that a call has taken so far, without those of people."""
+        """Seconds that a call has taken so far, or took."""
+        if record.elapsed is not None:
+            return record.elapsed
         return self._clock() - record.began - record.asked
 
 
-def _finished(call: RecordedCall, arguments: Mapping[str, JSON], result: ToolResult | None) -> RecordedCall:
-    """The call with its content, as it is kept."""
-    shown = None if result is None else kept_result(result, call.route)
-    return replace(call, arguments=kept_arguments(arguments), result=shown)
+def _written(record: CallRecord, arguments: Mapping[str, JSON], result: ToolResult | None) -> RecordedCall:
+    return _with_content(record.recorded(), arguments, result)
+
+
+def _with_content(
+    call: RecordedCall, arguments: Mapping[str, JSON] | None, result: ToolResult | None
+) -> RecordedCall:
+    """The call with its content, as it is kept and shown."""
+    return replace(
+        call,
+        arguments=None if arguments is None else kept_arguments(arguments),
+        result=None if result is None else kept_result(result, call.route),
+    )
 
 
 def _size(result: ToolResult) -> int:

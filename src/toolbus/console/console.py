@@ -24,7 +24,7 @@ from toolbus.config import BusConfig
 from toolbus.config.location import is_mapping
 from toolbus.config.secrets.redact import redacted_by_all
 from toolbus.config.settings.serve import Serve
-from toolbus.console.call_log import CallLog
+from toolbus.console.call_log import OWN_FACE, CallLog
 from toolbus.console.held import HeldParts
 from toolbus.console.record.states import DAY, ServerStates, changes_of
 from toolbus.console.trials import SignIns, Trials
@@ -204,11 +204,11 @@ class Console:
 
     async def find_call(self, id_: str) -> RecordedCall | None:
         """A call by its id, in flight, remembered or in the history; with its content, if that is kept."""
-        running = self.calls.running(id_)
-        if running is not None:
-            return running.recorded()
-        remembered, history = self.calls.remembered(id_), self.history
-        if history is None or (remembered is not None and remembered.arguments is not None):
+        record, history = self.calls.get(id_), self.history
+        if record is not None and not self.calls.keeps_content and record.caller.face != OWN_FACE:
+            return record.recorded()
+        remembered = None if record is None else record.with_content()
+        if history is None or (record is not None and record.arguments is not None):
             return remembered
 
         def read() -> RecordedCall | None:

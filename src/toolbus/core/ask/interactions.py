@@ -252,9 +252,9 @@ class PeopleTime:
         return self._before + (time.perf_counter() - self._since if self._waiting else 0.0)
 
     @property
-    def since(self) -> float | None:
-        """Since when somebody is asked, by `perf_counter`."""
-        return self._since if self._waiting else None
+    def asked_until_now(self) -> tuple[tuple[float, float], ...]:
+        """The same, with the time of now if somebody is asked."""
+        return (*self.asked, (self._since, time.perf_counter())) if self._waiting else self.asked
 
     @property
     def is_asking(self) -> bool:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 SHORTEST = 0.0001
 """Seconds; a shorter phase is left out, unless it is the server's."""
 _WAITS_FOR_SERVER, _SERVER, _AFTER, _TASK = "connection", "server", "result", "task"
+_END = ""
 _Interval = tuple[float, float]
 
 
@@ -37,13 +38,18 @@ class CallClock:
     @property
     def phase(self) -> str:
         """The phase of now; empty before the first."""
-        return self._marks[-1][0] if self._marks else ""
+        marks = self._marks
+        return next((name for name, _ in reversed(marks) if name != _END), "")
 
     def enter(self, phase: str) -> None:
         """Enter a phase; the requests about a task are part of the task."""
         marks = self._marks
         if not marks or marks[-1][0] != _TASK:
             marks.append((phase, time.perf_counter()))
+
+    def end(self) -> None:
+        """The operation has ended."""
+        self._marks.append((_END, time.perf_counter()))
 
     def server_seconds(self, asked: Sequence[_Interval]) -> float | None:
         """How long the server took until now; None if nothing was sent. It is cheaper than all phases."""
@@ -62,9 +68,11 @@ class CallClock:
     def phases(self, asked: Sequence[_Interval]) -> tuple[CallPhase, ...]:
         """The phases in order; `asked` are the times in which a person was asked."""
         found = [CallPhase("queue", 0.0, self.queued)]
-        end = time.perf_counter()
-        ends = [at for _, at in self._marks[1:]] + [end]
-        for (name, start), stop in zip(self._named(), ends, strict=True):
+        marks = self._named()
+        ends = [at for _, at in marks[1:]] + [time.perf_counter()]
+        for (name, start), stop in zip(marks, ends, strict=True):
+            if name == _END:
+                break
             for is_asked, left, right in _split(start, stop, asked):
                 begins = self.queued + left - self.began
                 found.append(CallPhase("person" if is_asked else name, begins, right - left))
