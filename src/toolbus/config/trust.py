@@ -38,6 +38,14 @@ from toolbus.core.values.records import JSON
 from toolbus.state import files as state
 
 
+class NotKept(ToolbusError):
+    """The decision could not be saved in the user's state folder."""
+
+    def __init__(self, error: OSError) -> None:
+        what = f"{error.filename or 'the state folder'}: {error.strerror or type(error).__name__}"
+        super().__init__(f"cannot save that you trust it: {what}; fix that, or pass the file with --config")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class Candidate:
     """A snapshot of a config and the project files it reads."""
@@ -144,20 +152,24 @@ def accept(found: Candidate) -> None:
     state.write(_record_of(found.file), json.dumps(record, indent=1).encode())
 
 
-class NotKept(ToolbusError):
-    """The decision could not be saved in the user's state folder."""
-
-    def __init__(self, error: OSError) -> None:
-        what = f"{error.filename or 'the state folder'}: {error.strerror or type(error).__name__}"
-        super().__init__(f"cannot save that you trust it: {what}; fix that, or pass the file with --config")
-
-
 def save_trust(found: Candidate) -> None:
-    """Keep that the user trusts it; `NotKept` if that cannot be saved."""
+    """Record that the user trusts it; `NotKept` if that cannot be saved."""
     try:
         accept(found)
     except OSError as error:
         raise NotKept(error) from error
+
+
+def trust_content(path: Path, content: bytes) -> str | None:
+    """Trust a file to which we wrote the content for the user; why it is not trusted, None if it is now."""
+    try:
+        found = candidate(path)
+        if not found.has(content):
+            return f"{path} was changed meanwhile, so it is not trusted"
+        save_trust(found)
+    except (ConfigError, NotKept) as error:
+        return str(error)
+    return None
 
 
 def is_trusted(path: Path) -> bool:
@@ -166,18 +178,6 @@ def is_trusted(path: Path) -> bool:
         return distrust(candidate(path)) is None
     except ConfigError:
         return False
-
-
-def trust_written(path: Path, content: bytes) -> str | None:
-    """Trust a file to which this process wrote the content; return why it is not trusted now."""
-    try:
-        found = candidate(path)
-        if not found.has(content):
-            return f"{found.file} was changed meanwhile, so it is not trusted"
-        save_trust(found)
-    except (ConfigError, NotKept) as error:
-        return str(error)
-    return None
 
 
 def forget(path: Path) -> bool:

@@ -137,6 +137,7 @@ class Console:
         self.held = HeldParts(bus)
         self.keys: ConsoleKeys | None = None
         """None if keys do not let clients in."""
+        self.began = time.time()
         self.runs: ConsoleRuns | None = None
         """The durable runs of agents, if there is a store of them."""
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))

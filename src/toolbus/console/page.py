@@ -84,6 +84,21 @@ A `ToolbusError` is shown as a notice on the page that the action belongs to. Wh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """A file that the browser saves."""
+
+    name: str
+    """Of ours: ASCII letters, digits, `-`, `_` and `.`."""
+    kind: str
+    """Its media type."""
+    content: bytes
+
+
+Export: TypeAlias = Callable[[Console, PageRequest], Awaitable[Download]]
+"""Makes a file of what a page shows; a `ToolbusError` is shown instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """One page of the console."""
 
@@ -94,7 +109,11 @@ class Page:
     """What it shows; it is rendered again when one of them changes."""
     every: float | None = None
     """Seconds after which it is rendered again in any case, for what changes without an event."""
+    scripts: tuple[str, ...] = ()
+    """Files in `static/` that this page alone loads, after the script of all pages."""
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
+    downloads: Mapping[str, Export] = field(default_factory=dict[str, Export])
+    """Files of the page, by name: a link to `audit/export?form=csv` is answered by `export`."""
     under: str = ""
     """The page in the navigation that it belongs to; empty if it is there itself."""
     count: Callable[[Console], int] | None = None

@@ -82,7 +82,7 @@ class Tab:
     async def enter(self, opened: Opened) -> None:
         """Come to the console with a fresh token."""
         await self.goto(f"{opened.url}?token={token(opened)}")
-        self.home = (await self.do("url")).removesuffix("/servers")
+        self.home = (await self.do("url")).rpartition("/")[0]
 
     async def goto(self, url: str) -> None:
         await self.do("goto", url)

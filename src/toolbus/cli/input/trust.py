@@ -11,8 +11,9 @@ from toolbus.cli.errors import FAILED, WRONG_USAGE
 from toolbus.cli.input.ask import ask, can_ask
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.review import print_review
-from toolbus.cli.output.screen import Screen, exact, styled
-from toolbus.config.trust import Agree, Candidate, NotKept, save_trust, trust_written
+from toolbus.cli.output.screen import Screen, styled
+from toolbus.config.trust import Agree, Candidate, NotKept, save_trust, trust_content
+from toolbus.core.text.text import exact
 from toolbus.core.values.errors import ConfigNotTrusted, ToolbusError
 
 YES = ("y", "yes")
@@ -43,9 +44,10 @@ def trust_prompt(settings: SharedOptions) -> Agree:
     return agree
 
 
-def trust_again(screen: Screen, path: Path, content: bytes) -> bool:
+def trust_written(screen: Screen, path: Path, content: bytes) -> bool:
     """Trust a file to which this command wrote the content; return whether it is trusted now."""
-    if (problem := trust_written(path, content)) is not None:
+    problem = trust_content(path, content)
+    if problem is not None:
         screen.note(problem)
     return problem is None
 

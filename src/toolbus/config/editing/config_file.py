@@ -1,64 +1,14 @@
-"""A config file that is edited: as it was read, as a diff, and written if nobody changed it meanwhile.
+"""A change of a config file that a person is shown first: its diff, and writing exactly what was shown."""
 
-Keeps the file's comments, order and layout. A trusted file stays trusted; an untrusted one stays untrusted.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import unified_diff
 from hashlib import sha256
 from pathlib import Path
 
-from toolbus.config.editing.edit import servers_in
-from toolbus.config.editing.save import save_in_project
-from toolbus.config.hosts.read import document_in, read_content
-from toolbus.config.load import config_in
-from toolbus.config.secrets.literals import Secret, add_secrets
-from toolbus.config.trust import is_trusted, trust_written
-from toolbus.core.values.errors import ConfigError, ToolbusError
-from toolbus.core.values.records import JSON
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditedFile:
-    """The file to edit, before the change."""
-
-    path: Path
-    text: str = field(default="", repr=False)
-    is_named: bool
-    """Whether the user named it; such a file needs no trust."""
-    is_own: bool
-    """Whether all of its content is trusted or the user's own; then it stays trusted after the edit."""
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether it is empty, apart from comments."""
-        return all(not line.strip() or line.lstrip().startswith("#") for line in self.text.splitlines())
-
-    def servers(self) -> Mapping[str, JSON]:
-        """Its server entries by alias."""
-        return {} if self.is_blank else servers_in(self.text, self.path)
-
-    def fault(self, after: str) -> str | None:
-        """The error that this text would add to a valid config; None if there is none."""
-        before = _config_error(self.text, self.path)
-        return _config_error(after, self.path) if before is None else None
-
-    def write(self, after: str, secrets: Sequence[Secret] = ()) -> str | None:
-        """Write the text and the secrets; return why the file is not trusted any more, if it was."""
-        add_secrets(self.path.parent, secrets)
-        save_in_project(self.path, after.encode())
-        return trust_written(self.path, after.encode()) if self.is_own else None
-
-
-def edited_config(path: Path, *, is_named: bool, shown: Path | None = None) -> EditedFile:
-    """The config at that path as it is now; `shown` is its path in messages. ConfigError if it is invalid."""
-    content = read_content(path)
-    text = content.decode("utf-8", errors="replace")
-    edited = EditedFile(path=shown or path, text=text, is_named=is_named, is_own=is_trusted(path))
-    if not edited.is_blank:
-        document_in(content, path)
-    return edited
+from toolbus.config.editing.edited import EditedFile
+from toolbus.config.secrets.literals import Secret
+from toolbus.core.values.errors import ToolbusError
 
 
 class EditRefused(ToolbusError):
@@ -99,21 +49,10 @@ class ConfigEdit:
         if self.digest != shown:
             problem = "it has changed since the change was shown; nothing was written: look at it again"
             raise EditRefused(self.file.path, problem)
-        if (fault := self.file.fault(self.after)) is not None:
+        if (fault := self.file.problem_with(self.after)) is not None:
             raise EditRefused(self.file.path, f"the change would make it invalid: {fault}")
         try:
-            return self.file.write(self.after, self.secrets)
+            return self.file.save(self.after, self.secrets) or None
         except OSError as error:
             reason = error.strerror or type(error).__name__
             raise EditRefused(self.file.path, f"cannot be written: {reason}") from error
-
-
-def _config_error(text: str, path: Path) -> str | None:
-    """The error in the config, if any."""
-    try:
-        config_in(document_in(text.encode(), path), path)
-    except ConfigError as error:
-        return ": ".join(
-            filter(None, (error.server and f"server {error.server!r}", error.key, error.problem))
-        )
-    return None

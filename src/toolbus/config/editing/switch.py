@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from toolbus.config.editing.config_file import EditedFile
 from toolbus.config.editing.edit import tool_patterns, with_pattern, without_exclude
+from toolbus.config.editing.edited import EditedFile
 from toolbus.config.hosts.read import document_in
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON

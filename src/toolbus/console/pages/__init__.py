@@ -7,6 +7,7 @@ from toolbus.console.pages.calls import calls
 from toolbus.console.pages.inbox import held, questions
 from toolbus.console.pages.runs import runs
 from toolbus.console.pages.safety import audit, keys
+from toolbus.console.pages.search import search_page
 from toolbus.console.pages.servers import table
 from toolbus.console.pages.tools import catalog, tool
 
@@ -20,5 +21,6 @@ PAGES: tuple[Page, ...] = (
     held.PAGE,
     audit.PAGE,
     keys.PAGE,
+    search_page(lambda: PAGES),
 )
 BY_PATH: Mapping[str, Page] = {page.path: page for page in PAGES}

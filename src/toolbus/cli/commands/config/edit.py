@@ -17,12 +17,10 @@ import typer
 from toolbus.bus.engine.listings import known_tools
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.commands.config.edited import (
-    OAUTH,
     NewServer,
     edit_facts,
     edited_file,
     given_pairs,
-    referring,
     save_edited,
     written,
 )
@@ -32,15 +30,15 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.help import PlainCommand
 from toolbus.cli.output.screen import short_path, visible
 from toolbus.config import find_config, load_server
-from toolbus.config.editing.config_file import EditedFile
 from toolbus.config.editing.edit import (
     with_switch,
     without_server,
 )
+from toolbus.config.editing.edited import OAUTH, EditedFile, name_problem, referring
 from toolbus.config.editing.switch import NotSwitched, ToolSwitch
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.location import near_miss, near_tool
-from toolbus.config.secrets.literals import env_values
+from toolbus.config.secrets.literals import SecretNames, env_values
 from toolbus.config.target import command_target, target_of, typed_entry
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
@@ -166,7 +164,7 @@ def _added(own: Invocation, name: str, server: NewServer) -> CommandResult:
         raise Usage(
             f"{edited.path} already has a server {name!r}; to replace it, first run: toolbus remove {name}"
         )
-    entry, secrets = referring(name, plain, known, env_values(edited.path.parent))
+    entry, secrets = referring(name, plain, known, SecretNames(env_values(edited.path.parent)))
     return written(own, edited, name, entry, secrets)
 
 
@@ -274,8 +272,8 @@ def _known(edited: EditedFile, switch: ToolSwitch) -> Sequence[str]:
 
 def _entry(name: str, server: NewServer) -> dict[str, JSON]:
     """The server's config entry; raises `Usage` or `ConfigError` if it is invalid."""
-    if not re.fullmatch(r"\w[\w.-]*", name):
-        raise Usage(f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'")
+    if (problem := name_problem(name)) is not None:
+        raise Usage(problem)
     first, *rest = server.target
     entry = _remote(name, first, rest, server) if "://" in first else _local(first, rest, server)
     load_server(entry, alias=name)

@@ -1,7 +1,4 @@
-"""The config that a command edits: read, changed with new servers and secrets, and written.
-
-Keeps the file's comments, order and layout. A trusted file stays trusted; an untrusted one stays untrusted.
-"""
+"""The config that a command edits, what it prints of that, and its arguments."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,21 +10,13 @@ from toolbus.cli.errors import Usage
 from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, picked, short_path, visible
 from toolbus.config import find_config
-from toolbus.config.editing.config_file import EditedFile, edited_config
-from toolbus.config.editing.edit import new_document, with_servers
+from toolbus.config.editing.edit import new_document
+from toolbus.config.editing.edited import OAUTH, EditedFile
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.find import DOTENV, named_config
-from toolbus.config.location import is_mapping
-from toolbus.config.secrets.literals import (
-    Secret,
-    SecretNames,
-    referenced_names,
-    with_references,
-)
+from toolbus.config.secrets.literals import Secret
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
-
-OAUTH = "oauth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,10 +42,7 @@ def edited_file(own: Invocation) -> EditedFile:
             path = find_config()
         except ConfigError:
             path = Path("toolbus.yaml")
-    if path.exists():
-        return edited_config(path, is_named=named is not None, shown=Path(short_path(path)))
-    is_own = not (path.parent / DOTENV).exists()
-    return EditedFile(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
+    return EditedFile.read(Path(short_path(path)), is_named=named is not None)
 
 
 def written(
@@ -88,25 +74,6 @@ def edit_facts(edited: EditedFile, name: str) -> dict[str, JSON]:
     return {"file": str(edited.path), "server": name}
 
 
-def referring(
-    name: str, plain: Mapping[str, JSON], known: Mapping[str, JSON], env: dict[str, str]
-) -> tuple[dict[str, JSON], Sequence[Secret]]:
-    """The entry with references for its secrets, under names that the other entries do not use."""
-    referred = (referenced_names(entry) for entry in known.values() if is_mapping(entry))
-    token = plain.get("auth")
-    is_token = token not in (None, OAUTH)
-    entry, secrets = with_references(
-        name,
-        {key: value for key, value in plain.items() if key != "auth"}
-        | ({"auth": {"token": token}} if is_token else {}),
-        SecretNames(env),
-        avoid=frozenset[str]().union(*referred),
-    )
-    if token is not None:
-        entry["auth"] = entry["auth"]["token"] if is_token else token
-    return entry, secrets
-
-
 def given_pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
     pairs: dict[str, JSON] = {}
     for text in given:
@@ -119,11 +86,8 @@ def given_pairs(given: Sequence[str], option: str, separator: str) -> dict[str, 
 
 def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -> str:
     """The file's text with the server; if it cannot be edited, `Usage` shows what to paste."""
-    if edited.is_blank:
-        gap = "" if not edited.text or edited.text.endswith("\n") else "\n"
-        return edited.text + gap + new_document(edited.path, {name: entry})
     try:
-        return with_servers(edited.text, edited.path, {name: entry})
+        return edited.with_server(name, entry)
     except NotEditable as error:
         shown = new_document(edited.path, {name: entry}).splitlines()
         raise Usage(f"{edited.path} {error.problem}:", tuple(shown)) from None
@@ -131,8 +95,8 @@ def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -
 
 def save_edited(screen: Screen, edited: EditedFile, after: str, secrets: Sequence[Secret] = ()) -> bool:
     """Write the file and the secrets; return whether the file is trusted afterwards."""
-    if (problem := edited.fault(after)) is not None:
+    if (problem := edited.problem_with(after)) is not None:
         raise Usage(f"the change would make {edited.path} invalid: {problem}")
-    if (problem := edited.write(after, secrets)) is not None:
-        screen.note(problem)
-    return edited.is_own and problem is None
+    if distrust := edited.save(after, secrets):
+        screen.note(distrust)
+    return distrust is None

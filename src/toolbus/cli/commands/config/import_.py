@@ -13,7 +13,7 @@ from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import editor_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.ask import can_ask
-from toolbus.cli.input.trust import confirm, trust_again
+from toolbus.cli.input.trust import confirm, trust_written
 from toolbus.cli.options import no_config
 from toolbus.cli.output.screen import Screen, picked, visible
 from toolbus.cli.terminal import working_folder
@@ -85,7 +85,7 @@ def import_(
     if written:
         is_own = _is_own(plan)
         after = _write(plan, with_secrets)
-        plan.trusted = is_own and trust_again(screen, target, after)
+        plan.trusted = is_own and trust_written(screen, target, after)
     return CommandResult(_json(plan, written), lambda: _show(screen, plan, written, with_secrets))
 
 
@@ -111,7 +111,7 @@ def offer_import(own: Invocation) -> None:
     is_own = _is_own(plan)
     after = _write(plan, with_secrets=True)
     if is_own:
-        trust_again(screen, target, after)
+        trust_written(screen, target, after)
     _note_gitignore(screen, plan)
 
 

@@ -11,7 +11,7 @@ import typer
 
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.trust import trust_again
+from toolbus.cli.input.trust import trust_written
 from toolbus.cli.output.screen import short_path
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import TEMPLATE
@@ -42,7 +42,7 @@ def init(
     content = TEMPLATE.replace("command: python\n", f"command: {_python()}\n").encode()
     save_in_project(schema, f"{json.dumps(config_schema(), indent=2)}\n".encode())
     save_in_project(path, content)
-    trusted = trust_again(screen, path, content)
+    trusted = trust_written(screen, path, content)
     ignored = _ignore_local(path.absolute().parent)
 
     def lines() -> None:
