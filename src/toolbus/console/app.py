@@ -276,6 +276,7 @@ class ConsoleApp:
         request = PageRequest(session=session.name, query=query)
         if is_stream:
             return await self._stream(http, page, request)
+        await self.console.look_at_runs()
         content = await page.render(self.console, request)
         around = Surroundings(
             notices=session.take_notices(),
@@ -333,17 +334,17 @@ class ConsoleApp:
         except ToolbusError as error:
             goes_to, request.notice = page.path, Notice(text=str(error), kind="failed")
         session.say(request.notice)
-        return await self._redirect(http, f"../{goes_to}")
+        return await self._redirect(http, f"../{_known(goes_to, page.path)}")
 
     async def _choose_theme(self, http: HttpRequest, peer: HttpPeer) -> None:
-        """Remember light or dark in the browser, and go back to the page; anything else means as the system."""
+        """Remember light or dark in the browser, and go back to the page."""
         form = self._fields(await http.body())
         chosen, back = ("", "") if form is None else (form.get("theme"), form.get("back"))
         value, seconds = (chosen, _THEME_SECONDS) if chosen in get_args(Theme) else ("", 0)
         secure = "; Secure" if peer.scheme == "https" else ""
         where = f"Path={self._public_path}; Max-Age={seconds}"
         cookie = f"{_THEME_COOKIE}={value}; {where}; HttpOnly; SameSite=Strict{secure}"
-        goes_to = back if is_place(back) else PAGES[0].path
+        goes_to = _known(back, PAGES[0].path) if is_place(back) else PAGES[0].path
         await self._redirect(http, f"../{goes_to}", ((b"set-cookie", cookie.encode()),))
 
     def _fields(self, encoded: bytes) -> Fields | None:
@@ -380,6 +381,11 @@ def _theme(http: HttpRequest) -> Theme | None:
     """What the person chose; None for as the system."""
     given = _cookies(http, _THEME_COOKIE)
     return next((theme for theme in get_args(Theme) if theme in given), None)
+
+
+def _known(place: str, otherwise: str) -> str:
+    """The place, unless there is no such page: a form may send a place back."""
+    return place if place.partition("#")[0].partition("?")[0] in BY_PATH else otherwise
 
 
 def _way_back(http: HttpRequest) -> str:
@@ -430,6 +436,7 @@ class Streams:
             await http.start_stream(headers)
             while is_admitted() and not self._is_draining:
                 wake.clear()
+                await self._console.look_at_runs()
                 content = await page.render(self._console, request)
                 whole = element("div", navigation(page, self._console), content)
                 changes = b"".join(map(_event, elements.changes(whole)))

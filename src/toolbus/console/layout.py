@@ -144,7 +144,10 @@ def _entry(page: Page, console: Console, *, is_current: bool) -> Element:
 def _said(notices: Sequence[Notice]) -> Element:
     return element(
         "div",
-        [element("p", notice.text, class_=f"notice {notice.kind}") for notice in notices],
+        [
+            element("p", notice.text, notice.more and [" ", notice.more], class_=f"notice {notice.kind}")
+            for notice in notices
+        ],
         class_="notices",
         role="status",
     )

@@ -5,7 +5,6 @@ from urllib.parse import urlencode
 
 from toolbus.console.elements import Child, Element, element
 
-
 _PLACE = re.compile(r"[a-z-]+(?:\?[!-~]*)?")
 
 

@@ -48,6 +48,8 @@ class Notice:
 
     text: str
     kind: Literal["done", "failed"] = "done"
+    more: Element | None = None
+    """A link to what it is about."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,9 +64,9 @@ class PageRequest:
     notice: Notice | None = None
     """Set by an action: what the next page says."""
 
-    def say(self, text: str, goes_to: str) -> str:
+    def say(self, text: str, goes_to: str, more: Element | None = None) -> str:
         """End an action: the page to go to says that it is done."""
-        self.notice = Notice(text=text)
+        self.notice = Notice(text=text, more=more)
         return goes_to
 
     def fail(self, text: str, goes_to: str) -> str:
