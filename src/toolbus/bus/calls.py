@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, get_args
 
 from toolbus.bus.catalog.exposure import CALL, OWN_ROUTES, RUN_CODE, SEARCH, SEARCH_FUNCTIONS
@@ -20,12 +20,27 @@ from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import ArgumentsError, CallDenied, LoginRequired, ToolNotFound
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import JSON, Origin, Progress, ToolResult, ToolSpec
+from toolbus.policy.guard import Forecast
 from toolbus.shape.as_tools import prompt_name
 
 T = TypeVar("T")
 _LONGEST_NAME = 200
 _PROMISES = (("readOnlyHint", True), ("destructiveHint", False))
 """The annotations for which a client may call a tool without asking a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeseenCall:
+    """What would become of a call without hooks, and without guards of the program."""
+
+    problem: str | None = None
+    """What is wrong with the arguments; None if they would be sent."""
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The same by the place of each mistake, such as `filter.limit`; only the first are worded."""
+    sent: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    """The arguments as the server would get them."""
+    repairs: tuple[str, ...] = ()
+    forecast: Forecast = field(default_factory=lambda: Forecast(action="allow"))
 
 
 class CalledView(Protocol):
@@ -141,6 +156,16 @@ class ViewCalls:
         operation = self.operation(spec, arguments=arguments, caller=self.caller_of("", run))
         prepared = self._path.prepared(operation)
         return None if prepared is None else self._tenant.guard.question(prepared)
+
+    def foreseen(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ForeseenCall:
+        """What would become of a call; nothing is called, counted or recorded."""
+        operation = self.operation(spec, arguments=arguments)
+        checked = self._path.checked(operation)
+        if checked.problem is not None:
+            return ForeseenCall(problem=checked.problem, places=checked.places)
+        prepared = replace(operation, arguments=checked.arguments)
+        forecast = self._tenant.guard.forecast(prepared)
+        return ForeseenCall(sent=checked.arguments, repairs=checked.repairs, forecast=forecast)
 
     def may_ask(self, spec: ToolSpec) -> bool:
         """Whether a policy asks about some calls of a tool; for faces that have to know before a call."""

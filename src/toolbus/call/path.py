@@ -13,7 +13,7 @@ from functools import partial
 from threading import Lock
 from typing import Any, Protocol, TypeAlias, TypeVar
 
-from toolbus.call.arguments.check import ArgumentStation, accepted
+from toolbus.call.arguments.check import ArgumentStation, CheckedArguments, accepted
 from toolbus.core.ask.approval import Approval, ApprovalPending
 from toolbus.core.ask.interactions import PEOPLE, PeopleTime
 from toolbus.core.operation.events import CallEnded, CallStarted, Hub, Progressed
@@ -335,6 +335,12 @@ class CallPath:
     def prepared(self, operation: Operation) -> Operation | None:
         """The operation as it would be sent without hooks; None if its arguments are wrong."""
         return self._stations.arguments.prepared(operation)
+
+    def checked(self, operation: Operation) -> CheckedArguments:
+        """The arguments as they would be sent without hooks, or what is wrong with them."""
+        operation = accepted(operation)
+        found = self._stations.arguments.checked(operation)
+        return CheckedArguments(arguments=operation.arguments) if found is None else found
 
 
 def _timed(phase: str, laid: Next, onward: Next | None) -> Next:

@@ -48,6 +48,8 @@ class Notice:
 
     text: str
     kind: Literal["done", "failed"] = "done"
+    more: Element | None = None
+    """A link to what it is about."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,9 +64,9 @@ class PageRequest:
     notice: Notice | None = None
     """Set by an action: what the next page says."""
 
-    def say(self, text: str, goes_to: str) -> str:
+    def say(self, text: str, goes_to: str, more: Element | None = None) -> str:
         """End an action: the page to go to says that it is done."""
-        self.notice = Notice(text=text)
+        self.notice = Notice(text=text, more=more)
         return goes_to
 
     def fail(self, text: str, goes_to: str) -> str:
@@ -84,6 +86,21 @@ A `ToolbusError` is shown as a notice on the page that the action belongs to. Wh
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """A file that the browser saves."""
+
+    name: str
+    """Of ours: ASCII letters, digits, `-`, `_` and `.`."""
+    kind: str
+    """Its media type."""
+    content: bytes
+
+
+Export: TypeAlias = Callable[[Console, PageRequest], Awaitable[Download]]
+"""Makes a file of what a page shows; a `ToolbusError` is shown instead."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Page:
     """One page of the console."""
 
@@ -94,7 +111,11 @@ class Page:
     """What it shows; it is rendered again when one of them changes."""
     every: float | None = None
     """Seconds after which it is rendered again in any case, for what changes without an event."""
+    scripts: tuple[str, ...] = ()
+    """Files in `static/` that this page alone loads, after the script of all pages."""
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
+    downloads: Mapping[str, Export] = field(default_factory=dict[str, Export])
+    """Files of the page, by name: a link to `audit/export?form=csv` is answered by `export`."""
     under: str = ""
     """The page in the navigation that it belongs to; empty if it is there itself."""
     count: Callable[[Console], int] | None = None

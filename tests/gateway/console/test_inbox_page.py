@@ -1,4 +1,4 @@
-"""The page of the questions: what waits, how it is answered, and that nothing waits for nobody."""
+"""The Inbox: what waits and in which order, how it is answered, and that nothing waits for nobody."""
 
 import asyncio
 from typing import Any
@@ -28,10 +28,10 @@ def _asking(era: str) -> dict[str, Any]:
 
 async def _question(opened: Opened) -> str:
     """The page of the questions, once something waits there."""
-    async with opened.stream("questions") as stream:
-        await stream.until(lambda part: 'id="questions"' in part and "<article" in part)
-        assert "Questions 1" in plain(stream.parts["navigation"])
-    return await opened.page("questions")
+    async with opened.stream("inbox") as stream:
+        await stream.until(lambda part: 'id="inbox"' in part and "<article" in part)
+        assert "Inbox 1" in plain(stream.parts["navigation"])
+    return await opened.page("inbox")
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -44,20 +44,20 @@ async def test_a_form_of_a_server_is_filled_in(era: str) -> None:
         number = fields["number"]["value"]
         # The day is missing; the other fields stay as they were typed.
         wrong = {"number": number, "answer": "accept", _key("seats"): "7", _key("place"): '"terrace"'}
-        await opened.post("questions/answer", wrong)
-        again = await opened.page("questions")
-        await opened.post("questions/answer", {**wrong, _key("date"): "2026-12-24"})
+        await opened.post("inbox/answer", wrong)
+        again = await opened.page("inbox")
+        await opened.post("inbox/answer", {**wrong, _key("date"): "2026-12-24"})
         async with opened.stream("tool?name=book") as stream:
             done = await stream.until(lambda part: 'id="trial"' in part and "done" in plain(part))
-        await opened.post("questions/answer", {"number": number, "answer": "accept"})
-        late = plain(await opened.page("questions"))
+        await opened.post("inbox/answer", {"number": number, "answer": "accept"})
+        late = plain(await opened.page("inbox"))
     assert f"When does {PICTURE} come?" in Markup(page).text
     assert Markup(page).named("img") == []
     assert fields[_key("date")]["type"] == "date"
     assert "'date' must be a date" in plain(again)
     assert [one["value"] for one in Markup(again).named("input") if one["name"] == _key("seats")] == ["7"]
     assert ": 2026-12-24, 7, terrace, quiet False" in plain(done)
-    assert "That question does not wait any more. Questions Nothing waits for an answer." in late
+    assert "That question does not wait any more. Inbox Nothing waits for an answer." in late
 
 
 @pytest.mark.parametrize("answer", ["accept", "decline"])
@@ -68,7 +68,7 @@ async def test_a_url_is_a_link_to_accept_or_decline(answer: str) -> None:
         await opened.post("tool/call", {"name": "pay", _key("url"): url})
         page = Markup(await _question(opened))
         (number,) = [one["value"] for one in page.named("input")]
-        await opened.post("questions/answer", {"number": number, "answer": answer})
+        await opened.post("inbox/answer", {"number": number, "answer": answer})
         async with opened.stream("tool?name=pay") as stream:
             await stream.until(lambda part: f"payment: {answer}" in plain(part))
     assert [one["href"] for one in page.named("a") if "target" in one] == ["https://pay.example/<b>?%C3%BC=1"]
@@ -87,7 +87,7 @@ async def test_a_call_is_allowed_or_denied(answer: str, is_allowed: bool) -> Non
         call = asyncio.create_task(view.call("shows_markup", {HOSTILE: HOSTILE}))
         page = Markup(await _question(opened))
         (number,) = [one["value"] for one in page.named("input")]
-        await opened.post("questions/decide", {"number": number, "answer": answer})
+        await opened.post("inbox/decide", {"number": number, "answer": answer})
         async with asyncio.timeout(PATIENCE):
             if is_allowed:
                 assert PICTURE in (await call).text
@@ -111,7 +111,7 @@ async def test_nothing_waits_while_no_console_is_open_and_the_rule_is_named() ->
         with pytest.raises(InputNeeded):
             await opened.bus.call("book", {"guest": "Ann"})
         assert not opened.console.board.is_watched
-        await opened.http.get(f"{opened.home}/questions")
+        await opened.http.get(f"{opened.home}/inbox")
         assert not opened.console.board.is_watched, "who is not let in cannot answer"
         await opened.enter()
         await opened.page("servers")
