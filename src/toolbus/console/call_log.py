@@ -16,7 +16,7 @@ from typing import Literal, TypeAlias
 from toolbus.audit.history.record import CallProgress, RecordedCall, bucket_of
 from toolbus.audit.history.write import HistoryWriter
 from toolbus.audit.trail import REQUESTS
-from toolbus.config.secrets.redact import redacted_by_all
+from toolbus.config.secrets.redact import head_by_all, redacted_by_all
 from toolbus.console.record.contents import kept_arguments, kept_result
 from toolbus.console.record.counts import CallCounts
 from toolbus.console.widgets import short_session
@@ -74,7 +74,7 @@ class CallRecord:
         """Seconds, without those in which a person was asked; None while it is in flight."""
         self.outcome: Outcome | None = None
         self.error: str | None = None
-        """The message of a failure; None if there is none, or if the tool itself reported an error."""
+        """The message of a failure, or the beginning of what the tool reported; None if there is none."""
         self.size = 0
         self.arguments: Mapping[str, JSON] | None = operation.arguments
         """While it is in flight, and then only if this console made the call."""
@@ -85,6 +85,8 @@ class CallRecord:
         self._known_people: PeopleTime | None = None
         self._operation: Operation | None = operation
         self._progress: tuple[CallProgress, ...] = ()
+        self._recorded: RecordedCall | None = None
+        """Once it has ended."""
 
     @property
     def _people(self) -> PeopleTime | None:
@@ -121,7 +123,7 @@ class CallRecord:
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Remember the last reports, which the caller asked for."""
         at = self._log.running_for(self) + self.asked
-        text = None if message is None else redacted_by_all(_cut(message))
+        text = None if message is None else _head(message)
         self._progress = (*self._progress, CallProgress(at, progress, total, text))[-MOST_PROGRESS:]
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
@@ -130,8 +132,21 @@ class CallRecord:
         self._log.end(self, result, failure)
         self._operation = None
 
+    @property
+    def shows_content(self) -> bool:
+        """Whether its content is shown: the user keeps that, or the console made the call."""
+        return self.caller.face == OWN_FACE or self._log.keeps_content
+
     def recorded(self) -> RecordedCall:
         """What is known of it, without its content."""
+        if self._recorded is None:
+            recorded = self._made_record()
+            if self.outcome is None:
+                return recorded
+            self._recorded = recorded
+        return self._recorded
+
+    def _made_record(self) -> RecordedCall:
         clock, caller, asked = self._clock, self.caller, self._asked_times()
         return RecordedCall(
             id=self.id,
@@ -200,8 +215,8 @@ class CallLog:
         record.elapsed = self.running_for(record)
         if failure is not None:
             record.outcome = failure.reason
-            if failure.error:
-                record.error = _cut(redacted_by_all(failure.error))
+            error = failure.error or _error_text(result)
+            record.error = _head(error) if error else None
         else:
             record.outcome = "ok" if result is None or result.pending is None else "pending"
         record.size = 0 if result is None else _size(result)
@@ -278,6 +293,12 @@ def _with_content(
     )
 
 
+def _error_text(result: ToolResult | None) -> str | None:
+    """What a tool says about its error."""
+    blocks = () if result is None else result.content
+    return next((block.text for block in blocks if isinstance(block, Text) and block.text), None)
+
+
 def _size(result: ToolResult) -> int:
     """About the bytes of texts and data in a result."""
     size = 0
@@ -289,6 +310,12 @@ def _size(result: ToolResult) -> int:
         elif isinstance(block, Embedded):
             size += len(block.text or "") + len(block.data or b"")
     return size
+
+
+def _head(text: str) -> str:
+    """The beginning of a text, without secrets."""
+    shown = head_by_all(text, LONGEST_TEXT)
+    return shown if len(text) <= LONGEST_TEXT else f"{shown[: LONGEST_TEXT - 3]}..."
 
 
 def _cut(text: str) -> str:

@@ -13,24 +13,23 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
-from toolbus.audit.history.read import HistoryUnreadable, history_file, read_call, recorded_states
 from toolbus.audit.history.record import RecordedCall
-from toolbus.audit.history.write import HistoryWriter
 from toolbus.audit.lines import chains
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
-from toolbus.config import BusConfig
 from toolbus.config.location import is_mapping
 from toolbus.config.secrets.redact import redacted_by_all
 from toolbus.config.settings.serve import Serve
-from toolbus.console.call_log import OWN_FACE, CallLog
+from toolbus.console.call_log import CallLog
 from toolbus.console.held import HeldParts
+from toolbus.console.record.past import PastCalls
 from toolbus.console.record.states import DAY, ServerStates, changes_of
 from toolbus.console.trials import SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.text.display import counted
+from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, ToolSpec
@@ -123,8 +122,6 @@ logger = logging.getLogger("toolbus")
 
 Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "audit", "keys", "trials"]
 """What may change on a page."""
-FLUSHED_WITHIN = 2.0
-"""Seconds to wait until a call that just ended is in the history."""
 RUNS_SECONDS = 2.0
 MOST_RUNS = 100
 """The newest runs that are looked at."""
@@ -157,9 +154,9 @@ class Console:
         """Those that wait for a person, when somebody last looked."""
         self._looked_at_runs = 0.0
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
-        self.history = _history_of(bus.config)
+        self.history = PastCalls.of(bus.config)
         """None if the config wants none."""
-        self.calls = CallLog(history=self.history)
+        self.calls = CallLog(history=None if self.history is None else self.history.writer)
         self.states = ServerStates()
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self.presence = Presence(self.board)
@@ -224,21 +221,12 @@ class Console:
     async def find_call(self, id_: str) -> RecordedCall | None:
         """A call by its id, in flight, remembered or in the history; with its content, if that is kept."""
         record, history = self.calls.get(id_), self.history
-        if record is not None and not self.calls.keeps_content and record.caller.face != OWN_FACE:
+        if record is not None and not record.shows_content:
             return record.recorded()
-        remembered = None if record is None else record.with_content()
-        if history is None or (record is not None and record.arguments is not None):
-            return remembered
-
-        def read() -> RecordedCall | None:
-            history.flush(FLUSHED_WITHIN)
-            return read_call(history.file, id_)
-
-        try:
-            return await asyncio.to_thread(read) or remembered
-        except HistoryUnreadable as problem:
-            logger.info("%s", problem)
-            return remembered
+        if record is not None and (record.arguments is not None or history is None):
+            return record.with_content()
+        found = None if history is None else await history.call(id_)
+        return record.recorded() if found is None and record is not None else found
 
     async def arguments_of(self, id_: str) -> Mapping[str, JSON] | None:
         """The arguments of a call, to make it again; None if they are not kept.
@@ -253,14 +241,7 @@ class Console:
 
     async def _load_states(self) -> None:
         """Add the states of the last 24 hours from the history."""
-        history = self.history
-        if history is None:
-            return
-        try:
-            recorded = await asyncio.to_thread(recorded_states, history.file, time.time() - DAY)
-        except HistoryUnreadable as problem:
-            logger.info("%s", problem)
-            return
+        recorded = [] if self.history is None else await self.history.states(time.time() - DAY)
         for alias in self.bus.config.servers:
             self.states.add_earlier(alias, changes_of(one for one in recorded if one.server == alias))
 
@@ -269,8 +250,8 @@ class Console:
             end()
         if self.history is not None:
             for alias in self.bus.config.servers:
-                self.history.put_state(time.time(), alias, "", "")
-            await asyncio.to_thread(self.history.close)
+                self.history.writer.put_state(time.time(), alias, "", "")
+            await self.history.close()
             self.calls.history = self.history = None
         self._endings.clear()
         self.presence.close()
@@ -296,18 +277,7 @@ class Console:
     def _note_state(self, event: StateChanged) -> None:
         change = self.states.note(event)
         if self.history is not None:
-            self.history.put_state(event.at, event.server, event.state, redacted_by_all(change.error))
-
-
-def _history_of(config: BusConfig) -> HistoryWriter | None:
-    """The history of a config; none without a file, by which it would be found again."""
-    if config.history is None or config.file is None:
-        return None
-    try:
-        return HistoryWriter(history_file(config.file), config.history)
-    except OSError as error:
-        logger.warning("calls are not kept: %s", error.strerror or type(error).__name__)
-        return None
+            self.history.writer.put_state(event.at, event.server, event.state, redacted_by_all(change.error))
 
 
 async def _logged(work: Coroutine[Any, Any, Any], what: str) -> None:
@@ -330,6 +300,7 @@ class Costs:
         self._known: dict[bytes, Mapping[str, int]] = {}
         """By the digest of all that is counted: a server that lists the same tools again has other specs."""
         self._counting = asyncio.Lock()
+        self._total: tuple[Catalog | None, int] = None, 0
 
     async def of(self, specs: Sequence[ToolSpec]) -> dict[str, Mapping[str, int]]:
         """The tokens by tool and provider; none for a tool that cannot be converted.
@@ -343,6 +314,12 @@ class Costs:
         """The tokens of tools for the provider that needs most; without those that are not known."""
         found = await self.of(specs)
         return {name: max(tokens.values()) for name, tokens in found.items() if tokens}
+
+    async def total(self, catalog: Catalog) -> int:
+        """The tokens of all tools of a catalog, which is counted once."""
+        if self._total[0] is not catalog:
+            self._total = catalog, sum((await self.highest(list(catalog))).values())
+        return self._total[1]
 
     def _tokens(self, spec: ToolSpec) -> Mapping[str, int]:
         counted = (spec.name, spec.title, spec.description, spec.input_schema, spec.options)

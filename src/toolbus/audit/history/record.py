@@ -51,7 +51,7 @@ class RecordedCall:
     outcome: str = "ok"
     """`ok`, `pending`, or the reason of a failure, such as `timed_out`; empty while it is in flight."""
     error: str | None = None
-    """The message of a failure; None if the tool itself reported it."""
+    """The message of a failure, or the beginning of what the tool reported."""
     seconds: float = 0.0
     """How long it took, without the time of people."""
     server_seconds: float | None = None

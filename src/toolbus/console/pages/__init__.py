@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 
 from toolbus.console.page import Page
-from toolbus.console.pages.calls import calls
+from toolbus.console.pages import overview
+from toolbus.console.pages.calls import call, calls
 from toolbus.console.pages.inbox import held, inbox
 from toolbus.console.pages.runs import runs
 from toolbus.console.pages.safety import audit, keys
@@ -12,10 +13,12 @@ from toolbus.console.pages.servers import table
 from toolbus.console.pages.tools import catalog, tool
 
 PAGES: tuple[Page, ...] = (
+    overview.PAGE,
     table.PAGE,
     catalog.PAGE,
     tool.PAGE,
     calls.PAGE,
+    call.PAGE,
     inbox.PAGE,
     held.PAGE,
     runs.PAGE,

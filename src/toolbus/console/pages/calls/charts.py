@@ -141,7 +141,12 @@ def _in_words(spans: Iterable[StateSpan]) -> str:
     for span in spans:
         seconds[span.state] = seconds.get(span.state, 0.0) + span.end - span.start
     lasted = sorted(seconds.items(), key=lambda pair: -pair[1])
-    return ", ".join(f"{_NAMES.get(state, state)} {duration(took)}" for state, took in lasted) or "not known"
+    return ", ".join(f"{_NAMES.get(state, state)} {_share(took / DAY)}" for state, took in lasted)
+
+
+def _share(part: float) -> str:
+    # Of the day, which changes less often than a duration: an open page need not be told.
+    return f"{part:.0%}" if part >= 0.01 else "less than 1%"
 
 
 def _runs(spans: Sequence[StateSpan]) -> list[tuple[Tone, int, int]]:
