@@ -40,7 +40,7 @@ def question_card(console: Console, waiting: WaitingQuestion, back: str = "") ->
     question, place = waiting.question, _place(waiting)
     risk = risk_of(question)
     tone: Tone = "bad" if risk == "destructive" else "busy"
-    hidden = {"number": str(waiting.number), "back": back}
+    hidden = {"number": str(waiting.number), **({"back": back} if back else {})}
     if isinstance(question, ApprovalRequest):
         title, content = f"Allow a call of {question.name}?", _approval(console, waiting, question, hidden)
     else:
