@@ -125,6 +125,10 @@ def _digest(secret: str) -> bytes:
 
 logger = logging.getLogger("toolbus")
 
+OPEN = (
+    "This console is open to other machines, so it cannot add, change, enable or disable servers: that would "
+    "start programs here. Set serve.console: edit if everybody who gets in may do that."
+)
 _COOKIE = "toolbus_console"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
@@ -160,8 +164,10 @@ class ConsoleApp:
         entry: ConsoleEntry | None = None,
         limits: HttpLimits | None = None,
     ) -> None:
-        """`serve` says by which names it is reached; `serve.console: true` lets other machines in."""
+        """`serve` says by which names it is reached; `serve.console` lets other machines in."""
         self.console = console
+        if serve.console is True:
+            console.server_drafts.refusal = OPEN
         self.entry = entry or ConsoleEntry()
         self._serve = serve
         self._hosts = Hosts(serve)

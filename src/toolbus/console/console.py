@@ -18,6 +18,7 @@ from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
 from toolbus.console.call_log import CallLog
+from toolbus.console.editing.drafts import ServerDrafts
 from toolbus.console.held import HeldParts
 from toolbus.console.trials import SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
@@ -144,6 +145,7 @@ class Console:
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self.presence = Presence(self.board)
         self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
+        self.server_drafts = ServerDrafts(bus, self.begin, lambda: self.changed("trials"))
         self.costs = Costs()
         self.drafts: dict[int, Mapping[str, list[str]]] = {}
         """The answers to questions that were invalid, by number: people do not type them twice."""

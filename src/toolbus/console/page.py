@@ -27,6 +27,13 @@ class Fields:
         text = encoded.decode("ascii")
         self._values = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
 
+    @classmethod
+    def of(cls, values: Mapping[str, list[str]]) -> "Fields":
+        """The fields that were read before."""
+        fields = cls()
+        fields._values = {**values}
+        return fields
+
     def __contains__(self, name: str) -> bool:
         return name in self._values
 
@@ -94,6 +101,8 @@ class Page:
     """What it shows; it is rendered again when one of them changes."""
     every: float | None = None
     """Seconds after which it is rendered again in any case, for what changes without an event."""
+    scripts: tuple[str, ...] = ()
+    """Files in `static/` that only this page needs."""
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
     under: str = ""
     """The page in the navigation that it belongs to; empty if it is there itself."""

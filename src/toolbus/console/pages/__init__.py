@@ -7,11 +7,14 @@ from toolbus.console.pages.calls import calls
 from toolbus.console.pages.inbox import held, questions
 from toolbus.console.pages.runs import runs
 from toolbus.console.pages.safety import audit, keys
-from toolbus.console.pages.servers import table
+from toolbus.console.pages.servers import add, edit, server, table
 from toolbus.console.pages.tools import catalog, tool
 
 PAGES: tuple[Page, ...] = (
     table.PAGE,
+    server.PAGE,
+    add.PAGE,
+    edit.PAGE,
     catalog.PAGE,
     tool.PAGE,
     calls.PAGE,

@@ -1,0 +1,1 @@
+"""Add and edit servers: drafts, their trials, and what is written."""
