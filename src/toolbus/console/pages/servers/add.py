@@ -166,10 +166,10 @@ def area(name: str, label: str, typed: Fields, about: str = "", rows: int = 2) -
     )
 
 
-def place_field(places: Sequence[str], chosen: str) -> Element:
-    """The choice where secrets are kept."""
+def place_field(places: Sequence[str], chosen: str, key: str = "add-place") -> Element:
+    """The choice where secrets are kept; `key` is its id."""
     options = {place: text for place, text in PLACES.items() if place in places}
-    return element("div", choice("add-place", "Keep secrets in", "place", options, chosen), class_="field")
+    return element("div", choice(key, "Keep secrets in", "place", options, chosen), class_="field")
 
 
 # From the registry

@@ -141,7 +141,7 @@ async def _form_page(console: Console, alias: str, draft: ServerDraft | None) ->
                     Fields.of({"text": [typed.get("text", text) if is_text else text]}),
                     rows=14,
                 ),
-                place_field(places, typed.get("place")),
+                place_field(places, typed.get("place"), "text-place"),
                 element("button", "Review the text", type="submit"),
                 class_="stacked wide-form",
             ),
