@@ -14,13 +14,14 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 from urllib.parse import urlsplit
 
 from toolbus.config.settings.serve import Serve
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element
-from toolbus.console.layout import document, navigation, refusal
+from toolbus.console.layout import THEME_ACTION, Surroundings, Theme, document, navigation, refusal
+from toolbus.console.links import is_place
 from toolbus.console.page import Fields, Notice, Page, PageRequest
 from toolbus.console.pages import BY_PATH, PAGES
 from toolbus.core.values.errors import ToolbusError
@@ -130,6 +131,8 @@ OPEN = (
     "start programs here. Set serve.console: edit if everybody who gets in may do that."
 )
 _COOKIE = "toolbus_console"
+_THEME_COOKIE = "toolbus_console_theme"
+_THEME_SECONDS = 365 * 24 * 3600
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
     "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
@@ -233,9 +236,7 @@ class ConsoleApp:
 
     def _session(self, http: HttpRequest) -> ConsoleSession | None:
         """The session of a request that has both of its secrets."""
-        pairs = (pair.strip().partition("=") for pair in http.headers.get("cookie", "").split(";"))
-        cookies = (value for name, _, value in pairs if name == _COOKIE)
-        return self.entry.session(_asked(http)[0], cookies)
+        return self.entry.session(_asked(http)[0], _cookies(http, _COOKIE))
 
     def _is_own_page(self, http: HttpRequest, peer: HttpPeer) -> bool:
         """Whether a request comes from one of our pages: another port of this machine is not one."""
@@ -277,10 +278,14 @@ class ConsoleApp:
         request = PageRequest(session=session.name, query=query)
         if is_stream:
             return await self._stream(http, page, request)
+        await self.console.look_at_runs()
         content = await page.render(self.console, request)
-        stream = f"events/{page.path}?{http.query.decode('ascii')}"
-        shown = document(page, self.console, content, session.take_notices(), stream)
-        return await self._send_html(http, 200, shown)
+        around = Surroundings(
+            notices=session.take_notices(),
+            place=f"{page.path}?{http.query.decode('ascii')}",
+            theme=_theme(http),
+        )
+        return await self._send_html(http, 200, document(page, self.console, content, around))
 
     async def _stream(self, http: HttpRequest, page: Page, request: PageRequest) -> None:
         if self._streams.is_full:
@@ -300,9 +305,12 @@ class ConsoleApp:
         if session is None:
             return await self._stay_out(http)
         self.console.presence.note_request()
-        path, _, name = _asked(http)[1].partition("/")
+        where = _asked(http)[1]
+        path, _, name = where.partition("/")
         page = BY_PATH.get(path)
         action = None if page is None else page.actions.get(name)
+        if where == THEME_ACTION:
+            return await self._choose_theme(http, peer)
         if page is None or action is None or not page.is_there(self.console):
             return await self._refuse(http, 404, "Nothing here", "There is no such action.")
         if http.headers.get("content-type", "").split(";")[0].strip().lower() != _FORM:
@@ -316,7 +324,18 @@ class ConsoleApp:
         except ToolbusError as error:
             goes_to, request.notice = page.path, Notice(text=str(error), kind="failed")
         session.say(request.notice)
-        return await self._redirect(http, f"../{goes_to}")
+        return await self._redirect(http, f"../{_known(goes_to, page.path)}")
+
+    async def _choose_theme(self, http: HttpRequest, peer: HttpPeer) -> None:
+        """Remember light or dark in the browser, and go back to the page."""
+        form = self._fields(await http.body())
+        chosen, back = ("", "") if form is None else (form.get("theme"), form.get("back"))
+        value, seconds = (chosen, _THEME_SECONDS) if chosen in get_args(Theme) else ("", 0)
+        secure = "; Secure" if peer.scheme == "https" else ""
+        where = f"Path={self._public_path}; Max-Age={seconds}"
+        cookie = f"{_THEME_COOKIE}={value}; {where}; HttpOnly; SameSite=Strict{secure}"
+        goes_to = _known(back, PAGES[0].path) if is_place(back) else PAGES[0].path
+        await self._redirect(http, f"../{goes_to}", ((b"set-cookie", cookie.encode()),))
 
     def _fields(self, encoded: bytes) -> Fields | None:
         try:
@@ -341,6 +360,22 @@ def _asked(http: HttpRequest) -> tuple[str, str]:
     """What a path has below `/console`: the secret of a session, and what is asked of that session."""
     first, _, rest = http.facts.path.removeprefix(CONSOLE).lstrip("/").partition("/")
     return first, rest
+
+
+def _cookies(http: HttpRequest, wanted: str) -> list[str]:
+    pairs = (pair.strip().partition("=") for pair in http.headers.get("cookie", "").split(";"))
+    return [value for name, _, value in pairs if name == wanted]
+
+
+def _theme(http: HttpRequest) -> Theme | None:
+    """What the person chose; None for as the system."""
+    given = _cookies(http, _THEME_COOKIE)
+    return next((theme for theme in get_args(Theme) if theme in given), None)
+
+
+def _known(place: str, otherwise: str) -> str:
+    """The place, unless there is no such page: a form may send a place back."""
+    return place if place.partition("#")[0].partition("?")[0] in BY_PATH else otherwise
 
 
 def _way_back(http: HttpRequest) -> str:
@@ -391,6 +426,7 @@ class Streams:
             await http.start_stream(headers)
             while is_admitted() and not self._is_draining:
                 wake.clear()
+                await self._console.look_at_runs()
                 content = await page.render(self._console, request)
                 whole = element("div", navigation(page, self._console), content)
                 changes = b"".join(map(_event, elements.changes(whole)))

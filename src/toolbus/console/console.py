@@ -116,6 +116,9 @@ logger = logging.getLogger("toolbus")
 
 Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "audit", "keys", "trials"]
 """What may change on a page."""
+RUNS_SECONDS = 2.0
+MOST_RUNS = 100
+"""The newest runs that are looked at."""
 APPROVED_WITHIN = 2.0
 """Seconds for the bus to use what was approved, before the page is shown again."""
 
@@ -138,8 +141,12 @@ class Console:
         self.held = HeldParts(bus)
         self.keys: ConsoleKeys | None = None
         """None if keys do not let clients in."""
+        self.began = time.time()
         self.runs: ConsoleRuns | None = None
         """The durable runs of agents, if there is a store of them."""
+        self.waiting_runs: Sequence[RunFacts] = ()
+        """Those that wait for a person, when somebody last looked."""
+        self._looked_at_runs = 0.0
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
         self.calls = CallLog()
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
@@ -175,6 +182,18 @@ class Console:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+    async def look_at_runs(self) -> None:
+        """See which runs wait for a person; at most every two seconds, because it asks a database."""
+        now = time.monotonic()
+        if self.runs is None or now < self._looked_at_runs + RUNS_SECONDS:
+            return
+        self._looked_at_runs = now
+        try:
+            found = await self.runs.recent(ended=False, limit=MOST_RUNS)
+        except ToolbusError:  # the page of the runs says why
+            found = ()
+        self.waiting_runs = [run for run in found if run.question is not None]
 
     async def use_approved(self) -> None:
         """Have the bus use what was approved; a server that may be started now is not waited for."""

@@ -1,8 +1,16 @@
 """Links between pages: whatever is named on a page leads to its own, by these functions alone."""
 
+import re
 from urllib.parse import urlencode
 
 from toolbus.console.elements import Child, Element, element
+
+_PLACE = re.compile(r"[a-z-]+(?:\?[!-~]*)?")
+
+
+def is_place(text: str) -> bool:
+    """Whether a text that a form sent is a page of the console, as these functions write it."""
+    return _PLACE.fullmatch(text) is not None
 
 
 def server_url(alias: str) -> str:

@@ -55,6 +55,8 @@ class Notice:
 
     text: str
     kind: Literal["done", "failed"] = "done"
+    more: Element | None = None
+    """A link to what it is about."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,9 +71,9 @@ class PageRequest:
     notice: Notice | None = None
     """Set by an action: what the next page says."""
 
-    def say(self, text: str, goes_to: str) -> str:
+    def say(self, text: str, goes_to: str, more: Element | None = None) -> str:
         """End an action: the page to go to says that it is done."""
-        self.notice = Notice(text=text)
+        self.notice = Notice(text=text, more=more)
         return goes_to
 
     def fail(self, text: str, goes_to: str) -> str:
@@ -102,7 +104,7 @@ class Page:
     every: float | None = None
     """Seconds after which it is rendered again in any case, for what changes without an event."""
     scripts: tuple[str, ...] = ()
-    """Files in `static/` that only this page needs."""
+    """Files in `static/` that this page alone loads, after the script of all pages."""
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
     under: str = ""
     """The page in the navigation that it belongs to; empty if it is there itself."""

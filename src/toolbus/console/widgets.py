@@ -14,6 +14,13 @@ from toolbus.core.values.records import Audio, Block, Embedded, Image, ResourceL
 
 Tone: TypeAlias = Literal["good", "busy", "bad", "quiet"]
 
+_TONES: Mapping[str, Tone] = {
+    **dict.fromkeys(("ok", "done", "ready", "allowed", "approved", "answered"), "good"),
+    **dict.fromkeys(("running", "waiting", "waits", "begun", "pending", "connecting", "retrying"), "busy"),
+    **dict.fromkeys(("canceled", "closed", "idle", "disabled", "off", "declined"), "quiet"),
+}
+"""One color for one meaning, on all pages; every other outcome is a failure."""
+_WORDS = {"cancelled": "canceled", "auth_required": "sign-in needed", "not_json": "not JSON"}
 _SHOWN = 8
 """Characters of the name of a session."""
 
@@ -26,6 +33,12 @@ def anchor(kind: str, name: str) -> str:
 def badge(text: str, tone: Tone) -> Element:
     """A word in a color; the word alone says it."""
     return element("span", text, class_=f"badge {tone}")
+
+
+def status(state: str) -> Element:
+    """The state or outcome of a server, a call, a run or a step, in the words and colors of all pages."""
+    word = _WORDS.get(state) or state.replace("_", " ")
+    return badge(word, _TONES.get(word, "bad"))
 
 
 def titled(tag: str, text: str, *beside: Child, key: str | None = None) -> Element:

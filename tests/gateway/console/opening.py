@@ -75,7 +75,7 @@ class Opened:
 
 def home_of(url: str, location: str) -> str:
     """What the URLs of a session's pages begin with; `location` is where a browser that enters is sent."""
-    return urljoin(url, location).removesuffix("/servers")
+    return urljoin(url, location).rpartition("/")[0]
 
 
 class Stream:

@@ -40,14 +40,14 @@ async def test_a_question_for_a_client_without_forms_is_answered_in_the_page(
             await tab.see("#servers", "ready")
             call.start()
             await tab.see("nav .count", "1")
-            await tab.click("nav >> text=Questions")
+            await tab.click("nav >> text=Inbox")
             await tab.see("article .description", PICTURE)
             number = await tab.run("document.querySelector('[name=number]').value")
             await tab.fill(f"#question-{number}-{anchor('field', 'name')}", "Ann <b>")
             await tab.do("selectOption", f"#question-{number}-{anchor('field', 'kind')}", '"b"')
             await tab.click("button:text-is('Send')")
             await tab.see(".notice", "Answered.")
-            await tab.see("#questions", "Nothing waits for an answer.")
+            await tab.see("#inbox", "Nothing waits for an answer.")
             await asyncio.to_thread(call.join, 60)
     [(status, body)] = answers
     assert status == 200
@@ -60,7 +60,7 @@ async def test_what_is_typed_stays_while_other_questions_come_and_go(browser: Ch
     async with console_over({"servers": {"wild": wild()}, "policy": rules}) as opened, browser.tab() as tab:
         await tab.enter(opened)
         asked = asyncio.create_task(opened.bus.call("wild_ask", {}))
-        await tab.click("nav >> text=Questions")
+        await tab.click("nav >> text=Inbox")
         await tab.see("article")
         name = "textarea"
         await tab.do("type", name, "half a na")
@@ -88,7 +88,7 @@ async def test_a_held_tool_is_approved_as_it_was_shown(browser: Chromium, tmp_pa
     place.approve()
     async with console_over(place.config) as opened, browser.tab(viewport=SMALL) as tab:
         await tab.enter(opened)
-        await tab.click("nav >> text=Held")
+        await tab.goto(f"{tab.home}/held")
         await tab.see("#held-summary", "Nothing is held.")
         place.offer(DRIFTED)  # the server changes its tools while the page is open
         await tab.see("#held-summary", "2 differences from the lock")

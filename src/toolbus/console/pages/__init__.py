@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 from toolbus.console.page import Page
 from toolbus.console.pages.calls import calls
-from toolbus.console.pages.inbox import held, questions
+from toolbus.console.pages.inbox import held, inbox
 from toolbus.console.pages.runs import runs
 from toolbus.console.pages.safety import audit, keys
+from toolbus.console.pages.search import search_page
 from toolbus.console.pages.servers import add, edit, server, table
 from toolbus.console.pages.tools import catalog, tool
 
@@ -18,10 +19,11 @@ PAGES: tuple[Page, ...] = (
     catalog.PAGE,
     tool.PAGE,
     calls.PAGE,
-    questions.PAGE,
-    runs.PAGE,
+    inbox.PAGE,
     held.PAGE,
+    runs.PAGE,
     audit.PAGE,
     keys.PAGE,
+    search_page(lambda: PAGES),
 )
 BY_PATH: Mapping[str, Page] = {page.path: page for page in PAGES}

@@ -12,7 +12,7 @@ function connect() {
   const url = document.body.dataset.stream;
   if (!url || stream || document.hidden) return;
   stream = new EventSource(url);
-  stream.addEventListener("open", () => showConnection(""));
+  stream.addEventListener("open", () => showConnection("live", true));
   stream.addEventListener("replace", (event) => {
     const { id, html } = JSON.parse(event.data);
     const old = document.getElementById(id);
@@ -33,9 +33,11 @@ function disconnect() {
   stream = null;
 }
 
-function showConnection(text) {
+function showConnection(text, isLive = false) {
   const place = document.getElementById("connection");
-  if (place && place.textContent !== text) place.textContent = text;
+  if (!place) return;
+  if (place.textContent !== text) place.textContent = text;
+  place.classList.toggle("live", isLive);
 }
 
 // The markup is the server's own rendering, in which every text is escaped.
@@ -120,15 +122,114 @@ document.addEventListener("submit", (event) => {
   form.dataset.sent = "yes";
 });
 
+// The palette: the hits of the search page, over this one. Ctrl-K and / open it.
+
+let palette = null;
+
+class Palette {
+  #searching = null;
+  #shown = null;
+
+  constructor() {
+    this.dialog = document.createElement("dialog");
+    this.dialog.id = "palette";
+    this.dialog.setAttribute("aria-label", "Search");
+    this.dialog.innerHTML = `<form class="stacked" method="get" action="search" role="search">
+      <input type="search" name="words" aria-label="Search" placeholder="Servers, tools, calls and pages"
+        autocomplete="off" spellcheck="false" enterkeyhint="go"></form><div class="hits"></div>`;
+    this.field = this.dialog.querySelector("input");
+    this.hits = this.dialog.querySelector(".hits");
+    this.field.addEventListener("input", () => this.#search());
+    this.dialog.addEventListener("keydown", (event) => this.#move(event));
+    this.dialog.addEventListener("click", ({ target }) => target === this.dialog && this.dialog.close());
+    this.dialog.querySelector("form").addEventListener("submit", async (event) => {
+      event.preventDefault();
+      await this.#search();
+      this.hits.querySelector("a")?.click();
+    });
+    document.body.append(this.dialog);
+  }
+
+  open() {
+    if (this.dialog.open) return;
+    this.#shown = null; // the hits may be old
+    this.dialog.showModal();
+    this.field.select();
+    this.#search();
+  }
+
+  // One search at a time: the words that were typed meanwhile are next.
+  #search() {
+    this.#searching ??= this.#searchAll().finally(() => { this.#searching = null; });
+    return this.#searching;
+  }
+
+  async #searchAll() {
+    while (this.#shown !== this.field.value) {
+      const words = this.field.value;
+      const fresh = await searched(words);
+      if (fresh) this.hits.replaceChildren(...fresh.childNodes);
+      else this.hits.textContent = "Not connected; reload the page.";
+      showTimes(this.hits);
+      this.hits.querySelector("a")?.classList.add("chosen");
+      this.#shown = words;
+    }
+  }
+
+  #move(event) {
+    const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
+    if (!step) return;
+    event.preventDefault();
+    const places = [this.field, ...this.hits.querySelectorAll("a")];
+    const now = places.indexOf(document.activeElement);
+    places[(now + step + places.length) % places.length].focus();
+  }
+}
+
+async function searched(words) {
+  try {
+    const answer = await fetch(`search?${new URLSearchParams({ words })}`);
+    return new DOMParser().parseFromString(await answer.text(), "text/html").getElementById("hits");
+  } catch {
+    return null; // there is nobody to ask
+  }
+}
+
+function openPalette() {
+  palette ??= new Palette();
+  palette.open();
+}
+
+function isTyping(target) {
+  return target.closest("input, select, textarea, [contenteditable]") !== null;
+}
+
+document.addEventListener("keydown", (event) => {
+  const isPlain = !event.ctrlKey && !event.metaKey && !event.altKey;
+  const isSlash = event.key === "/" && isPlain && !isTyping(event.target);
+  const isK = event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey) && !event.altKey && !event.shiftKey;
+  if ((!isSlash && !isK) || !document.getElementById("find")) return;
+  event.preventDefault();
+  openPalette();
+});
+
+document.getElementById("find")?.addEventListener("click", (event) => {
+  if (event.ctrlKey || event.metaKey || event.shiftKey) return; // in a tab of its own
+  event.preventDefault();
+  openPalette();
+});
+
 // A hidden page needs no stream; a browser has only a few connections to one host.
 document.addEventListener("visibilitychange", () => (document.hidden ? disconnect() : connect()));
 window.addEventListener("pagehide", disconnect);
 window.addEventListener("pageshow", (event) => {
   if (!event.persisted) return;
   for (const form of document.forms) delete form.dataset.sent;
+  palette?.dialog.close();
   connect();
 });
 
+document.documentElement.classList.add("scripted");
 showTimes(document);
 setInterval(() => showTimes(document), TIMES_MILLISECONDS);
 connect();

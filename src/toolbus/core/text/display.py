@@ -32,9 +32,9 @@ def without_passwords(text: str) -> str:
     return _PASSWORDS.sub(lambda found: f"{found[1] or found[2]}***", text)
 
 
-def counted(number: int, what: str) -> str:
-    """`1 tool`, `2 tools`."""
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+def counted(number: int, what: str, several: str = "") -> str:
+    """`1 tool`, `2 tools`; `several` is a plural without a plain s."""
+    return f"{number} {what}" if number == 1 else f"{number} {several or f'{what}s'}"
 
 
 def signature(name: str, arguments: Mapping[str, Any], required: Sequence[Any]) -> str:

@@ -120,5 +120,5 @@ PAGE = Page(
     render=render,
     topics={"held"},
     actions={"approve": approve, "approve-all": approve_all},
-    count=lambda console: len(console.bus.held),
+    under="inbox",
 )

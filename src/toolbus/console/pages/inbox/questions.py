@@ -1,4 +1,4 @@
-"""What waits for a person: forms and URLs that servers ask about, and calls that a policy asks about."""
+"""Questions and approvals as cards with a form, and what their forms do; for every page that shows one."""
 
 from collections.abc import Iterable, Mapping
 from urllib.parse import quote
@@ -6,21 +6,46 @@ from urllib.parse import quote
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.fields import Typed, arguments_of, field_widget, fields_of_form
-from toolbus.console.page import Page, PageRequest
-from toolbus.console.widgets import as_json, facts, form, hidden_fields, moment, short_session
+from toolbus.console.inbox import RISKS, risk_of, waiting_count
+from toolbus.console.links import call_link, call_url, is_place, server_link, tool_link
+from toolbus.console.page import PageRequest
+from toolbus.console.widgets import (
+    Tone,
+    as_json,
+    badge,
+    facts,
+    form,
+    hidden_fields,
+    moment,
+    short_session,
+    titled,
+)
 from toolbus.core.ask.approval import ApprovalAnswer, ApprovalRequest
 from toolbus.core.ask.question_router import WaitingQuestion
+from toolbus.core.text.display import counted
 from toolbus.core.values.elicitation import Answer, Elicitation
 
 _ANSWERS: dict[str, ApprovalAnswer] = {"once": "once", "always": "always", "no": False}
+_SAID = {
+    "once": "Allowed once.",
+    "always": "Allowed, and from now on.",
+    "accept": "Answered.",
+    "decline": "Declined.",
+}
 _URL_CHARACTERS = "".join(map(chr, range(0x21, 0x7F)))
 
 
-async def render(console: Console, request: PageRequest) -> Element:
-    waiting = console.board.waiting
-    cards = [_card(console, question) for question in waiting.values()]
-    empty = element("p", "Nothing waits for an answer.", class_="empty")
-    return element("div", live("questions", cards or empty, class_="cards"))
+def question_card(console: Console, waiting: WaitingQuestion, back: str = "") -> Element:
+    """A question with its form; `back` is the page that its answer leads to, if not the call or the Inbox."""
+    question, place = waiting.question, _place(waiting)
+    risk = risk_of(question)
+    tone: Tone = "bad" if risk == "destructive" else "busy"
+    hidden = {"number": str(waiting.number), **({"back": back} if back else {})}
+    if isinstance(question, ApprovalRequest):
+        title, content = f"Allow a call of {question.name}?", _approval(console, waiting, question, hidden)
+    else:
+        title, content = f"{question.server} asks", _elicitation(console, waiting, question, hidden)
+    return card(place, title, content, beside=badge(RISKS[risk][0], tone))
 
 
 async def answer(console: Console, request: PageRequest) -> str:
@@ -31,7 +56,7 @@ async def answer(console: Console, request: PageRequest) -> str:
         reply = reply_to(waiting.question, request)
     except ValueError as error:
         _keep_draft(console, waiting.number, request)
-        return request.fail(str(error), f"questions#{_place(waiting)}")
+        return request.fail(str(error), _way_back(request) or f"inbox#{_place(waiting)}")
     return _send(console, request, waiting, reply)
 
 
@@ -52,14 +77,46 @@ def _waiting(console: Console, request: PageRequest) -> WaitingQuestion | None:
 def _send(
     console: Console, request: PageRequest, waiting: WaitingQuestion, reply: Answer | ApprovalAnswer
 ) -> str:
+    """Send the answer, and go back to the call; while others wait, the call is a link in the queue."""
+    call = call_of(console, waiting)
     if not console.board.reply(waiting.number, reply):
         return _gone(request)
     console.drafts.pop(waiting.number, None)
-    return request.say("Answered.", "questions")
+    if isinstance(waiting.question, ApprovalRequest):
+        said = _SAID.get(request.form.get("answer"), "Denied.")
+    else:
+        said = _SAID.get(request.form.get("answer"), "Canceled.")
+    left = waiting_count(console) - 1
+    if place := _way_back(request):
+        return request.say(said, place)
+    if left > 0:
+        said = f"{said} {counted(left, 'entry', 'entries')} left."
+    more = None if call is None else call_link(call, "Open the call")
+    return request.say(said, "inbox" if left > 0 or call is None else call_url(call), more)
+
+
+def _way_back(request: PageRequest) -> str:
+    back = request.form.get("back")
+    return back if is_place(back) else ""
 
 
 def _gone(request: PageRequest) -> str:
-    return request.fail("That question does not wait any more.", "questions")
+    return request.fail("That question does not wait any more.", _way_back(request) or "inbox")
+
+
+def call_of(console: Console, waiting: WaitingQuestion) -> str | None:
+    """The call that waits for an answer; None if it is not known, or one of several."""
+    question = waiting.question
+    if isinstance(question, ApprovalRequest):
+        found = [one.id for one in console.calls.in_flight if str(one.id) == question.id]
+    else:
+        found = [
+            one.id
+            for one in console.calls.in_flight
+            if (one.server, one.caller.session, one.caller.user)
+            == (question.server, question.session, question.user)
+        ]
+    return str(found[0]) if len(found) == 1 else None
 
 
 def _keep_draft(console: Console, number: int, request: PageRequest) -> None:
@@ -73,20 +130,16 @@ def _place(waiting: WaitingQuestion) -> str:
     return f"question-{waiting.number}"
 
 
-def _card(console: Console, waiting: WaitingQuestion) -> Element:
+def _facts(console: Console, waiting: WaitingQuestion, tool: Child, **more: Child) -> Element:
     question = waiting.question
-    if isinstance(question, ApprovalRequest):
-        return card(_place(waiting), f"Allow a call of {question.name}?", _approval(waiting, question))
-    return card(_place(waiting), f"{question.server} asks", _elicitation(console, waiting, question))
-
-
-def _facts(waiting: WaitingQuestion, tool: str | None, server: str | None, **more: str | None) -> Element:
+    call = call_of(console, waiting)
     return facts(
         {
-            "server": server,
+            "server": question.server and server_link(question.server),
             "tool": tool,
+            "call": call and call_link(call, call),
             **more,
-            "user": waiting.question.user or None,
+            "user": question.user or None,
             "session": short_session(waiting.session) or None,
             "since": moment(waiting.since),
             "asked": "also where the call was made" if waiting.is_asked else "only here",
@@ -94,30 +147,36 @@ def _facts(waiting: WaitingQuestion, tool: str | None, server: str | None, **mor
     )
 
 
-def _elicitation(console: Console, waiting: WaitingQuestion, question: Elicitation) -> Child:
+def _elicitation(
+    console: Console, waiting: WaitingQuestion, question: Elicitation, hidden: Mapping[str, str]
+) -> Child:
     buttons = [("accept", "Send" if question.url is None else "Accept"), ("decline", "Decline")]
     typed = console.drafts.get(waiting.number)
     return [
         element("p", question.message, class_="description"),
-        _facts(waiting, question.tool, question.server),
+        _facts(console, waiting, question.tool),
         answer_form(
-            "questions/answer",
-            {"number": str(waiting.number)},
+            "inbox/answer",
+            hidden,
             question_fields(question, typed, _place(waiting)),
             buttons if question.fault is None else buttons[1:],
         ),
     ]
 
 
-def _approval(waiting: WaitingQuestion, request: ApprovalRequest) -> Child:
-    buttons = [("once", "Allow once"), ("always", "Always allow"), ("no", "Deny")]
+def _approval(
+    console: Console, waiting: WaitingQuestion, request: ApprovalRequest, hidden: Mapping[str, str]
+) -> Child:
+    tool = request.name if request.spec is None else tool_link(request.name)
+    # The answer that lasts stands apart, so that no thumb hits it instead of another.
+    buttons = [("once", "Allow once"), ("no", "Deny"), ("always", "Always allow")]
     return [
         request.reason != "" and element("p", request.reason, class_="description"),
-        _facts(waiting, request.name, request.server, rule=request.rule),
+        _facts(console, waiting, tool, rule=request.rule),
         element("p", "Its arguments, exactly as they will be sent:"),
         element("pre", as_json(dict(request.arguments)), tabindex=0, aria_label="arguments"),
         element("p", "Always: until the definition of the tool or the rule changes.", class_="faint"),
-        answer_form("questions/decide", {"number": str(waiting.number)}, None, buttons),
+        answer_form("inbox/decide", hidden, None, buttons),
     ]
 
 
@@ -137,11 +196,16 @@ def reply_to(question: Elicitation, request: PageRequest) -> Answer:
             return question.cancel()
 
 
-def card(place: str, title: str, *content: Child) -> Element:
-    """A question; live by itself, so that its form stays as it is while others come and go."""
+def card(place: str, title: str, *content: Child, beside: Child = None) -> Element:
+    """An entry; live by itself, so that its form stays as it is while others come and go.
+
+    The script moves the focus from entry to entry.
+    """
     heading = f"{place}-title"
-    head = element("h2", title, id=heading)
-    return live(place, head, *content, tag="article", class_="card", aria_labelledby=heading)
+    head = titled("h2", title, beside, key=heading)
+    return live(
+        place, head, *content, tag="article", class_="card entry", tabindex=-1, aria_labelledby=heading
+    )
 
 
 def question_fields(question: Elicitation, typed: Typed | None, place: str) -> Child:
@@ -151,14 +215,16 @@ def question_fields(question: Elicitation, typed: Typed | None, place: str) -> C
     if question.url is None:
         return [field_widget(one, typed, place) for one in fields_of_form(question.form)]
     href = quote(question.url, safe=_URL_CHARACTERS, errors="replace")
-    link = element("a", question.url, href=href, target="_blank", rel="noopener noreferrer")
+    link = element(
+        "a", question.url, href=href, target="_blank", rel="noopener noreferrer", class_="breakable"
+    )
     return element("p", "The server wants you to visit ", link)
 
 
 def answer_form(
     action: str, hidden: Mapping[str, str], fields: Child, buttons: Iterable[tuple[str, str]]
 ) -> Element:
-    """A form with a button for each answer."""
+    """A form with a button for each answer, at its end."""
     choices = [
         element(
             "button",
@@ -166,20 +232,10 @@ def answer_form(
             type="submit",
             name="answer",
             value=value,
-            class_="main" if value in ("accept", "once") else None,
+            class_={"accept": "main", "once": "main", "always": "apart"}.get(value),
             # Whoever declines need not fill in the form.
             formnovalidate=value == "decline",
         )
         for value, label in buttons
     ]
-    return form(action, hidden_fields(hidden), fields, element("div", choices, class_="actions"))
-
-
-PAGE = Page(
-    path="questions",
-    title="Questions",
-    render=render,
-    topics={"questions"},
-    actions={"answer": answer, "decide": decide},
-    count=lambda console: len(console.board.waiting),
-)
+    return form(action, hidden_fields(hidden), fields, element("div", choices, class_="actions answers"))
