@@ -185,6 +185,8 @@ _ADDRESS_HINT = "the address is 'http', as HOST:PORT: serve: {http: \"127.0.0.1:
 class Serve(ServeModel):
     """How `toolbus serve` listens, whom it lets in, and what they get."""
 
+    _expects = {"console": "expected true, false or edit"}
+
     http: str = "127.0.0.1:7400"
     """The address to listen at, as `HOST:PORT`; beyond this machine it needs `auth` and `hosts`."""
     path: str = "/mcp"

@@ -43,8 +43,11 @@ def reason_of(error: ToolbusError) -> str:
     return error.reason if isinstance(error, LoginRequired) else problem_of(error)
 
 
-def server_button(label: str, action: str, alias: str, hint: str, *, class_: str = "") -> Element:
-    return button(label, f"server/{action}", {"server": alias}, class_=class_, hint=hint)
+def server_button(
+    label: str, action: str, alias: str, hint: str, *, class_: str = "", page: str = "server"
+) -> Element:
+    """A button for a server; afterwards the browser is on the page that has it."""
+    return button(label, f"{page}/{action}", {"server": alias}, class_=class_, hint=hint)
 
 
 def offers_sign_in(console: Console, config: ServerConfig) -> bool:

@@ -13,7 +13,8 @@ from toolbus.console.call_log import CallRecord
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import call_link, server_url, tool_link
-from toolbus.console.page import Notice, Page, PageRequest
+from toolbus.console.page import Page, PageRequest
+from toolbus.console.pages.servers.actions import actions_of
 from toolbus.console.pages.servers.health import is_looping, strip_of
 from toolbus.console.pages.servers.parts import (
     copyable,
@@ -27,7 +28,6 @@ from toolbus.console.pages.servers.parts import (
 )
 from toolbus.console.widgets import Tone, badge, facts, form, moment, table, text_field
 from toolbus.core.text.display import counted, duration
-from toolbus.core.values.errors import ServerNotFound
 from toolbus.core.values.records import ServerStatus
 from toolbus.state.stderr_log import StderrLine, logged_lines, stderr_path
 
@@ -66,44 +66,6 @@ async def render(console: Console, request: PageRequest) -> Element:
             class_="section",
         ),
     )
-
-
-# Actions
-
-
-async def restart(console: Console, request: PageRequest) -> str:
-    """End a server's process and connection, and start it again."""
-    alias = _named(console, request)
-    console.begin(console.bus.restart(alias), f"restart {alias!r}")
-    return request.say(f"Restarting {alias}.", server_url(alias))
-
-
-async def sign_in(console: Console, request: PageRequest) -> str:
-    """Begin to sign in; the page then shows where."""
-    alias = _named(console, request)
-    console.sign_ins.begin(alias)
-    return server_url(alias)
-
-
-async def finish(console: Console, request: PageRequest) -> str:
-    """Take the URL that a browser on another machine ended on."""
-    alias = _named(console, request)
-    if not console.sign_ins.paste(alias, request.form.get("url").strip()):
-        request.notice = Notice(text=f"Nobody is signing in to {alias} any more.", kind="failed")
-    return server_url(alias)
-
-
-async def cancel(console: Console, request: PageRequest) -> str:
-    alias = _named(console, request)
-    console.sign_ins.cancel(alias)
-    return server_url(alias)
-
-
-def _named(console: Console, request: PageRequest) -> str:
-    alias, known = request.form.get("server"), list(console.bus.config.servers)
-    if alias not in known:
-        raise ServerNotFound(alias, known)
-    return alias
 
 
 # The parts
@@ -303,6 +265,6 @@ PAGE = Page(
     topics={"servers", "catalog", "calls"},
     every=2.0,
     scripts=("servers.js",),
-    actions={"restart": restart, "sign-in": sign_in, "finish": finish, "cancel": cancel},
+    actions=actions_of(server_url),
     under="servers",
 )

@@ -8,6 +8,7 @@ from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import server_link
 from toolbus.console.page import Page, PageRequest
+from toolbus.console.pages.servers.actions import actions_of
 from toolbus.console.pages.servers.health import counts_of, is_looping, restarts_per_hour, strip_of
 from toolbus.console.pages.servers.parts import NAMES, offers_sign_in, reason_of, server_button, state_badge
 from toolbus.console.widgets import anchor, badge, choice, form, moment, text_field
@@ -248,7 +249,7 @@ def _actions(console: Console, row: ServerRow) -> Child:
     return element(
         "div",
         sign_in and server_button("Sign in", "sign-in", alias, f"Sign in to {alias}", class_="main"),
-        server_button("Restart", "restart", alias, f"Restart {alias}"),
+        server_button("Restart", "restart", alias, f"Restart {alias}", page="servers"),
         class_="actions",
     )
 
@@ -259,4 +260,5 @@ PAGE = Page(
     render=render,
     topics={"servers", "catalog"},
     every=2.0,
+    actions=actions_of(lambda alias: f"servers#{anchor('server', alias)}"),
 )
