@@ -10,9 +10,9 @@ from typing import Any
 
 from tests import warm
 from tests.gateway.console.opening import Markup, Opened, console_over
-from tests.inside.config import Serve
+from tests.inside.config import Serve, accept, candidate, trusted_config
 from tests.inside.gateway import ConfigFollower
-from tests.patience import PATIENCE, until
+from tests.patience import until
 from toolbus import BusConfig
 
 PLAIN = str(Path(__file__).parents[2] / "servers" / "plain.py")
@@ -38,13 +38,15 @@ def command_line(*behaviors: str) -> str:
 
 @asynccontextmanager
 async def edited_console(
-    folder: Path, text: str | None = None, serve: Serve | None = None
+    folder: Path, text: str | None = None, serve: Serve | None = None, *, is_found: bool = False
 ) -> AsyncGenerator[tuple[Opened, Path]]:
-    """A console that a browser has entered, and the config that its bus follows."""
+    """A console that a browser has entered, and the config that its bus follows: named, or found and trusted."""
     path = folder / "toolbus.yaml"
     path.write_text(start_text() if text is None else text)
+    if is_found:
+        accept(candidate(path))
     began = time.time_ns()
-    async with console_over(str(path), serve) as opened:
+    async with console_over(trusted_config(path) if is_found else str(path), serve) as opened:
 
         async def use(config: BusConfig) -> str:
             await opened.bus.reload(config)
@@ -78,11 +80,10 @@ def hidden(page: str, action: str) -> dict[str, str]:
 
 async def tried(opened: Opened, place: str, page: str) -> str:
     """Try the server of a draft, and return the page after the trial."""
-    await opened.post("add-server/try", hidden(page, "add-server/try"))
-    async with asyncio.timeout(PATIENCE):
-        while "Starting it" in (shown := await opened.page(place)):
-            await asyncio.sleep(0.05)
-    return shown
+    async with opened.stream(place) as stream:
+        await opened.post("add-server/try", hidden(page, "add-server/try"))
+        await stream.until(lambda markup: "badge" in markup and "running" not in markup)
+    return await opened.page(place)
 
 
 async def in_use(opened: Opened, alias: str) -> None:
