@@ -40,7 +40,7 @@ def command_line(*behaviors: str) -> str:
 async def edited_console(
     folder: Path, text: str | None = None, serve: Serve | None = None, *, is_found: bool = False
 ) -> AsyncGenerator[tuple[Opened, Path]]:
-    """A console that a browser has entered, and the config that its bus follows: named, or found and trusted."""
+    """A console that a browser has entered, and the config that its bus follows; named, or found."""
     path = folder / "toolbus.yaml"
     path.write_text(start_text() if text is None else text)
     if is_found:
