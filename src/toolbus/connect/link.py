@@ -76,7 +76,7 @@ class LinkEnd:
     was_ready: bool
     reason: str
     exit_status: str | None
-    """How the process ended by itself: `exit code 3`, `signal 9`."""
+    """The end of a process by itself: `exit code 3`, `signal 9`."""
     last_line: str
     """The last line on stderr that is not empty; without secrets."""
 

@@ -55,7 +55,7 @@ async def test_a_change_that_starts_nothing_else_needs_no_review(tmp_path: Path)
     async with edited_console(tmp_path) as (opened, _):
         page = await opened.page("edit-server?name=files")
         _, page = await gone_to(opened, "edit-server/review", _usual(page) | {"timeout-call": "9"})
-    assert "What it would use" not in page
+    assert "Review" not in plain(page)
     assert "timeouts:" in plain(page)
 
 
@@ -89,7 +89,7 @@ async def test_a_server_is_switched_in_the_file_as_the_command_line_does(tmp_pat
     async with edited_console(tmp_path, text) as (opened, path):
         page = await opened.page(f"edit-server?name=files&switch={switch}")
         assert str(path) in plain(page)
-        assert ("What it would use" in page) is (switch == "enable"), "it starts a program"
+        assert ("Review command" in plain(page)) is (switch == "enable"), "it starts a program"
         assert path.read_text() == text
         _, page = await gone_to(opened, "edit-server/switch", hidden(page, "edit-server/switch"))
         assert f"{switch.capitalize().rstrip('e')}ed files." in plain(page)

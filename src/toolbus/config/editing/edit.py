@@ -188,7 +188,7 @@ def with_texts(text: str, path: Path, alias: str, texts: Mapping[Steps, str]) ->
 
 
 def with_changed_entry(text: str, path: Path, alias: str, entry: JSON) -> str:
-    """The text with another entry for this server; what is equal in it keeps its lines and comments."""
+    """The text with another entry for this server; equal parts keep their lines and comments."""
     document = document_in(text.encode(), path)
     steps = _server_steps(document)[alias]
     before = value_at(document, steps)
@@ -199,7 +199,7 @@ def with_changed_entry(text: str, path: Path, alias: str, entry: JSON) -> str:
 
 
 def _entry_changes(before: JSON, after: JSON, steps: Steps, *, is_anew: bool = False) -> Iterator[TextChange]:
-    """What turns one value into the other, from its leaves on."""
+    """The changes that turn one value into the other."""
     if before == after:
         return
     if is_mapping(before) and is_mapping(after) and before and after:

@@ -150,7 +150,7 @@ def without_literals(config: ServerConfig) -> dict[str, str]:
 def credentials_in(document: JSON) -> frozenset[str]:
     """Every text in a document, or a part of one, that looks like a credential; a longer list than is moved.
 
-    For what is shown of a file, which may be invalid.
+    This hides credentials in the text of a file, which may be invalid.
     """
     extractor = _Extractor(server="", names=SecretNames({}), avoid=frozenset(), own=frozenset())
     broken: list[str] = []

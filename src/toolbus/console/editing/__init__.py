@@ -1,1 +1,1 @@
-"""Add and edit servers: drafts, their trials, and what is written."""
+"""Add and edit servers: drafts, trials and differences."""

@@ -1,4 +1,4 @@
-"""The servers that people are adding or changing: what they typed, what would be written, and the trial."""
+"""Drafts of servers that people add or change, with their plans and trials."""
 
 import asyncio
 import itertools
@@ -67,7 +67,7 @@ LONGEST_FORM = 200_000
 MOST_SEARCHES = 8
 MOST_FOUND = 30
 RETRY_SECONDS = 10.0
-"""Seconds after which a search that failed is made again."""
+"""Seconds until a failed search may be retried."""
 _SECRET_FIELDS = ("token", "secret-value-1", "secret-value-2", "secret-value-3")
 _NOT_KEPT = (*_SECRET_FIELDS, "draft", "digest")
 Place: TypeAlias = Literal["env", "keyring"]
@@ -86,7 +86,7 @@ class ServerDraft:
     typed: Mapping[str, list[str]] = field(default_factory=dict[str, list[str]], repr=False)
     """The fields of the form, without secrets."""
     problem: str = ""
-    """Why there is nothing to write yet."""
+    """The reason if there is nothing to write yet."""
     entry: JSON = field(default=None, repr=False)
     """The entry, with a reference such as `${NAME}` for each secret; None while it is invalid."""
     secrets: tuple[Secret, ...] = ()
@@ -106,7 +106,7 @@ class ServerDraft:
 
     @property
     def fields(self) -> Fields:
-        """What was typed."""
+        """The fields of the form, as typed."""
         return Fields.of(self.typed)
 
     @property
@@ -149,7 +149,7 @@ class ServerDrafts:
         self._drafts: dict[int, ServerDraft] = {}
         self._searches: dict[str, RegistrySearch] = {}
         self.refusal: str = ""
-        """Why nothing may be written from this console."""
+        """The reason if this console must write nothing."""
 
     @property
     def config(self) -> BusConfig:
@@ -162,7 +162,7 @@ class ServerDrafts:
 
     @property
     def why_not(self) -> str:
-        """Why not; empty if it may."""
+        """The reason why it may not; empty if it may."""
         if self.refusal:
             return self.refusal
         return "" if self.config.file is not None else "This bus has no config file."
@@ -229,7 +229,7 @@ class ServerDrafts:
         self._settle(draft, entry, secrets)
 
     def _settle(self, draft: ServerDraft, entry: JSON, secrets: Sequence[Secret]) -> None:
-        """Set what is to be written, unless it is invalid; in a thread."""
+        """Set the entry to write, unless it is invalid; in a thread."""
         if draft.place == "keyring":
             draft.in_keyring = {one.name: free_keyring_name(one.name, one.value) for one in secrets}
         draft.secrets, draft.entry = tuple(secrets), entry
@@ -357,7 +357,7 @@ class ServerDrafts:
     # What would be written
 
     def plan(self, draft: ServerDraft) -> FilePlan:
-        """What would be written for a draft that is valid; in a thread, and `ToolbusError` if nothing can."""
+        """The plan for a valid draft; in a thread. `ToolbusError` if there is none."""
         if draft.is_new:
             path, change = file_of_config(self.config), adding(draft.alias, draft.written_entry)
         else:
@@ -365,7 +365,7 @@ class ServerDrafts:
         return planned(self.config, path, draft.alias, change)
 
     def plan_switch(self, alias: str, switch: Switch) -> FilePlan:
-        """What would be written to enable, disable or remove a server; in a thread."""
+        """The plan to enable, disable or remove a server; in a thread."""
         change = removing(alias) if switch == "remove" else switching(alias, on=switch == "enable")
         return planned(self.config, file_with(self.config, alias), alias, change)
 
@@ -445,12 +445,12 @@ class ServerDrafts:
             draft.trial.task.cancel()
 
     async def places(self) -> list[Place]:
-        """Where secrets can be kept."""
+        """The places that can keep secrets."""
         return ["env", "keyring"] if await in_thread(has_keyring) else ["env"]
 
 
 def _values(form: Fields, one: PublishedInput) -> tuple[str, ...]:
-    """What was typed for an input; one that may have several values takes one per line."""
+    """The values of an input; an input with several values takes one per line."""
     text = form.get(f"input-{one.label}")
     return tuple(lines_in(text)) if one.is_repeated else (text,) if text else ()
 

@@ -39,7 +39,7 @@ class TypedServer:
     alias: str
     entry: dict[str, JSON] = field(repr=False)
     secret_env: dict[str, str] = field(default_factory=dict[str, str], repr=False)
-    """Variables that are secrets, whatever they are called."""
+    """Variables that are secrets under any name."""
 
 
 def typed_server(form: Fields) -> TypedServer:
@@ -77,7 +77,7 @@ def _command(form: Fields) -> Target:
 
 
 def _reached(form: Fields) -> dict[str, JSON]:
-    """How a URL is reached."""
+    """The settings of a connection to a URL."""
     more: dict[str, JSON] = {}
     if transport := form.get("transport"):
         more["transport"] = transport
@@ -133,7 +133,7 @@ def lines_in(text: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class MaskedEntry:
-    """An entry, and what is shown of it."""
+    """An entry, and its masked form for pages."""
 
     entry: JSON = field(repr=False)
     shown: JSON
@@ -293,7 +293,7 @@ def _set_timeout(entry: dict[str, JSON], name: str, text: str) -> None:
 
 
 def _key(entry: Mapping[JSON, JSON], name: str) -> str:
-    """The key that the entry has for a field, in whatever dialect."""
+    """The key that the entry has for a field, in any dialect."""
     return next((str(key) for key in entry if field_of(key) == name), name)
 
 

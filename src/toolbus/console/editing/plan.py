@@ -1,6 +1,6 @@
-"""What a form would write to a file of the config: the text before and after, and the config it makes.
+"""The plan of a change to a config file: its text before and after, and the resulting config.
 
-A plan is computed again when it is written. Its digest covers both texts: what is written is what was shown.
+A plan is computed again when it is written. Its digest covers both texts, so that nothing else is written than was shown.
 """
 
 import json
@@ -112,7 +112,7 @@ class FilePlan:
 
     @property
     def problem(self) -> str | None:
-        """Why it must not be written."""
+        """The reason if it must not be written."""
         if not self.edited.is_blank and (problem := self.edited.problem_with(self.after)) is not None:
             return problem
         if self.server is not None and self.server.mistake is not None:
@@ -120,24 +120,24 @@ class FilePlan:
         return None
 
     def facts(self) -> list[tuple[str, str]]:
-        """What the server would run, connect to and read, as `toolbus trust` shows it."""
+        """The commands, hosts and files that the server would use, as `toolbus trust` shows them."""
         if self.server is None or self.server.mistake is not None:
             return []
         reviewed = self.config if self.config.folder is not None else self.running
         return list(fact_lines(ProjectReview(reviewed).facts(self.server)))
 
     def notes(self) -> Iterator[str]:
-        """What a person should know before writing it."""
+        """Notes for the person who writes it."""
         file = self.running.file
         if file is not None and self.path != Path(file):
-            yield f"The entry is in {self.path}, which may be used by other configs as well."
+            yield f"The entry is in {self.path}. Other configs may use that file."
         if not (self.edited.is_own or self.edited.is_named):
             yield "The file is not trusted as it is now; the change is used after: toolbus trust"
         profile = self.running.profile
         if profile is not None and self.alias in with_profile(self.config, profile).outside:
             yield f"This bus uses the profile {profile!r}, which does not have this server."
         if self.server is not None and self._is_held:
-            yield "The lockfile puts the server on hold until you approve how it is launched, under Inbox."
+            yield "The lockfile holds the server until you approve its launch line in the Inbox."
 
     @property
     def _is_held(self) -> bool:
@@ -222,5 +222,5 @@ def removing(alias: str) -> Change:
 
 
 def secret_lines(secrets: Sequence[Secret], place: str) -> list[tuple[str, str]]:
-    """Where secrets go, for the review."""
+    """Lines of a review about secrets."""
     return [("secret", f"{one.key} goes to {place} as {one.name}") for one in secrets]

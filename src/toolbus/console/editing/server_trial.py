@@ -16,7 +16,7 @@ TrialOutcome: TypeAlias = Literal["running", "done", "failed", "canceled"]
 
 @dataclass(slots=True, kw_only=True)
 class ServerTrial:
-    """One trial, and what came of it."""
+    """One trial and its outcome."""
 
     outcome: TrialOutcome = "running"
     began: float = field(default_factory=time.time)

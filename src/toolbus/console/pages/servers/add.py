@@ -28,7 +28,7 @@ PLACES = {"env": "the file .env beside the config", "keyring": "the keyring of t
 SEARCH_WITHIN = 3.0
 """Seconds that a page waits for the registry; then it is shown, and filled in later."""
 USED_WITHIN = 4.0
-"""Seconds that the bus may take to use what was written."""
+"""Seconds for the bus to use the new config."""
 
 
 async def render(console: Console, request: PageRequest) -> Element:
@@ -95,7 +95,11 @@ def _url_fields(typed: Fields) -> Child:
             class_="field",
         ),
         labelled(
-            "token", "Token", Fields(), "Only for a token. It is not written to the config.", type="password"
+            "token",
+            "Token",
+            Fields(),
+            "Fill this in to sign in by a token. It is not written to the config.",
+            type="password",
         ),
         area("headers", "Headers", typed, "One per line, such as X-Team: tools"),
         element(
@@ -376,7 +380,7 @@ def draft_url(draft: ServerDraft) -> str:
 
 
 async def review(console: Console, request: PageRequest) -> str:
-    """Take what was typed, and go to its review; nothing is started or written."""
+    """Take the form, and go to its review; nothing is started or written."""
     draft = await console.server_drafts.add_typed(request.session, request.form, request.form.get("draft"))
     return draft_url(draft)
 
@@ -408,7 +412,7 @@ async def try_it(console: Console, request: PageRequest) -> str:
 
 
 async def save(console: Console, request: PageRequest) -> str:
-    """Write what was shown, and go to the server once the bus uses it."""
+    """Write the difference that was shown, and go to the server once the bus uses it."""
     draft = _draft_of(console, request)
     if draft.entry is None:
         return draft_url(draft)

@@ -221,13 +221,13 @@ def _launch_changed(before: ServerConfig | None, after: ServerConfig | None) -> 
 
 
 async def review(console: Console, request: PageRequest) -> str:
-    """Take what was typed, and go to its review; nothing is started or written."""
+    """Take the form, and go to its review; nothing is started or written."""
     draft = await console.server_drafts.edit(request.session, request.form.get("server"), request.form)
     return draft_url(draft)
 
 
 async def save(console: Console, request: PageRequest) -> str:
-    """Write what was shown, and go to the server once the bus uses it."""
+    """Write the difference that was shown, and go to the server once the bus uses it."""
     console.server_drafts.check()
     draft = console.server_drafts.get(request.form.get("draft"), request.session)
     if draft is None or draft.is_new or draft.entry is None:

@@ -39,7 +39,7 @@ def state_badge(state: State, *, is_looping: bool) -> Element:
 
 
 def reason_of(error: ToolbusError) -> str:
-    """Why a server cannot be used; a button says more than the command to sign in."""
+    """The reason why a server cannot be used, without the command to sign in."""
     return error.reason if isinstance(error, LoginRequired) else problem_of(error)
 
 
@@ -140,14 +140,14 @@ def rows(pairs: Sequence[tuple[str, str]]) -> Element:
 
 
 def review_section(plan: FilePlan, draft: ServerDraft | None, place: str) -> Element:
-    """What a server would run, connect to and read."""
+    """The commands, hosts and files that a server would use."""
     pairs = plan.facts()
     if draft is not None:
         pairs += [("secret", f"{one.key} is kept in {place} as {one.name}") for one in draft.secrets]
     warnings = [] if draft is None else draft.warnings
     return element(
         "section",
-        element("h2", "What it would use"),
+        element("h2", "Review"),
         rows(pairs) if pairs else element("p", "Nothing.", class_="empty"),
         [element("p", f"Warning: {spelled_out(one)}", class_="problem") for one in warnings],
         class_="card",
@@ -161,7 +161,7 @@ def difference_section(plan: FilePlan, *more: Child) -> Element:
     """The difference of a file, and the form that writes it."""
     return element(
         "section",
-        element("h2", "What would be written"),
+        element("h2", "Difference"),
         element("p", "To ", element("code", str(plan.path), class_="breakable"), class_="faint"),
         _difference(plan.difference)
         if plan.is_change
@@ -181,7 +181,7 @@ def _difference(lines: Sequence[str]) -> Element:
 
 
 def trial_section(draft: ServerDraft) -> Child:
-    """What came of the trial of a draft."""
+    """The outcome of the trial of a draft."""
     trial = draft.trial
     if trial is None:
         return None
@@ -229,7 +229,7 @@ def _stderr(lines: Sequence[str]) -> Child:
 
 
 def not_editable(console: Console) -> Element:
-    """Why this console cannot change servers."""
+    """The reason why this console cannot change servers."""
     return element("p", console.server_drafts.why_not, class_="panel")
 
 

@@ -20,7 +20,7 @@ LONGEST_REASON = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerRow:
-    """What the table shows of a server."""
+    """A server as one row of the table."""
 
     alias: str
     state: str
@@ -59,7 +59,7 @@ _SORTS: Mapping[str, tuple[str, Callable[[ServerRow], tuple[object, ...]]]] = {
     "restarts": ("Restarts per hour", lambda row: (-row.restarts,)),
 }
 _COLUMNS = ("name", "state", "", "tools", "calls", "errors", "p95", "restarts", "")
-"""How the table is sorted by each column."""
+"""The sort key of each column."""
 
 
 async def render(console: Console, request: PageRequest) -> Element:
