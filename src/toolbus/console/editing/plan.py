@@ -1,6 +1,7 @@
 """The plan of a change to a config file: its text before and after, and the resulting config.
 
-A plan is computed again when it is written. Its digest covers both texts, so that nothing else is written than was shown.
+A plan is computed again when it is written. Its digest covers both texts, so that nothing else is written
+than was shown.
 """
 
 import json

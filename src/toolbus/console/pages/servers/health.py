@@ -1,4 +1,4 @@
-"""How well a server works: its calls, whether it ends again and again, and its last 24 hours."""
+"""The health of a server: its calls, crash loops, and last 24 hours."""
 
 import time
 
@@ -27,7 +27,7 @@ def is_looping(console: Console, alias: str) -> bool:
 
 
 def restarts_per_hour(console: Console, alias: str) -> int:
-    """How often a server was lost within an hour."""
+    """The number of sessions that were lost within an hour."""
     return _ends_since(console, alias, time.time() - HOUR)
 
 
