@@ -22,6 +22,7 @@ from toolbus.console.console import Console as Console
 from toolbus.console.console import ConsoleKeys as ConsoleKeys
 from toolbus.console.console import Presence as Presence
 from toolbus.console.console import TrailCheck as TrailCheck
+from toolbus.console.editing.forms import MaskedEntry as MaskedEntry
 from toolbus.console.elements import Element as Element
 from toolbus.console.elements import element as element
 from toolbus.console.elements import live as live

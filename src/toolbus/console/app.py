@@ -126,6 +126,10 @@ def _digest(secret: str) -> bytes:
 
 logger = logging.getLogger("toolbus")
 
+OPEN = (
+    "This console is open to other machines, so it cannot add, change, enable or disable servers: that would "
+    "start programs here. Set serve.console: edit if everybody who gets in may do that."
+)
 _COOKIE = "toolbus_console"
 _THEME_COOKIE = "toolbus_console_theme"
 _THEME_SECONDS = 365 * 24 * 3600
@@ -163,8 +167,10 @@ class ConsoleApp:
         entry: ConsoleEntry | None = None,
         limits: HttpLimits | None = None,
     ) -> None:
-        """`serve` says by which names it is reached; `serve.console: true` lets other machines in."""
+        """`serve` says by which names it is reached; `serve.console` lets other machines in."""
         self.console = console
+        if serve.console is True:
+            console.server_drafts.refusal = OPEN
         self.entry = entry or ConsoleEntry()
         self._serve = serve
         self._hosts = Hosts(serve)

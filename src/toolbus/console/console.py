@@ -22,6 +22,7 @@ from toolbus.config.location import is_mapping
 from toolbus.config.secrets.redact import redacted_by_all
 from toolbus.config.settings.serve import Serve
 from toolbus.console.call_log import CallLog
+from toolbus.console.editing.drafts import ServerDrafts
 from toolbus.console.held import HeldParts
 from toolbus.console.record.past import PastCalls
 from toolbus.console.record.states import DAY, ServerStates, changes_of
@@ -161,6 +162,7 @@ class Console:
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self.presence = Presence(self.board)
         self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
+        self.server_drafts = ServerDrafts(bus, self.begin, lambda: self.changed("trials"))
         self.costs = Costs()
         self.drafts: dict[int, Mapping[str, list[str]]] = {}
         """The answers to questions that were invalid, by number: people do not type them twice."""

@@ -27,6 +27,13 @@ class Fields:
         text = encoded.decode("ascii")
         self._values = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
 
+    @classmethod
+    def of(cls, values: Mapping[str, list[str]]) -> "Fields":
+        """The fields that were read before."""
+        fields = cls()
+        fields._values = {**values}
+        return fields
+
     def __contains__(self, name: str) -> bool:
         return name in self._values
 

@@ -9,12 +9,15 @@ from toolbus.console.pages.inbox import held, inbox
 from toolbus.console.pages.runs import runs
 from toolbus.console.pages.safety import audit, keys
 from toolbus.console.pages.search import search_page
-from toolbus.console.pages.servers import table
+from toolbus.console.pages.servers import add, edit, server, table
 from toolbus.console.pages.tools import catalog, tool
 
 PAGES: tuple[Page, ...] = (
     overview.PAGE,
     table.PAGE,
+    server.PAGE,
+    add.PAGE,
+    edit.PAGE,
     catalog.PAGE,
     tool.PAGE,
     calls.PAGE,
