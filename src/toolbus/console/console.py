@@ -19,10 +19,11 @@ from toolbus.bus.toolbus import Toolbus
 from toolbus.config.settings.serve import Serve
 from toolbus.console.call_log import CallLog
 from toolbus.console.held import HeldParts
-from toolbus.console.trials import SignIns, Trials
+from toolbus.console.trials import Drafts, SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.text.display import counted
+from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import ToolSpec
@@ -118,6 +119,8 @@ Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "
 RUNS_SECONDS = 2.0
 MOST_RUNS = 100
 """The newest runs that are looked at."""
+WAITS_FOR_TOKENS = 0.3
+"""Seconds for which a page waits until they are counted."""
 APPROVED_WITHIN = 2.0
 """Seconds for the bus to use what was approved, before the page is shown again."""
 
@@ -151,7 +154,12 @@ class Console:
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self.presence = Presence(self.board)
         self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
+        self.forms = Drafts()
+        """The forms of tools that were not sent."""
         self.costs = Costs()
+        self._tokens: tuple[Catalog | None, Mapping[str, int]] = (None, {})
+        """Of the tools of the catalog that was counted last."""
+        self._counting: tuple[Catalog, asyncio.Task[None]] | None = None
         self.drafts: dict[int, Mapping[str, list[str]]] = {}
         """The answers to questions that were invalid, by number: people do not type them twice."""
         self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
@@ -192,6 +200,21 @@ class Console:
         except ToolbusError:  # the page of the runs says why
             found = ()
         self.waiting_runs = [run for run in found if run.question is not None]
+
+    async def tokens_of(self, catalog: Catalog) -> Mapping[str, int]:
+        """The tokens of its tools for the provider that needs most, as far as they are counted.
+
+        Counting those of many tools takes seconds: then the pages are rendered again at its end.
+        """
+        if self._counting is None or self._counting[0] is not catalog:
+            self._counting = catalog, self.begin(self._count(catalog), "count tokens")
+        await asyncio.wait((self._counting[1],), timeout=WAITS_FOR_TOKENS)
+        known, tokens = self._tokens
+        return tokens if known is catalog else {}
+
+    async def _count(self, catalog: Catalog) -> None:
+        self._tokens = catalog, await self.costs.highest(catalog.specs)
+        self.changed("catalog")
 
     async def use_approved(self) -> None:
         """Have the bus use what was approved; a server that may be started now is not waited for."""

@@ -9,12 +9,11 @@ from toolbus.console.pages.runs import runs
 from toolbus.console.pages.safety import audit, keys
 from toolbus.console.pages.search import search_page
 from toolbus.console.pages.servers import table
-from toolbus.console.pages.tools import catalog, tool
+from toolbus.console.pages.tools import tools
 
 PAGES: tuple[Page, ...] = (
     table.PAGE,
-    catalog.PAGE,
-    tool.PAGE,
+    tools.PAGE,
     calls.PAGE,
     inbox.PAGE,
     held.PAGE,
