@@ -154,6 +154,8 @@ class Console:
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self.presence = Presence(self.board)
         self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
+        self.readings = Trials(bus, self.begin, lambda: self.changed("trials"))
+        """The resources, prompts and skills that were read here."""
         self.forms = Drafts()
         """The forms of tools that were not sent."""
         self.costs = Costs()

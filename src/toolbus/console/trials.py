@@ -5,20 +5,23 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
+from toolbus.bus.view import View
 from toolbus.connect.auth.browser import is_link
 from toolbus.core.ask.interactions import LoginRequest
 from toolbus.core.operation.operation import Caller
 from toolbus.core.values.errors import ToolbusError, problem_of
-from toolbus.core.values.records import JSON, ToolResult
+from toolbus.core.values.records import JSON, Progress, ToolResult
 
 logger = logging.getLogger("toolbus")
 
+FACE = "console"
+"""The caller of all that is called here, for policy and audit."""
 MOST_TRIALS = 20
 """The oldest gives way to one more; what runs stays."""
 LONGEST_TYPED = 1_000_000
@@ -29,20 +32,22 @@ MOST_BYTES = 32_000_000
 Outcome: TypeAlias = Literal["running", "done", "failed", "canceled"]
 
 
+_Work: TypeAlias = "Callable[[View, Progress], Awaitable[ToolResult]]"
 Begin: TypeAlias = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[None]]
 """Begins a task, as `Console.begin` does."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Trial:
-    """One call."""
+    """One call, or another request to a server."""
 
     number: int
     tool: str
+    """Its public name; or the key of what is read."""
     typed: Mapping[str, list[str]]
     """The fields of the form, as they were sent."""
-    arguments: Mapping[str, JSON]
-    sent: Mapping[str, JSON]
+    arguments: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    sent: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
     """The arguments as the server gets them."""
     session: str = ""
     """Of its caller: the questions that it causes are for that session."""
@@ -84,10 +89,28 @@ class Trials:
         sent: Mapping[str, JSON] | None = None,
     ) -> Trial:
         """Begin a call for a session of the console."""
-        number, sent = next(self._numbers), arguments if sent is None else sent
-        trial = Trial(number=number, tool=tool, typed=typed, arguments=arguments, sent=sent, session=session)
+        trial = self._new(tool, typed, session)
+        trial.arguments, trial.sent = arguments, arguments if sent is None else sent
+        return self._start(
+            trial, lambda view, on_progress: view.call(tool, arguments, on_progress=on_progress)
+        )
+
+    def read(
+        self,
+        what: str,
+        typed: Mapping[str, list[str]],
+        session: str,
+        work: Callable[[View], Awaitable[ToolResult]],
+    ) -> Trial:
+        """Begin a request of another kind for a session of the console."""
+        return self._start(self._new(what, typed, session), lambda view, _: work(view))
+
+    def _new(self, tool: str, typed: Mapping[str, list[str]], session: str) -> Trial:
+        return Trial(number=next(self._numbers), tool=tool, typed=typed, session=session)
+
+    def _start(self, trial: Trial, work: _Work) -> Trial:
         self._add(trial)
-        trial.task = self._begin(self._run(trial, arguments, session), f"call {tool!r}")
+        trial.task = self._begin(self._run(trial, work), f"call {trial.tool!r}")
         trial.task.add_done_callback(lambda _: self._end(trial))
         return trial
 
@@ -106,14 +129,14 @@ class Trials:
         self._trials[trial.number] = trial
         self._changed()
 
-    async def _run(self, trial: Trial, arguments: Mapping[str, JSON], session: str) -> None:
+    async def _run(self, trial: Trial, work: _Work) -> None:
         def on_progress(progress: float, total: float | None, message: str | None) -> None:
             trial.progress = progress, total, message
             self._changed()
 
-        view = self._bus.view(caller=Caller(face="console", session=session))
+        view = self._bus.view(caller=Caller(face=FACE, session=trial.session))
         try:
-            trial.result = await view.call(trial.tool, arguments, on_progress=on_progress)
+            trial.result = await work(view, on_progress)
         except ToolbusError as error:
             trial.error = str(error)
         except Exception as error:  # of a hook or a guard
@@ -166,6 +189,8 @@ class Draft:
     """What is wrong with its parts, by key."""
     focus: str = ""
     """The key of the part that the next thing is typed into."""
+    suggestions: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Values that the server suggests, by key."""
 
 
 class Drafts:

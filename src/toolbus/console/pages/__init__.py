@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from toolbus.console.page import Page
 from toolbus.console.pages.calls import calls
+from toolbus.console.pages.content import content
 from toolbus.console.pages.inbox import held, inbox
 from toolbus.console.pages.runs import runs
 from toolbus.console.pages.safety import audit, keys
@@ -14,6 +15,7 @@ from toolbus.console.pages.tools import tools
 PAGES: tuple[Page, ...] = (
     table.PAGE,
     tools.PAGE,
+    content.PAGE,
     calls.PAGE,
     inbox.PAGE,
     held.PAGE,

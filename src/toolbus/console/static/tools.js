@@ -1,4 +1,4 @@
-// The page of the tools: filters while one types, sends forms without a reload, and copies calls.
+// The pages of tools and content: filters while one types, sends forms without a reload, and copies calls.
 "use strict";
 
 const TYPING_MILLISECONDS = 200;
@@ -19,7 +19,7 @@ function listWhat(search) {
 }
 
 async function showList() {
-  const search = document.getElementById("tools-search");
+  const search = document.getElementById("list-search");
   const url = listWhat(search);
   listing?.abort();
   listing = new AbortController();
@@ -27,9 +27,9 @@ async function showList() {
     const asked = new URL(url);
     asked.searchParams.set("only", "list");
     const page = await pageAt(asked, { signal: listing.signal });
-    const fresh = page.getElementById("tools-list");
+    const fresh = page.getElementById("list");
     if (!fresh) throw new Error("not signed in");
-    document.getElementById("tools-list").replaceWith(fresh);
+    document.getElementById("list").replaceWith(fresh);
     goTo(url, page, { keepsStream: true });
   } catch (error) {
     if (error.name !== "AbortError") search.submit();
@@ -58,17 +58,17 @@ async function send(form, submitter) {
   const body = new URLSearchParams(new FormData(form, submitter));
   const url = submitter?.hasAttribute("formaction") ? submitter.formAction : form.action;
   const page = await pageAt(url, { method: "POST", body });
-  const fresh = page.getElementById("tool-pane");
+  const fresh = page.getElementById("pane");
   const address = new URL(page.address);
   if (!fresh) {
     location.href = address;
     return;
   }
   const kept = place(document.activeElement);
-  document.getElementById("tool-pane").replaceWith(fresh);
+  document.getElementById("pane").replaceWith(fresh);
   document.querySelector(".notices").replaceWith(page.querySelector(".notices"));
-  const list = page.getElementById("tools-list");
-  if (list) update(document.getElementById("tools-list"), list);
+  const list = page.getElementById("list");
+  if (list) update(document.getElementById("list"), list);
   address.hash = "";
   goTo(address, page, { push: address.search !== location.search });
   showTimes(document);
@@ -76,7 +76,7 @@ async function send(form, submitter) {
 }
 
 function place(focused) {
-  return focused?.closest("#tool-pane") ? focused.id : "";
+  return focused?.closest("#pane") ? focused.id : "";
 }
 
 function focusOn(target) {
@@ -87,10 +87,10 @@ function focusOn(target) {
 
 document.addEventListener("submit", (event) => {
   const { target: form, submitter } = event;
-  if (form.id === "tools-search") {
+  if (form.id === "list-search") {
     event.preventDefault();
     showList();
-  } else if (form.method === "post" && form.closest("#tool-pane")) {
+  } else if (form.method === "post" && form.closest("#pane")) {
     event.preventDefault();
     if (form.dataset.sending) return;
     form.dataset.sending = "yes";
@@ -122,7 +122,7 @@ function soon(name, milliseconds, work) {
 }
 
 document.addEventListener("input", ({ target }) => {
-  if (target.closest("#tools-search")) {
+  if (target.closest("#list-search")) {
     soon("list", TYPING_MILLISECONDS, showList);
     return;
   }
@@ -140,7 +140,7 @@ document.addEventListener("change", ({ target }) => {
 
 // Keys: Ctrl-Enter sends from a text with several lines, where Enter begins one more.
 document.addEventListener("keydown", (event) => {
-  const form = event.target.closest("#call-form, #trial-questions form");
+  const form = event.target.closest("#call-form, #questions-here form");
   if (form && event.key === "Enter" && (event.ctrlKey || event.metaKey)) {
     event.preventDefault();
     form.requestSubmit(form.querySelector("button.main"));
@@ -149,7 +149,7 @@ document.addEventListener("keydown", (event) => {
 
 // A question gets the focus if nothing else is typed into meanwhile.
 new MutationObserver(() => {
-  const asked = document.querySelector("#trial-questions .card:not([data-seen])");
+  const asked = document.querySelector("#questions-here .card:not([data-seen])");
   if (!asked) return;
   asked.dataset.seen = "yes";
   const focused = document.activeElement;

@@ -128,7 +128,7 @@ def search_form(query: ListQuery) -> Element:
         element("button", "Show", type="submit", class_="unscripted"),
         method="get",
         role="search",
-        id="tools-search",
+        id="list-search",
         class_="tools-search",
     )
 
@@ -148,9 +148,10 @@ def tool_list(source: ListSource, query: ListQuery) -> Element:
     ]
     empty = "No tool has these words." if query.search else "There are no tools."
     return live(
-        "tools-list",
-        element("p", _summary(rows, found), id="tools-summary", role="status", class_="faint"),
+        "list",
+        element("p", _summary(rows, found), id="list-summary", role="status", class_="faint"),
         shown or element("p", empty, class_="empty"),
+        class_="side-list",
     )
 
 
@@ -226,9 +227,7 @@ def _group(alias: str, rows: Sequence[ToolRow], limit: int, query: ListQuery, *,
         more > 0
         and element(
             "p",
-            element(
-                "a", f"Show all {len(rows):,} of {alias}", href=f"{all_of_it.url(query.tool)}#tools-list"
-            ),
+            element("a", f"Show all {len(rows):,} of {alias}", href=f"{all_of_it.url(query.tool)}#list"),
         ),
         id=anchor("tools-of", alias),
         open=is_open,

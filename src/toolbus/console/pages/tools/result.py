@@ -251,21 +251,25 @@ async def save_result(console: Console, request: PageRequest) -> Download:
         content = trial.result.text.encode(errors="replace")
         return Download(name=f"{name}.txt", kind="text/plain; charset=utf-8", content=content)
     if part.startswith("part-") and part[5:].isdecimal() and len(part) < 12:
-        return _part_file(trial.result, name, int(part[5:]))
+        return saved_part(trial.result, name, int(part[5:]))
     content = json.dumps(as_sent(trial.result), indent=2, default=repr).encode()
     return Download(name=f"{name}.json", kind="application/json", content=content)
 
 
-def _part_file(result: ToolResult, name: str, index: int) -> Download:
-    block = result.content[index] if index < len(result.content) else None
+def saved_part(result: ToolResult, name: str, index: int) -> Download:
+    """One part of a result as a file."""
+    block = result.content[index] if 0 <= index < len(result.content) else None
+    text = block.text if isinstance(block, Text | Embedded) else None
+    if text is not None:
+        content = text.encode(errors="replace")
+        return Download(name=f"{name}-{index}.txt", kind="text/plain; charset=utf-8", content=content)
     data = None if block is None else _data(block)
     if data is None:
-        raise ToolbusError("the result has no such part")
+        raise ToolbusError("there is no such part")
     mime = getattr(block, "mime_type", "") or ""
     # Whatever a server says it is, a browser must not open it as a page of ours.
-    return Download(
-        name=f"{name}-{index}{_SUFFIXES.get(mime, '.bin')}", kind="application/octet-stream", content=data
-    )
+    file = f"{name}-{index}{_SUFFIXES.get(mime, '.bin')}"
+    return Download(name=file, kind="application/octet-stream", content=data)
 
 
 def _data(block: Block) -> bytes | None:

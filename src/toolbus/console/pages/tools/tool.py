@@ -102,7 +102,7 @@ def trial_side(console: Console, spec: ToolSpec, selected: Trial | None) -> Elem
         "div",
         # For those who do not see the badge change.
         live("trial-outcome", selected and _said(selected, cards), role="status", class_="spoken"),
-        live("trial-questions", cards),
+        live("questions-here", cards, class_="here"),
         live("trial", selected and _trial(console, spec, selected)),
         live("trials", _list(console.trials.of(spec.name), selected)),
         class_="trial-side",

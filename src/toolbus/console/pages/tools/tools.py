@@ -28,7 +28,7 @@ async def render(console: Console, request: PageRequest) -> Element:
     query, only = ListQuery.of(request.query), request.query.get("only")
     if only == "verdict":
         return element("div", await _verdict_alone(console, request, query.tool))
-    side = None if only == "tool" else await _side(console, query)
+    side = None if only == "pane" else await _side(console, query)
     pane = None if only == "list" else await _pane(console, request, query.tool)
     return element("div", side, pane, class_="tools with-tool" if query.tool else "tools")
 
@@ -57,10 +57,10 @@ class _Shown:
 async def _pane(console: Console, request: PageRequest, name: str) -> Element:
     back = element("p", element("a", "All tools", href="tools"), class_="to-list")
     if not name:
-        return element("section", element("p", "Choose a tool.", class_="empty"), id="tool-pane")
+        return element("section", element("p", "Choose a tool.", class_="empty"), id="pane")
     spec = console.bus.catalog.get(name)
     if spec is None:
-        return element("section", back, await _missing(console, request, name), id="tool-pane")
+        return element("section", back, await _missing(console, request, name), id="pane")
     draft, selected = _kept(console, request, spec)
     shown = await _shown(console, spec, draft, _typed_before(console, request, spec, draft, selected))
     tokens = (await console.costs.of([spec]))[spec.name]
@@ -82,7 +82,7 @@ async def _pane(console: Console, request: PageRequest, name: str) -> Element:
             trial_side(console, spec, selected),
             class_="sides",
         ),
-        id="tool-pane",
+        id="pane",
     )
 
 
