@@ -25,14 +25,13 @@ from toolbus.console.console import TrailCheck as TrailCheck
 from toolbus.console.elements import Element as Element
 from toolbus.console.elements import element as element
 from toolbus.console.elements import live as live
-from toolbus.console.fields import InputField as InputField
-from toolbus.console.fields import arguments_of as arguments_of
-from toolbus.console.fields import field_widget as field_widget
-from toolbus.console.fields import fields_of_schema as fields_of_schema
 from toolbus.console.page import Page as Page
 from toolbus.console.page import PageRequest as PageRequest
 from toolbus.console.pages import BY_PATH as BY_PATH
 from toolbus.console.pages.calls.calls import chart as chart
 from toolbus.console.pages.safety import audit as audit
+from toolbus.console.pages.tools.arguments import ArgumentForm as ArgumentForm
+from toolbus.console.pages.tools.form import TypedArguments as TypedArguments
+from toolbus.console.pages.tools.form import form_widget as form_widget
 from toolbus.console.trials import MOST_TRIALS as MOST_TRIALS
 from toolbus.console.widgets import anchor as anchor
