@@ -26,10 +26,6 @@ from toolbus.console.elements import element as element
 from toolbus.console.elements import feed as feed
 from toolbus.console.elements import live as live
 from toolbus.console.elements import slow as slow
-from toolbus.console.fields import InputField as InputField
-from toolbus.console.fields import arguments_of as arguments_of
-from toolbus.console.fields import field_widget as field_widget
-from toolbus.console.fields import fields_of_schema as fields_of_schema
 from toolbus.console.page import Page as Page
 from toolbus.console.page import PageRequest as PageRequest
 from toolbus.console.pages import BY_PATH as BY_PATH
@@ -37,6 +33,9 @@ from toolbus.console.pages.calls.charts import Chart as Chart
 from toolbus.console.pages.calls.charts import chart as chart
 from toolbus.console.pages.calls.charts import state_strip as state_strip
 from toolbus.console.pages.safety import audit as audit
+from toolbus.console.pages.tools.arguments import ArgumentForm as ArgumentForm
+from toolbus.console.pages.tools.form import TypedArguments as TypedArguments
+from toolbus.console.pages.tools.form import form_widget as form_widget
 from toolbus.console.record.contents import LONGEST_RESULT as LONGEST_RESULT
 from toolbus.console.record.contents import kept_arguments as kept_arguments
 from toolbus.console.record.contents import kept_result as kept_result

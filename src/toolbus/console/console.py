@@ -26,7 +26,7 @@ from toolbus.console.editing.drafts import ServerDrafts
 from toolbus.console.held import HeldParts
 from toolbus.console.record.past import PastCalls
 from toolbus.console.record.states import DAY, ServerStates, changes_of
-from toolbus.console.trials import SignIns, Trials
+from toolbus.console.trials import Drafts, SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
 from toolbus.core.text.display import counted
@@ -126,6 +126,8 @@ Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "
 RUNS_SECONDS = 2.0
 MOST_RUNS = 100
 """The newest runs that are looked at."""
+WAITS_FOR_TOKENS = 0.3
+"""Seconds for which a page waits until they are counted."""
 APPROVED_WITHIN = 2.0
 """Seconds for the bus to use what was approved, before the page is shown again."""
 
@@ -163,7 +165,14 @@ class Console:
         self.presence = Presence(self.board)
         self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
         self.server_drafts = ServerDrafts(bus, self.begin, lambda: self.changed("trials"))
+        self.readings = Trials(bus, self.begin, lambda: self.changed("trials"))
+        """The resources, prompts and skills that were read here."""
+        self.forms = Drafts()
+        """The forms of tools that were not sent."""
         self.costs = Costs()
+        self._tokens: tuple[Catalog | None, Mapping[str, int]] = (None, {})
+        """Of the tools of the catalog that was counted last."""
+        self._counting: tuple[Catalog, asyncio.Task[None]] | None = None
         self.drafts: dict[int, Mapping[str, list[str]]] = {}
         """The answers to questions that were invalid, by number: people do not type them twice."""
         self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
@@ -208,6 +217,21 @@ class Console:
         except ToolbusError:  # the page of the runs says why
             found = ()
         self.waiting_runs = [run for run in found if run.question is not None]
+
+    async def tokens_of(self, catalog: Catalog) -> Mapping[str, int]:
+        """The tokens of its tools for the provider that needs most, as far as they are counted.
+
+        Counting those of many tools takes seconds: then the pages are rendered again at its end.
+        """
+        if self._counting is None or self._counting[0] is not catalog:
+            self._counting = catalog, self.begin(self._count(catalog), "count tokens")
+        await asyncio.wait((self._counting[1],), timeout=WAITS_FOR_TOKENS)
+        known, tokens = self._tokens
+        return tokens if known is catalog else {}
+
+    async def _count(self, catalog: Catalog) -> None:
+        self._tokens = catalog, await self.costs.highest(catalog.specs)
+        self.changed("catalog")
 
     async def use_approved(self) -> None:
         """Have the bus use what was approved; a server that may be started now is not waited for."""
@@ -302,7 +326,6 @@ class Costs:
         self._known: dict[bytes, Mapping[str, int]] = {}
         """By the digest of all that is counted: a server that lists the same tools again has other specs."""
         self._counting = asyncio.Lock()
-        self._total: tuple[Catalog | None, int] = None, 0
 
     async def of(self, specs: Sequence[ToolSpec]) -> dict[str, Mapping[str, int]]:
         """The tokens by tool and provider; none for a tool that cannot be converted.
@@ -316,12 +339,6 @@ class Costs:
         """The tokens of tools for the provider that needs most; without those that are not known."""
         found = await self.of(specs)
         return {name: max(tokens.values()) for name, tokens in found.items() if tokens}
-
-    async def total(self, catalog: Catalog) -> int:
-        """The tokens of all tools of a catalog, which is counted once."""
-        if self._total[0] is not catalog:
-            self._total = catalog, sum((await self.highest(list(catalog))).values())
-        return self._total[1]
 
     def _tokens(self, spec: ToolSpec) -> Mapping[str, int]:
         counted = (spec.name, spec.title, spec.description, spec.input_schema, spec.options)

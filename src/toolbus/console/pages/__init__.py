@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from toolbus.console.page import Page
 from toolbus.console.pages import overview
 from toolbus.console.pages.calls import call, calls
+from toolbus.console.pages.content import content
 from toolbus.console.pages.inbox import held, inbox
 from toolbus.console.pages.runs import runs
 from toolbus.console.pages.safety import audit, keys
 from toolbus.console.pages.search import search_page
 from toolbus.console.pages.servers import add, edit, server, table
-from toolbus.console.pages.tools import catalog, tool
+from toolbus.console.pages.tools import tools
 
 PAGES: tuple[Page, ...] = (
     overview.PAGE,
@@ -18,8 +19,8 @@ PAGES: tuple[Page, ...] = (
     server.PAGE,
     add.PAGE,
     edit.PAGE,
-    catalog.PAGE,
-    tool.PAGE,
+    tools.PAGE,
+    content.PAGE,
     calls.PAGE,
     call.PAGE,
     inbox.PAGE,

@@ -39,12 +39,12 @@ class _Need(NamedTuple):
 
 async def render(console: Console, request: PageRequest) -> Element:
     needs = list(_needs(console))
-    tokens = await console.costs.total(console.bus.catalog)
+    tokens = await console.tokens_of(console.bus.catalog)
     drawn = await charts(console, WantedCalls.of(Fields()))
     return element(
         "div",
         live("overview-needs", _attention(needs)),
-        live("overview-facts", _tiles(console, tokens), class_="tiles"),
+        live("overview-facts", _tiles(console, sum(tokens.values())), class_="tiles"),
         slow(CHARTS_SECONDS, live("overview-charts", drawn, class_="cards")),
         element("div", _servers(console), class_="section"),
     )

@@ -108,6 +108,7 @@ class ArgumentForm:
 
     def __init__(self, schema: JSONObject, typed: Typed | None = None, value: JSON = _FRESH) -> None:
         """Fill it with what was typed, or else with a value; by default, with the defaults of the schema."""
+        self._given = schema
         self._root = Schema(schema)
         self._typed: Typed = typed or {}
         self._left = MOST_PARTS
@@ -151,6 +152,13 @@ class ArgumentForm:
         elif part is not None and part.shape == "object":
             typed[f"{key}{AS}"] = ["object"]
         return typed
+
+    def next_key(self, key: str) -> str:
+        """The key of the part that `with_item` adds."""
+        after = ArgumentForm(self._given, self.with_item(key)).by_key
+        added = [part for one, part in after.items() if one not in self.by_key]
+        fields = [part for part in added if part.shape == "field"]
+        return next((part.key for part in (*fields, *added)), key)
 
     def without(self, key: str, item: int | None = None) -> dict[str, list[str]]:
         """Without an item of a list, or without an object."""
