@@ -18,7 +18,7 @@ CRASHES, CRASHED_WITHIN = 3, 600.0
 """A server that crashed so often within so many seconds is in a crash loop, even if it is ready right now."""
 LONGEST_ERROR = 300
 _LOST = ("retrying", "failed")
-_STATES: tuple[State, ...] = get_args(State)
+_STATES: dict[str, State] = {state: state for state in get_args(State)}
 
 
 class StateChange(NamedTuple):
@@ -36,7 +36,7 @@ def changes_of(recorded: Iterable[RecordedState]) -> list[StateChange]:
     """The changes of one server that a history has, oldest first."""
     changes, previous = list[StateChange](), ""
     for one in recorded:
-        state = next((known for known in _STATES if known == one.state), None)
+        state = _STATES.get(one.state)
         is_crash = previous == "ready" and one.state in _LOST and bool(one.error)
         changes.append(StateChange(one.at, state, is_crash, one.error))
         previous = one.state
@@ -91,7 +91,7 @@ class ServerStates:
         now = self._clock()
         since = now - within
         changes = list(self._changes.get(server, ()))
-        ends = [after.at for _, after in pairwise(changes)] + [now]
+        ends = [after.at for _, after in pairwise(changes)] + [now] * bool(changes)
         spans = [
             StateSpan(max(change.at, since), end, change.state)
             for change, end in zip(changes, ends, strict=True)

@@ -81,22 +81,26 @@ async def charts(console: Console, wanted: WantedCalls) -> list[Element]:
             "Calls per second",
             f"{counted(minute.calls, 'call')}{of} in the last minute, {calls:,} {over}",
             [[step.calls / range_.step for step in steps]],
-            lambda value: f"{value:g}",
+            _plain,
         ),
         Chart(
             "Errors",
             f"{counted(minute.errors, 'error')}{of} in the last minute, {errors:,} {over}: {share}",
             [[step.errors for step in steps]],
-            lambda value: f"{value:g}",
+            _plain,
         ),
         Chart(
             "Time of servers",
-            f"{_latency(minute, slowest, over)}",
+            _latency(minute, slowest, over),
             [[step.p50 for step in steps], [step.p95 for step in steps]],
             duration,
         ),
     ]
     return [chart(one, range_) for one in drawn]
+
+
+def _plain(value: float) -> str:
+    return f"{value:g}"
 
 
 def _latency(minute: Counts, slowest: float | None, over: str) -> str:

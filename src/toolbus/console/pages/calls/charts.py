@@ -159,7 +159,8 @@ def _runs(spans: Sequence[StateSpan]) -> list[tuple[Tone, int, int]]:
         tone = _TONES.get(span.state, "quiet")
         first = max(0, floor((span.start - begins) / _CELL_SECONDS))
         for cell in range(first, min(CELLS, ceil((span.end - begins) / _CELL_SECONDS))):
-            cells[cell] = min(cells[cell], tone, key=_WORST.index)
+            if _WORST.index(tone) < _WORST.index(cells[cell]):
+                cells[cell] = tone
     runs, at = list[tuple[Tone, int, int]](), 0
     for tone, group in groupby(cells):
         number = len(list(group))
