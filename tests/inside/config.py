@@ -7,6 +7,7 @@ from toolbus.config.editing.edit import host_document as host_document
 from toolbus.config.editing.edit import new_document as new_document
 from toolbus.config.editing.edit import servers_in as servers_in
 from toolbus.config.editing.edit import tool_patterns as tool_patterns
+from toolbus.config.editing.edit import with_changed_entry as with_changed_entry
 from toolbus.config.editing.edit import with_entry as with_entry
 from toolbus.config.editing.edit import with_pattern as with_pattern
 from toolbus.config.editing.edit import with_servers as with_servers
@@ -104,4 +105,5 @@ from toolbus.config.trust import candidate as candidate
 from toolbus.config.trust import candidates as candidates
 from toolbus.config.trust import distrust as distrust
 from toolbus.config.trust import forget as forget
+from toolbus.config.trust import trust_content as trust_content
 from toolbus.config.trust import trusted_config as trusted_config

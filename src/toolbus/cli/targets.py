@@ -18,7 +18,7 @@ from toolbus.cli.input.ask import can_ask
 from toolbus.cli.input.trust import confirm
 from toolbus.cli.options import TargetOptions, repeat_target
 from toolbus.cli.output.review import print_review
-from toolbus.cli.output.screen import Screen, exact, styled
+from toolbus.cli.output.screen import Screen, styled
 from toolbus.config import BusConfig
 from toolbus.config.hosts.dialects import has_container
 from toolbus.config.load import config_in, load_server, require_usable
@@ -42,6 +42,7 @@ from toolbus.config.target import REGISTRY, Target, command_target, target_of, t
 from toolbus.config.trust import Candidate
 from toolbus.core.files import read_plain
 from toolbus.core.text.display import counted
+from toolbus.core.text.text import exact
 from toolbus.core.values.records import JSON
 
 _HEADER = r"\s*[:=]\s*"
@@ -185,7 +186,7 @@ def _with_values(config: Mapping[str, JSON], secrets: Sequence[Secret]) -> dict[
 
 def _review(screen: Screen, target: Target, alias: str, found: Mapping[str, JSON]) -> None:
     """Show what a file or registry names, and ask; raises `Usage` unless the user agrees."""
-    from toolbus.cli.commands.config.published import shown
+    from toolbus.core.text.lookalikes import spelled_out as shown
 
     here = config_in({"servers": {alias: {**found}}}).model_copy(
         update={"folder": Path.cwd(), "reviewed": {}}

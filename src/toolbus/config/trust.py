@@ -33,9 +33,17 @@ from toolbus.config.load import ConfigSource, config_of, require_usable, usable_
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
 from toolbus.core.files import located
-from toolbus.core.values.errors import ConfigNotTrusted
+from toolbus.core.values.errors import ConfigError, ConfigNotTrusted, ToolbusError
 from toolbus.core.values.records import JSON
 from toolbus.state import files as state
+
+
+class NotKept(ToolbusError):
+    """The decision could not be saved in the user's state folder."""
+
+    def __init__(self, error: OSError) -> None:
+        what = f"{error.filename or 'the state folder'}: {error.strerror or type(error).__name__}"
+        super().__init__(f"cannot save that you trust it: {what}; fix that, or pass the file with --config")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
@@ -142,6 +150,34 @@ def accept(found: Candidate) -> None:
     """Record that the user trusts its current content; OSError if the record cannot be written."""
     record = {"file": str(found.file), "digests": found.digests}
     state.write(_record_of(found.file), json.dumps(record, indent=1).encode())
+
+
+def save_trust(found: Candidate) -> None:
+    """Record that the user trusts it; `NotKept` if that cannot be saved."""
+    try:
+        accept(found)
+    except OSError as error:
+        raise NotKept(error) from error
+
+
+def trust_content(path: Path, content: bytes) -> str | None:
+    """Trust a file to which we wrote the content for the user; why it is not trusted, None if it is now."""
+    try:
+        found = candidate(path)
+        if not found.has(content):
+            return f"{path} was changed meanwhile, so it is not trusted"
+        save_trust(found)
+    except (ConfigError, NotKept) as error:
+        return str(error)
+    return None
+
+
+def is_trusted(path: Path) -> bool:
+    """Whether the user trusts the config with its current content."""
+    try:
+        return distrust(candidate(path)) is None
+    except ConfigError:
+        return False
 
 
 def forget(path: Path) -> bool:

@@ -224,7 +224,7 @@ async def test_a_change_is_the_first_entry_if_it_may_deceive_and_the_last_otherw
         assert "Warning: " in page
     else:
         assert _titles(page) == [approval, f"{change} held change"]
-    assert 'href="held#' in page
+    assert 'href="held?server=files"' in page
     assert "1 changed: tool stat" in plain(page)
 
 

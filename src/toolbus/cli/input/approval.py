@@ -10,7 +10,8 @@ from typing import Literal, Protocol, TypeAlias
 from rich.text import Text
 
 from toolbus.cli.input.ask import ask_async
-from toolbus.cli.output.screen import Screen, escaped_json, exact
+from toolbus.cli.output.screen import Screen, escaped_json
+from toolbus.core.text.text import exact
 from toolbus.core.values.records import JSON
 
 Choice: TypeAlias = Literal["once", "session", "chat", "always", "no", "never"]

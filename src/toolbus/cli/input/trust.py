@@ -11,9 +11,10 @@ from toolbus.cli.errors import FAILED, WRONG_USAGE
 from toolbus.cli.input.ask import ask, can_ask
 from toolbus.cli.options import SharedOptions
 from toolbus.cli.output.review import print_review
-from toolbus.cli.output.screen import Screen, exact, short_path, styled
-from toolbus.config.trust import Agree, Candidate, accept, candidate, distrust
-from toolbus.core.values.errors import ConfigError, ConfigNotTrusted, ToolbusError
+from toolbus.cli.output.screen import Screen, styled
+from toolbus.config.trust import Agree, Candidate, NotKept, save_trust, trust_content
+from toolbus.core.text.text import exact
+from toolbus.core.values.errors import ConfigNotTrusted, ToolbusError
 
 YES = ("y", "yes")
 
@@ -24,14 +25,6 @@ class NotAgreed(ToolbusError):
     def __init__(self, file: Path) -> None:
         again = "run 'toolbus trust' to be asked again, or pass --config FILE"
         super().__init__(f"{file} is not trusted; nothing was run; {again}")
-
-
-class NotKept(ToolbusError):
-    """The decision could not be saved in the user's state folder."""
-
-    def __init__(self, error: OSError) -> None:
-        what = f"{error.filename or 'the state folder'}: {error.strerror or type(error).__name__}"
-        super().__init__(f"cannot save that you trust it: {what}; fix that, or pass the file with --config")
 
 
 def trust_prompt(settings: SharedOptions) -> Agree:
@@ -53,32 +46,10 @@ def trust_prompt(settings: SharedOptions) -> Agree:
 
 def trust_written(screen: Screen, path: Path, content: bytes) -> bool:
     """Trust a file to which this command wrote the content; return whether it is trusted now."""
-    try:
-        found = candidate(path)
-        if not found.has(content):
-            screen.note(f"{short_path(found.file)} was changed meanwhile, so it is not trusted")
-            return False
-        save_trust(found)
-    except (ConfigError, NotKept) as error:
-        screen.note(str(error))
-        return False
-    return True
-
-
-def is_trusted(path: Path) -> bool:
-    """Whether the user trusts the config with its current content."""
-    try:
-        return distrust(candidate(path)) is None
-    except ConfigError:
-        return False
-
-
-def save_trust(found: Candidate) -> None:
-    """Keep that the user trusts it; `NotKept` if that cannot be saved."""
-    try:
-        accept(found)
-    except OSError as error:
-        raise NotKept(error) from error
+    problem = trust_content(path, content)
+    if problem is not None:
+        screen.note(problem)
+    return problem is None
 
 
 def ask_for_trust(screen: Screen, found: Candidate, reason: str) -> None:

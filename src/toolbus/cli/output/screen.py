@@ -8,7 +8,6 @@ import json
 import logging
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from toolbus.cli.options import SharedOptions, suggested
 from toolbus.cli.terminal import TERMINAL, working_folder
-from toolbus.core.text.text import BLANK, UNSEEN, rewritten_json, visible
+from toolbus.core.text.text import UNSEEN, exact, rewritten_json, visible
 from toolbus.schema.values import JSON
 
 if TYPE_CHECKING:
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 
     from toolbus.cli.output.spinner import Spinner
 
-# Also the selectors of Mongolian and of ideographs, and an empty Braille cell.
-_BLANK = re.compile(f"[{BLANK}\u180b-\u180d\u180f\u2800\U000e0100-\U000e01ef]")
 _MOST_BITS = 14_000
 """A number with more bits has more digits than Python writes."""
 Cell: TypeAlias = "str | tuple[str, str] | Text"
@@ -77,16 +74,6 @@ def _is_writable(scalar: JSON) -> bool:
 def one_line(text: str) -> str:
     """The first non-empty line."""
     return next((line.strip() for line in visible(text).splitlines() if line.strip()), "").replace("\t", " ")
-
-
-def exact(text: str) -> str:
-    """The text on one line, with every character written out that does not show, or not as what it is."""
-    return "".join(
-        letter
-        if letter.isprintable() and not _BLANK.match(letter)
-        else letter.encode("unicode_escape").decode()
-        for letter in text
-    )
 
 
 def about(text: str) -> str:

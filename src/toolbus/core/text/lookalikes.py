@@ -8,7 +8,7 @@ import unicodedata
 from functools import cache
 from pathlib import Path
 
-from toolbus.core.text.text import cleaned
+from toolbus.core.text.text import cleaned, exact
 
 _SMALL_CAPITAL = "LATIN LETTER SMALL CAPITAL "
 _MORE = {"\u0138": "k", "\ua793": "e", "\u025b": "e", "\u028d": "m", "\u03c7": "x"}
@@ -66,6 +66,14 @@ def look(text: str) -> str:
         return cleaned(text.lower()).strip()
     plain = cleaned(unicodedata.normalize("NFD", text))
     return "".join(each.lower() if each.isascii() else _LOOKS[ord(each)] for each in plain).strip()
+
+
+def spelled_out(text: str) -> str:
+    """The text on one line; hidden characters, and those that look like an ASCII one, are escaped."""
+    return "".join(
+        letter if letter.isascii() or not look(letter).isascii() else letter.encode("unicode_escape").decode()
+        for letter in exact(text)
+    )
 
 
 def looks(text: str) -> tuple[str, str, str]:

@@ -49,6 +49,9 @@ _INVISIBLE_BEYOND = (
 _SUSPECT = re.compile(rf"[{CONTROLS}{_INVISIBLE}\U0001bca0-\U0010ffff]")
 _SUSPECT_ASCII = bytes([*range(9), *range(0x0B, 0x20), 0x7F])
 
+# Also the selectors of Mongolian and of ideographs, and an empty Braille cell.
+_NOT_SEEN = re.compile(f"[{BLANK}\u180b-\u180d\u180f\u2800\U000e0100-\U000e01ef]")
+
 # The flags in use: England, Scotland and Wales. Any other code could be part of a message.
 _FLAGS = "|".join("".join(chr(0xE0000 + ord(letter)) for letter in code) for code in ("beng", "bsct", "bwls"))
 # The context, after one suspect character, in which it is kept ...
@@ -99,6 +102,16 @@ def cleaned(text: str) -> str:
         plain = plain.replace(line_end, "\n")
     plain = _cleaning().sub(lambda found: "" if found[1] is None else found[0], plain)
     return text if plain == text else plain
+
+
+def exact(text: str) -> str:
+    """The text on one line, with every character written out that does not show, or not as what it is."""
+    return "".join(
+        letter
+        if letter.isprintable() and not _NOT_SEEN.match(letter)
+        else letter.encode("unicode_escape").decode()
+        for letter in text
+    )
 
 
 def headed(text: str, most: int) -> str:

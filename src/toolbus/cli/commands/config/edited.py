@@ -1,7 +1,4 @@
-"""The config that a command edits: read, changed with new servers and secrets, and written.
-
-Keeps the file's comments, order and layout. A trusted file stays trusted; an untrusted one stays untrusted.
-"""
+"""The config that a command edits, what it prints of that, and its arguments."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -10,28 +7,16 @@ from pathlib import Path
 
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.errors import Usage
-from toolbus.cli.input.trust import is_trusted, trust_written
 from toolbus.cli.options import suggested
 from toolbus.cli.output.screen import Screen, picked, short_path, visible
 from toolbus.config import find_config
-from toolbus.config.editing.edit import new_document, servers_in, with_servers
-from toolbus.config.editing.save import save_in_project
+from toolbus.config.editing.edit import new_document
+from toolbus.config.editing.edited import OAUTH, EditedFile
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.find import DOTENV, named_config
-from toolbus.config.hosts.read import document_in, read_content
-from toolbus.config.load import config_in
-from toolbus.config.location import is_mapping
-from toolbus.config.secrets.literals import (
-    Secret,
-    SecretNames,
-    add_secrets,
-    referenced_names,
-    with_references,
-)
+from toolbus.config.secrets.literals import Secret
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
-
-OAUTH = "oauth"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,27 +33,6 @@ class NewServer:
     cwd: str | None
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class EditedFile:
-    """The file to edit, before the change."""
-
-    path: Path
-    text: str = ""
-    is_named: bool
-    """Whether the user named it; such a file needs no trust."""
-    is_own: bool
-    """Whether all of its content is trusted or the user's own; then it stays trusted after the edit."""
-
-    @property
-    def is_blank(self) -> bool:
-        """Whether it is empty, apart from comments."""
-        return all(not line.strip() or line.lstrip().startswith("#") for line in self.text.splitlines())
-
-    def servers(self) -> Mapping[str, JSON]:
-        """Its server entries by alias."""
-        return {} if self.is_blank else servers_in(self.text, self.path)
-
-
 def edited_file(own: Invocation) -> EditedFile:
     """The config in use, or a new file."""
     named = own.settings.config or named_config()
@@ -78,17 +42,7 @@ def edited_file(own: Invocation) -> EditedFile:
             path = find_config()
         except ConfigError:
             path = Path("toolbus.yaml")
-    if path.exists():
-        content = read_content(path)
-        text = content.decode("utf-8", errors="replace")
-        edited = EditedFile(
-            path=Path(short_path(path)), text=text, is_named=named is not None, is_own=is_trusted(path)
-        )
-        if not edited.is_blank:
-            document_in(content, path)
-        return edited
-    is_own = not (path.parent / DOTENV).exists()
-    return EditedFile(path=Path(short_path(path)), is_named=named is not None, is_own=is_own)
+    return EditedFile.read(Path(short_path(path)), is_named=named is not None)
 
 
 def written(
@@ -120,25 +74,6 @@ def edit_facts(edited: EditedFile, name: str) -> dict[str, JSON]:
     return {"file": str(edited.path), "server": name}
 
 
-def referring(
-    name: str, plain: Mapping[str, JSON], known: Mapping[str, JSON], env: dict[str, str]
-) -> tuple[dict[str, JSON], Sequence[Secret]]:
-    """The entry with references for its secrets, under names that the other entries do not use."""
-    referred = (referenced_names(entry) for entry in known.values() if is_mapping(entry))
-    token = plain.get("auth")
-    is_token = token not in (None, OAUTH)
-    entry, secrets = with_references(
-        name,
-        {key: value for key, value in plain.items() if key != "auth"}
-        | ({"auth": {"token": token}} if is_token else {}),
-        SecretNames(env),
-        avoid=frozenset[str]().union(*referred),
-    )
-    if token is not None:
-        entry["auth"] = entry["auth"]["token"] if is_token else token
-    return entry, secrets
-
-
 def given_pairs(given: Sequence[str], option: str, separator: str) -> dict[str, JSON]:
     pairs: dict[str, JSON] = {}
     for text in given:
@@ -151,11 +86,8 @@ def given_pairs(given: Sequence[str], option: str, separator: str) -> dict[str, 
 
 def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -> str:
     """The file's text with the server; if it cannot be edited, `Usage` shows what to paste."""
-    if edited.is_blank:
-        gap = "" if not edited.text or edited.text.endswith("\n") else "\n"
-        return edited.text + gap + new_document(edited.path, {name: entry})
     try:
-        return with_servers(edited.text, edited.path, {name: entry})
+        return edited.with_server(name, entry)
     except NotEditable as error:
         shown = new_document(edited.path, {name: entry}).splitlines()
         raise Usage(f"{edited.path} {error.problem}:", tuple(shown)) from None
@@ -163,22 +95,8 @@ def text_with_server(edited: EditedFile, name: str, entry: Mapping[str, JSON]) -
 
 def save_edited(screen: Screen, edited: EditedFile, after: str, secrets: Sequence[Secret] = ()) -> bool:
     """Write the file and the secrets; return whether the file is trusted afterwards."""
-    if (
-        _config_error(edited.text, edited.path) is None
-        and (problem := _config_error(after, edited.path)) is not None
-    ):
+    if (problem := edited.problem_with(after)) is not None:
         raise Usage(f"the change would make {edited.path} invalid: {problem}")
-    add_secrets(edited.path.parent, secrets)
-    save_in_project(edited.path, after.encode())
-    return edited.is_own and trust_written(screen, edited.path, after.encode())
-
-
-def _config_error(text: str, path: Path) -> str | None:
-    """The error in the config, if any."""
-    try:
-        config_in(document_in(text.encode(), path), path)
-    except ConfigError as error:
-        return ": ".join(
-            filter(None, (error.server and f"server {error.server!r}", error.key, error.problem))
-        )
-    return None
+    if distrust := edited.save(after, secrets):
+        screen.note(distrust)
+    return distrust is None

@@ -13,7 +13,7 @@ from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import editor_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.ask import can_ask
-from toolbus.cli.input.trust import confirm, is_trusted, trust_written
+from toolbus.cli.input.trust import confirm, trust_written
 from toolbus.cli.options import no_config
 from toolbus.cli.output.screen import Screen, picked, visible
 from toolbus.cli.terminal import working_folder
@@ -25,6 +25,7 @@ from toolbus.config.hosts.convert import ImportedServers, imported
 from toolbus.config.hosts.editors import EDITORS, ImportFile, files_here
 from toolbus.config.location import is_mapping
 from toolbus.config.secrets.literals import Secret, add_secrets, env_values, referenced_names
+from toolbus.config.trust import is_trusted
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON

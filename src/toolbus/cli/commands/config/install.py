@@ -19,7 +19,7 @@ from toolbus.cli.completion import editor_names
 from toolbus.cli.errors import Usage
 from toolbus.cli.input.ask import can_ask
 from toolbus.cli.input.trust import code_if_unwritten, confirm
-from toolbus.cli.output.screen import Screen, exact, visible
+from toolbus.cli.output.screen import Screen, visible
 from toolbus.cli.parameters import WriteUnasked
 from toolbus.config.editing.edit import entry_text, host_document, value_at, with_entry, without_entry
 from toolbus.config.editing.yaml_json import NotEditable, Steps
@@ -39,6 +39,7 @@ from toolbus.config.hosts.editors import (
 )
 from toolbus.config.hosts.read import read_content
 from toolbus.config.secrets.reference import MASK
+from toolbus.core.text.text import exact
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 

@@ -16,20 +16,17 @@ from typing import TYPE_CHECKING, cast
 
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.commands.config.edited import (
-    EditedFile,
     NewServer,
     edited_file,
     given_pairs,
-    referring,
     written,
 )
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import ask, can_ask, termios
 from toolbus.cli.input.trust import confirm
 from toolbus.cli.options import suggested
-from toolbus.cli.output.screen import Screen, about, exact, one_line, short_path, visible
-from toolbus.config.hosts.read import document_in
-from toolbus.config.load import config_in
+from toolbus.cli.output.screen import Screen, about, one_line, short_path, visible
+from toolbus.config.editing.edited import EditedFile, referring
 from toolbus.config.location import is_mapping
 from toolbus.config.model import OFFICIAL_REGISTRY
 from toolbus.config.registry import (
@@ -51,7 +48,7 @@ from toolbus.config.registry import (
 )
 from toolbus.config.secrets.literals import Secret, SecretNames, env_name, env_values, referenced_names
 from toolbus.core.files import read_plain
-from toolbus.core.text.lookalikes import look
+from toolbus.core.text.lookalikes import spelled_out as shown
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
@@ -110,7 +107,7 @@ async def add_published(own: Invocation, request: PublishedRequest) -> CommandRe
     names = SecretNames(env_values(edited.path.parent))
     avoid = frozenset[str]().union(*taken)
     found = entry(choice, values, alias=alias, names=names, avoid=avoid)
-    config, others = referring(alias, _with_options(found, request), known, names.taken)
+    config, others = referring(alias, _with_options(found, request), known, names)
     secrets = (*found.secrets, *others)
     warnings = [*found.warnings]
     if not own.screen.as_json:
@@ -169,9 +166,7 @@ def registry_of(own: Invocation, edited: EditedFile) -> "RegistrySource":
     """The registry that the config names; one that the user has not accepted names none."""
     from toolbus.connect.registry import RegistrySource
 
-    place = OFFICIAL_REGISTRY
-    if not edited.is_blank and "registry" in (document := document_in(edited.text.encode(), edited.path)):
-        place = config_in(document, edited.path).registry
+    place = edited.registry
     if place != OFFICIAL_REGISTRY and not (edited.is_named or edited.is_own):
         own.screen.note(f"{edited.path} names another registry, and is not trusted; run 'toolbus trust'")
         place = OFFICIAL_REGISTRY
@@ -190,14 +185,6 @@ def asking(screen: Screen, source: "RegistrySource") -> "Generator[RegistrySourc
             spinner.set_text(f"{text}, page {number}")
 
         yield replace(source, on_page=show)
-
-
-def shown(text: str) -> str:
-    """The text on one line; hidden characters, and those that look like an ASCII one, are escaped."""
-    return "".join(
-        letter if letter.isascii() or not look(letter).isascii() else letter.encode("unicode_escape").decode()
-        for letter in exact(text)
-    )
 
 
 async def _choice(screen: Screen, source: "RegistrySource", request: PublishedRequest) -> LaunchChoice:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.cli.command import CommandResult, Invocation, config_command
-from toolbus.cli.commands.config.edited import EditedFile, edited_file, save_edited
-from toolbus.cli.commands.config.published import asking, registry_of, shown
+from toolbus.cli.commands.config.edited import edited_file, save_edited
+from toolbus.cli.commands.config.published import asking, registry_of
 from toolbus.cli.completion import server_names
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
@@ -20,6 +20,7 @@ from toolbus.cli.output.screen import Screen, one_line, short_path, visible
 from toolbus.cli.parameters import WriteUnasked
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.config.editing.edit import with_texts
+from toolbus.config.editing.edited import EditedFile
 from toolbus.config.editing.save import save_in_project
 from toolbus.config.editing.yaml_json import NotEditable
 from toolbus.config.registry import (
@@ -34,6 +35,7 @@ from toolbus.config.registry import (
 )
 from toolbus.config.registry.document import PublishedPackage
 from toolbus.config.registry.versions import Texts
+from toolbus.core.text.lookalikes import spelled_out as shown
 from toolbus.core.values.errors import ServerNotFound, ToolbusError
 from toolbus.core.values.records import JSON
 

@@ -17,9 +17,10 @@ from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.completion import tool_origins
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.help import PlainCommand
-from toolbus.cli.output.screen import Cell, Screen, escaped_json, exact, picked, short_path
+from toolbus.cli.output.screen import Cell, Screen, escaped_json, picked, short_path
 from toolbus.cli.parameters import seconds_in
 from toolbus.core.text.display import counted
+from toolbus.core.text.text import exact
 from toolbus.core.values.errors import AuditFailed
 from toolbus.core.values.records import JSON
 from toolbus.shape.render import human_size

@@ -9,12 +9,13 @@ import typer
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
-from toolbus.cli.input.trust import NotKept, ask_for_trust, save_trust
-from toolbus.cli.output.review import audit_facts, print_review, review, rule_json, secrets_of_bus
+from toolbus.cli.input.trust import ask_for_trust
+from toolbus.cli.output.review import audit_facts, print_review, rule_json
 from toolbus.cli.output.screen import short_path
 from toolbus.config import find_config
+from toolbus.config.review import review, secrets_of_bus
 from toolbus.config.settings.search import Embeddings
-from toolbus.config.trust import Candidate, candidate, distrust, forget
+from toolbus.config.trust import Candidate, NotKept, candidate, distrust, forget, save_trust
 from toolbus.core.values.errors import ConfigNotTrusted
 from toolbus.core.values.records import JSON
 
@@ -63,10 +64,10 @@ def _removed(path: Path) -> CommandResult:
 
 def _reviewed(found: Candidate, trusted: bool) -> JSON:
     config = found.config
-    facts: dict[str, JSON] = {"servers": review(found), "roots": list(config.roots)}
+    facts: dict[str, JSON] = {"servers": review(config), "roots": list(config.roots)}
     facts |= {"tokens": config.tokens} if config.tokens != "auto" else {}
     facts |= {"policy": list(map(rule_json, config.policy))} if config.policy else {}
-    facts |= {"secrets": secrets} if (secrets := secrets_of_bus(found)) else {}
+    facts |= {"secrets": secrets} if (secrets := secrets_of_bus(config)) else {}
     if isinstance(encoder := config.search.encoder, Embeddings):
         facts |= {"search": encoder.model_dump(mode="json")}
     facts |= {"audit": trail} if (trail := audit_facts(config)) else {}

@@ -13,7 +13,7 @@ from toolbus.console.inbox import (
     waiting_count,
     waiting_entries,
 )
-from toolbus.console.links import run_link, run_url, server_link, server_url
+from toolbus.console.links import held_url, run_link, run_url, server_link, server_url
 from toolbus.console.page import Page, PageRequest
 from toolbus.console.pages.inbox.questions import answer, card, decide, question_card
 from toolbus.console.widgets import anchor, badge, facts, moment
@@ -24,6 +24,7 @@ _MOST_WARNINGS = 5
 
 
 async def render(console: Console, request: PageRequest) -> Element:
+    await console.held.load()
     entries = waiting_entries(console)
     empty = element("p", "Nothing waits for an answer.", class_="empty")
     return element(
@@ -93,7 +94,7 @@ def _change(entry: InboxEntry, change: WaitingChange) -> Element:
         element("p", f"{known}: {shortened(', '.join(names), 200)}"),
         element("p", "It is held: no agent gets it until you approve it.", class_="faint"),
         facts({"server": server_link(change.server)}),
-        _open("Review the changes", f"held#{anchor('name', change.server)}"),
+        _open("Review the changes", held_url(change.server)),
         beside=badge(RISKS[entry.risk][0], "bad" if entry.risk == "flagged" else "busy"),
     )
 
