@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.running import environment, toolbus
-from tests.inside.cli import Screen, SharedOptions, trust_written
-from tests.inside.config import MissingValue, Reference, Secrets
+from tests.inside.config import MissingValue, Reference, Secrets, trust_content
 from tests.inside.core import ConfigError, UnreadableFile, read_plain
 from tests.patience import PATIENCE
 from toolbus.config import load_config
@@ -156,9 +155,8 @@ def test_a_config_that_changes_while_it_is_written(tmp_path: Path, monkeypatch: 
     file = tmp_path / "project" / "toolbus.yaml"
     file.parent.mkdir()
     file.write_text(SHELL)
-    screen = Screen(SharedOptions(config=None))
-    assert not trust_written(screen, file, b"servers: {}\n")
-    assert trust_written(screen, file, SHELL.encode())
+    assert trust_content(file, b"servers: {}\n") == f"{file} was changed meanwhile, so it is not trusted"
+    assert trust_content(file, SHELL.encode()) is None
 
 
 async def _looked_up(command: str, folder: Path) -> object:

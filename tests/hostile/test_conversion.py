@@ -21,7 +21,7 @@ from tests.gateway.console.opening import home_of
 from tests.hostile.besieged import Besieged, besieged
 from tests.hostile.multiplying import MULTIPLYING
 from tests.inside.code import stub
-from tests.inside.console import field_widget, fields_of_schema
+from tests.inside.console import TypedArguments, form_widget
 from tests.inside.schema import LEAST_STEPS, STEPS_PER_VALUE, Schema, expected, size_of, type_words
 from tests.inside.shape import DIALECTS, converted, definition_tokens, described_schema
 from tests.patience import PATIENCE
@@ -76,7 +76,7 @@ def readings(schema: dict[str, Any]) -> dict[str, Callable[[], object]]:
         **{dialect: lambda dialect=dialect: converted(spec, dialect).value for dialect in DIALECTS},
         "tokens": lambda: definition_tokens(spec),
         "stub": lambda: stub("t", spec).text,
-        "form": lambda: [str(field_widget(one, None, "call")) for one in fields_of_schema(schema)],
+        "form": lambda: str(form_widget(spec, TypedArguments.read(schema, None), "", {}, "")),
         "words": words,
         "in an error": lambda: described_schema(spec),
     }

@@ -23,7 +23,6 @@ from toolbus.cli.input.arguments import described as described
 from toolbus.cli.input.arguments import given as given
 from toolbus.cli.input.arguments import read as read
 from toolbus.cli.input.arguments import typed as typed
-from toolbus.cli.input.trust import trust_written as trust_written
 from toolbus.cli.listing_cache import save_listings as save_listings
 from toolbus.cli.options import SharedOptions as SharedOptions
 from toolbus.cli.options import repeat_config as repeat_config

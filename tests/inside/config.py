@@ -105,4 +105,5 @@ from toolbus.config.trust import candidate as candidate
 from toolbus.config.trust import candidates as candidates
 from toolbus.config.trust import distrust as distrust
 from toolbus.config.trust import forget as forget
+from toolbus.config.trust import trust_content as trust_content
 from toolbus.config.trust import trusted_config as trusted_config

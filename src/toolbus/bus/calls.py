@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, get_args
 
 from toolbus.bus.catalog.exposure import CALL, OWN_ROUTES, RUN_CODE, SEARCH, SEARCH_FUNCTIONS
@@ -11,6 +11,7 @@ from toolbus.bus.engine.lookup import Lookup, reason_of
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.rules.scope import Scope
 from toolbus.bus.scripts import Scripts
+from toolbus.config.settings.policy import Action
 from toolbus.core.ask.approval import Approval, ApprovalRequest
 from toolbus.core.ask.interactions import Forwarding
 from toolbus.core.operation.events import OnLog, Reason
@@ -26,6 +27,29 @@ T = TypeVar("T")
 _LONGEST_NAME = 200
 _PROMISES = (("readOnlyHint", True), ("destructiveHint", False))
 """The annotations for which a client may call a tool without asking a person."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForeseenCall:
+    """What would become of a call, apart from hooks and the guards of a program."""
+
+    problem: str | None = None
+    """What is wrong with the arguments; None if they would be sent."""
+    places: Mapping[str, str] = field(default_factory=dict[str, str])
+    """The same by the place of each mistake, such as `filter.limit`; only the first are worded."""
+    sent: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    """The arguments as the server would get them."""
+    repairs: tuple[str, ...] = ()
+    action: Action = "allow"
+    """`ask` if a person would be asked."""
+    rule: str | None = None
+    """The rule that decides, such as `policy[2]`; None if no rule is about the call."""
+    reason: str = ""
+    """The reason that the rule gives."""
+    by: str = ""
+    """The answer of a person that counts already, such as `stored answer`."""
+    steps: tuple[str, ...] = ()
+    """What each rule says."""
 
 
 class CalledView(Protocol):
@@ -141,6 +165,27 @@ class ViewCalls:
         operation = self.operation(spec, arguments=arguments, caller=self.caller_of("", run))
         prepared = self._path.prepared(operation)
         return None if prepared is None else self._tenant.guard.question(prepared)
+
+    def foreseen(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ForeseenCall:
+        """What would become of a call; nobody is asked, and nothing is called, counted or recorded."""
+        operation = self.operation(spec, arguments=arguments)
+        checked = self._path.checked(operation)
+        if checked.problem is not None:
+            return ForeseenCall(problem=checked.problem, places=checked.places)
+        call = ForeseenCall(sent=checked.arguments, repairs=checked.repairs)
+        found = self._tenant.guard.foreseen(replace(operation, arguments=checked.arguments))
+        if found is None:
+            return call
+        ruling, settled = found.rulings[0], found.settled
+        steps = (one.layer.policy.explain(found.target, call.sent) for one in found.rulings)
+        return replace(
+            call,
+            action=found.action,
+            rule=ruling.label,
+            reason=ruling.verdict.reason,
+            by="" if settled is None else settled.by,
+            steps=tuple(str(step) for layer in steps for step in layer),
+        )
 
     def may_ask(self, spec: ToolSpec) -> bool:
         """Whether a policy asks about some calls of a tool; for faces that have to know before a call."""

@@ -1,9 +1,10 @@
-"""The fields of a form, from the input schema of a tool or from the question of a server, and what was typed.
+"""The fields of a form, for the arguments of a tool or the question of a server, and what was typed.
 
 Every field is text in HTML. An empty one that is not required is left out.
 """
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
@@ -13,28 +14,13 @@ from toolbus.console.elements import Attribute, Child, Element, element
 from toolbus.console.widgets import anchor
 from toolbus.core.values.forms import Form
 from toolbus.core.values.forms import Kind as FormKind
-from toolbus.core.values.records import JSON, JSONObject
-from toolbus.schema.describe import number, type_words
-from toolbus.schema.node import Schema
-from toolbus.schema.reader import Work
-from toolbus.schema.values import is_array, is_object
+from toolbus.core.values.records import JSON
+from toolbus.schema.values import is_array
 
 Kind: TypeAlias = FormKind | Literal["json"]
 Typed: TypeAlias = Mapping[str, Sequence[str]]
 """The values of a form, by the keys of its fields."""
-MOST_FIELDS = 200
-MOST_CHOICES = 500
-_PER_CHOICE = 4
-_PER_STEP = 16
-"""Steps of work for a choice, and characters of a text for each."""
 ABSENT: Final = object()
-_KINDS: dict[tuple[str, ...], Kind] = {
-    ("string",): "text",
-    ("integer",): "integer",
-    ("number",): "number",
-    ("integer", "number"): "number",
-    ("boolean",): "yes or no",
-}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,13 +40,13 @@ class InputField:
     format: str | None = None
     least: float | None = None
     most: float | None = None
-    is_rest: bool = False
-    """Whether it takes the arguments that the schema allows and does not name, as an object."""
+    id: str = ""
+    """Tells it from fields of the same name elsewhere in the form."""
 
     @property
     def key(self) -> str:
         """Its name in the HTML form: the name itself may contain anything."""
-        return "rest" if self.is_rest else anchor("field", self.name)
+        return self.id or anchor("field", self.name)
 
     @property
     def initial(self) -> list[str]:
@@ -71,7 +57,7 @@ class InputField:
             return [self.default]
         if self.kind == "choices" and is_array(self.default):
             return [_json(item) for item in self.default]
-        return [_json(self.default, indent=2 if self.kind == "json" else None)]
+        return [_json(self.default)]
 
     def read(self, typed: Typed) -> Any:
         """The value that was typed, or `ABSENT`; ValueError if there cannot be one."""
@@ -79,8 +65,8 @@ class InputField:
         if self.kind == "choices":
             return [self._choice(value) for value in values] if values or self.required else ABSENT
         text = values[0].replace("\r\n", "\n") if values else ""
-        if self.kind == "text":
-            return text if text or self.required else ABSENT
+        if self.kind == "text" and text:
+            return text
         if text.strip():
             return self._value(text.strip())
         if self.required:
@@ -117,41 +103,16 @@ class InputField:
 
     def _parsed(self, text: str) -> JSON:
         try:
-            return json.loads(text, parse_constant=_reject)
-        except (ValueError, RecursionError) as error:
+            return parsed(text)
+        except ValueError as error:
             hint = "; text needs quotes around it" if text[:1] not in '[{"' else ""
             raise ValueError(f"{self.name!r} is not JSON: {error}{hint}") from None
 
 
-def fields_of_schema(schema: JSONObject) -> list[InputField]:
-    """The fields for the arguments of a tool."""
-    root = Schema(schema)
-    required = root.required({})
-    properties = list(root.properties.items())
-    fields = [
-        _within(root.work, _of_property(name, root.of(part), name in required))
-        for name, part in properties[:MOST_FIELDS]
-    ]
-    if _allows_others(root) or len(properties) > MOST_FIELDS:
-        name = "other arguments" if fields else "arguments"
-        fields.append(InputField(name=name, kind="json", title=name, expected="object", is_rest=True))
-    return fields
-
-
 def arguments_of(fields: Sequence[InputField], typed: Typed) -> dict[str, JSON]:
     """The arguments that were typed; ValueError if one cannot be read."""
-    arguments: dict[str, JSON] = {}
-    for one in fields:
-        value = one.read(typed)
-        if value is ABSENT:
-            continue
-        if not one.is_rest:
-            arguments[one.name] = value
-        elif is_object(value):
-            arguments = {**value, **arguments}
-        else:
-            raise ValueError(f"{one.name!r} must be a JSON object")
-    return arguments
+    read = {one.name: one.read(typed) for one in fields}
+    return {name: value for name, value in read.items() if value is not ABSENT}
 
 
 def fields_of_form(form: Form) -> list[InputField]:
@@ -172,53 +133,16 @@ def fields_of_form(form: Form) -> list[InputField]:
     ]
 
 
-def _of_property(name: str, schema: Schema, required: bool) -> InputField:
-    values = schema.all_values
-    kinds = tuple(sorted(kind for kind in schema.all_types if kind != "null"))
-    kind = _KINDS.get(kinds, "json")
-    if values and len(values) <= MOST_CHOICES and (schema.values or kind == "text"):
-        kind = "choice"
-    given = schema.own.get("default")
-    title = schema.own.get("title")
-    description = schema.description
-    low, high = ("minLength", "maxLength") if kind == "text" else ("minimum", "maximum")
-    return InputField(
-        name=name,
-        kind=kind,
-        title=name,
-        description=description or (title if isinstance(title, str) and title != name else ""),
-        expected=type_words(schema) if kind == "json" else "",
-        required=required,
-        default=given,
-        choices={_json(value): _shown(value) for value in values} if kind == "choice" else {},
-        format=schema.own.get("format"),
-        least=number(schema, low),
-        most=number(schema, high),
-    )
+def _json(value: JSON) -> str:
+    return json.dumps(value, ensure_ascii=False)
 
 
-def _within(work: Work, one: InputField) -> InputField:
-    """The field; without its choices and texts if the form has become too long."""
-    texts = (one.name, one.description, one.expected, *one.initial, *one.choices, *one.choices.values())
-    if work.allows(_PER_CHOICE * (1 + len(one.choices)) + sum(map(len, texts)) // _PER_STEP):
-        return one
-    kind = "json" if one.kind == "choice" else one.kind
-    return InputField(name=one.name, kind=kind, title=one.title, required=one.required)
-
-
-def _allows_others(schema: Schema) -> bool:
-    if schema.own.get("additionalProperties") is False:
-        return False
-    is_open = "additionalProperties" in schema.own or "patternProperties" in schema.own
-    return is_open or bool(schema.choices)
-
-
-def _json(value: JSON, indent: int | None = None) -> str:
-    return json.dumps(value, ensure_ascii=False, indent=indent)
-
-
-def _shown(value: JSON) -> str:
-    return value if isinstance(value, str) else _json(value)
+def parsed(text: str) -> JSON:
+    """The value of a JSON text; ValueError if it is not one."""
+    try:
+        return json.loads(text, parse_constant=_reject)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 def _reject(word: str) -> JSON:
@@ -226,34 +150,51 @@ def _reject(word: str) -> JSON:
 
 
 _SHORT = 200
-"""Characters up to which a text gets a single line."""
+"""Characters up to which a text gets a single line, which Enter sends."""
+_LONG_TEXTS = re.compile(r"(?i)text|content|body|code|script|message|markdown|html|patch|diff|sql|prompt")
+"""Names of texts that often have several lines."""
+_NUMBER = re.compile(r"-?[0-9]+(\.[0-9]+)?([eE][-+]?[0-9]+)?")
 _INPUTS = {"email": "email", "uri": "url", "date": "date"}
 
 
-def field_widget(one: InputField, typed: Typed | None, form: str) -> Element:
-    """A field; `typed` is what was typed before, and `form` makes its id unique on the page."""
+def field_widget(
+    one: InputField, typed: Typed | None, form: str, problem: str = "", *, is_first: bool = False
+) -> Element:
+    """A field; `typed` is what was typed before, and `form` makes its id unique on the page.
+
+    `problem` is what is wrong with that; the field gets the focus if it is the first with one.
+    """
     key = f"{form}-{one.key}"
     values = one.initial if typed is None else [*typed.get(one.key, ())]
     about = _about(one)
+    notes = [f"{key}-about" if about else "", f"{key}-problem" if problem else ""]
     shared: dict[str, Attribute] = {
         "id": key,
         "name": one.key,
         "required": one.required,
-        "aria_describedby": f"{key}-about" if about else None,
+        "aria_describedby": " ".join(filter(None, notes)) or None,
+        "aria_invalid": "true" if problem else None,
+        "autofocus": is_first,
     }
     if one.kind == "choices":
-        return _choices(one, values, key, about)
+        return _choices(one, values, key, about, problem)
     return element(
         "div",
-        element("label", one.title, one.required and _mark(), for_=key),
+        element("label", one.title, one.required and required_mark(), for_=key),
         about and element("p", about, id=f"{key}-about", class_="faint"),
         _input(one, values[0] if values else "", shared),
+        problem_note(key, problem),
         class_="field",
     )
 
 
-def _mark() -> Element:
+def required_mark() -> Element:
     return element("span", " (required)", class_="faint")
+
+
+def problem_note(key: str, problem: str) -> Child:
+    """What is wrong with the field of that id."""
+    return problem and element("p", problem, id=f"{key}-problem", class_="problem")
 
 
 def _about(one: InputField) -> str:
@@ -272,7 +213,9 @@ def _input(one: InputField, value: str, shared: Mapping[str, Attribute]) -> Elem
         case "number" | "integer":
             step = "1" if one.kind == "integer" else "any"
             bounds = {"min": _bound(one.least), "max": _bound(one.most)}
-            return element("input", type="number", step=step, value=value, **bounds, **shared)
+            # A number field of a browser shows nothing else, but what was typed has to stay.
+            kind = "number" if not value or _NUMBER.fullmatch(value) else "text"
+            return element("input", type=kind, step=step, value=value, **bounds, **shared)
         case "yes or no":
             return _select({"true": "yes", "false": "no"}, value, shared)
         case "choice" | "choices":
@@ -280,10 +223,11 @@ def _input(one: InputField, value: str, shared: Mapping[str, Attribute]) -> Elem
         case "json":
             return _area(value, 4, shared, spellcheck="false", class_="code")
         case "text":
-            if one.format in _INPUTS or (one.most is not None and one.most <= _SHORT):
-                kind = _INPUTS.get(one.format or "", "text")
-                return element("input", type=kind, value=value, autocomplete="off", **shared)
-            return _area(value, 2, shared)
+            is_long = one.most is not None and one.most > _SHORT
+            if "\n" in value or is_long or _LONG_TEXTS.search(one.name):
+                return _area(value, 3, shared)
+            kind = _INPUTS.get(one.format or "", "text")
+            return element("input", type=kind, value=value, autocomplete="off", **shared)
 
 
 def _bound(bound: float | None) -> str | None:
@@ -302,7 +246,7 @@ def _select(choices: Mapping[str, str], value: str, shared: Mapping[str, Attribu
     return element("select", element("option", "", value=""), options, **shared)
 
 
-def _choices(one: InputField, values: Sequence[str], key: str, about: str) -> Element:
+def _choices(one: InputField, values: Sequence[str], key: str, about: str, problem: str) -> Element:
     boxes: list[Child] = []
     for place, (choice, title) in enumerate(one.choices.items()):
         box = f"{key}-{place}"
@@ -323,8 +267,9 @@ def _choices(one: InputField, values: Sequence[str], key: str, about: str) -> El
         )
     return element(
         "fieldset",
-        element("legend", one.title, one.required and _mark()),
+        element("legend", one.title, one.required and required_mark()),
         about and element("p", about, class_="faint"),
         boxes,
+        problem_note(key, problem),
         class_="field",
     )

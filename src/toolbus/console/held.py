@@ -1,18 +1,33 @@
-"""What is held, with how it differs from the lock and the digest to approve; nothing about HTML."""
+"""What is held, with how it differs from the lock and what a person has to see; nothing about HTML."""
 
+import asyncio
+import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from hashlib import sha256
+from typing import cast
 
 from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
+from toolbus.console.rejections import Rejections
 from toolbus.core.text.canonical import NotCanonical, digest
-from toolbus.core.values.errors import ServerNotFound
+from toolbus.core.values.errors import ServerNotFound, ToolbusError
 from toolbus.core.values.records import JSON, Inventory
 from toolbus.lock.approval import NotAsShown, Part, approve_shown, part_digest, snapshot
 from toolbus.lock.changes import LockDifference, server_differences
 from toolbus.lock.deception import suspicions
-from toolbus.lock.drift import HeldTool
+from toolbus.lock.drift import HeldKind, HeldTool, label_of
 from toolbus.lock.file import LockedServer, Lockfile, lock_path
+from toolbus.lock.launch import launch_of
+
+
+class NotConfirmed(ToolbusError):
+    """A change with signs of deception needs a second answer."""
+
+    def __init__(self, label: str) -> None:
+        self.label = label
+        super().__init__(f"{label} shows signs of deception; nothing was approved: read them, and answer")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,12 +37,18 @@ class HeldPart:
     held: HeldTool
     difference: LockDifference | None = None
     digest: str | None = None
-    """Of what is shown; None if it cannot be approved."""
+    """Of the definition; None if it cannot be approved."""
     warnings: tuple[str, ...] = ()
+    """Signs of deception; with any, it is approved in two steps."""
 
     @property
     def part(self) -> Part:
         return self.held.kind, self.held.name
+
+    @property
+    def seal(self) -> str:
+        """The digest of all that a person sees of it: it differs if the definition or a sign does."""
+        return digest(list[JSON]([self.digest, *self.warnings]))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,14 +60,30 @@ class HeldServer:
     """The server as it would be locked."""
 
     @property
-    def shown(self) -> dict[Part, str]:
-        """What can be approved, with the digests."""
-        return {one.part: one.digest for one in self.parts if one.digest is not None}
+    def plain(self) -> dict[Part, str]:
+        """What can be approved in one step, with the digests: all without signs of deception."""
+        return {one.part: one.digest for one in self.parts if one.digest is not None and not one.warnings}
 
     @property
     def digest(self) -> str:
-        """The digest of all that can be approved."""
-        return digest(list[JSON]([kind, name, one] for (kind, name), one in sorted(self.shown.items())))
+        """The digest of all that can be approved in one step."""
+        return digest(list[JSON]([kind, name, one] for (kind, name), one in sorted(self.plain.items())))
+
+    def get(self, part: Part) -> HeldPart | None:
+        return next((one for one in self.parts if one.part == part), None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Compared:
+    """A comparison, and all that it depends on."""
+
+    lock: Lockfile
+    listed: Inventory
+    held: list[HeldTool]
+    server: HeldServer
+
+    def is_of(self, lock: Lockfile, listed: Inventory, held: list[HeldTool]) -> bool:
+        return self.lock is lock and self.listed is listed and self.held == held
 
 
 class HeldParts:
@@ -54,47 +91,110 @@ class HeldParts:
 
     def __init__(self, bus: Toolbus) -> None:
         self._bus = bus
-        self._known: dict[str, tuple[Lockfile, Inventory, list[HeldTool], HeldServer]] = {}
+        self._known: dict[str, _Compared] = {}
+        self._comparing = asyncio.Lock()
+        self._rejections = Rejections(lambda: bus.config.file)
+
+    async def load(self) -> dict[str, HeldServer]:
+        """All that is held, by alias; what has to be compared is compared in a thread."""
+        async with self._comparing:
+            for alias, (lock, listed, held) in self._inputs().items():
+                known = self._known.get(alias)
+                if known is None or not known.is_of(lock, listed, held):
+                    server = await asyncio.to_thread(self._compared, alias, lock, listed, held)
+                    self._known[alias] = _Compared(lock, listed, held, server)
+        return self.servers()
 
     def servers(self) -> dict[str, HeldServer]:
-        """By alias."""
+        """The same at once; `load` it before, so that nothing is compared on the loop."""
+        before, self._known = self._known, {}
+        for alias, (lock, listed, held) in self._inputs().items():
+            known = before.get(alias)
+            if known is None or not known.is_of(lock, listed, held):
+                known = _Compared(lock, listed, held, self._compared(alias, lock, listed, held))
+            self._known[alias] = known
+        return {alias: known.server for alias, known in self._known.items()}
+
+    async def approve(self, alias: str, part: Part, shown: str, *, confirmed: bool = False) -> None:
+        """Approve one part if it is as it was shown; `NotAsShown` if it is not.
+
+        `shown` is its seal. `NotConfirmed` if it shows signs of deception, unless that is `confirmed`.
+        """
+        server = await self._server(alias)
+        one = server.get(part)
+        if one is None or one.digest is None or one.seal != shown:
+            raise NotAsShown(label_of(alias, *part))
+        if one.warnings and not confirmed:
+            raise NotConfirmed(one.held.key)
+        await self._approve(alias, server, {part: one.digest})
+
+    async def approve_plain(self, alias: str, shown: str) -> int:
+        """Approve what is held of a server and shows no signs of deception, and return how much it was.
+
+        `NotAsShown` if it is not what was shown.
+        """
+        server = await self._server(alias)
+        if server.digest != shown or not server.plain:
+            raise NotAsShown(alias)
+        await self._approve(alias, server, server.plain)
+        return len(server.plain)
+
+    # Rejections
+
+    def is_rejected(self, held: HeldTool) -> bool:
+        """Whether a person rejected exactly this; it stays on hold, and is not counted as open."""
+        return self._rejection(held) in self._rejections.all
+
+    @property
+    def open(self) -> list[HeldTool]:
+        """What is held and nobody has rejected."""
+        rejected = self._rejections.all
+        held = self._bus.held.values()
+        return [one for one in held if not rejected or self._rejection(one) not in rejected]
+
+    def reject(self, one: HeldPart) -> None:
+        """Keep it on hold without asking again, until it changes."""
+        self._rejections.add(self._rejection(one.held), one.held.key)
+
+    def reopen(self, one: HeldPart) -> None:
+        """Take back that it was rejected."""
+        self._rejections.remove(self._rejection(one.held))
+
+    async def find(self, alias: str, kind: str, name: str) -> HeldPart | None:
+        """One part of what is held; None if it is not held (any more)."""
+        server = (await self.load()).get(alias)
+        return None if server is None else server.get((cast(HeldKind, kind), name))
+
+    def _rejection(self, held: HeldTool) -> str:
+        config, state = self._bus.config, held.digest or held.reason
+        if held.kind == "launch" and held.server in config.servers:
+            with suppress(NotCanonical):  # the reason says so
+                state = digest(launch_of(config.servers[held.server], config.folder))
+        parts = json.dumps([held.server, held.kind, held.name, state])
+        return sha256(parts.encode(errors="replace")).hexdigest()
+
+    # Comparison
+
+    def _inputs(self) -> dict[str, tuple[Lockfile, Inventory, list[HeldTool]]]:
+        """What each comparison depends on."""
         lock, held = self._bus.lock, self._bus.held
         if lock is None or not held:
-            self._known = {}
             return {}
-        now, known = tenant_of(self._bus).live.snapshot.unreviewed, self._known
-        self._known = {}
-        for alias in dict.fromkeys(one.server for one in held.values()):
-            own = [one for one in held.values() if one.server == alias]
-            file, listed, before, compared = known.get(alias, (None, None, None, None))
-            if compared is None or file is not lock or listed is not now[alias] or before != own:
-                compared = self._compared(alias, lock, now[alias], own)
-            self._known[alias] = lock, now[alias], own, compared
-        return {alias: compared for alias, (_, _, _, compared) in self._known.items()}
+        now, own = tenant_of(self._bus).live.snapshot.unreviewed, dict[str, list[HeldTool]]()
+        for one in held.values():
+            own.setdefault(one.server, []).append(one)
+        return {alias: (lock, now[alias], parts) for alias, parts in own.items()}
 
-    def approve(self, alias: str, part: Part, shown: str) -> None:
-        """Approve one part if it is as it was shown; `NotAsShown` if it is not."""
-        self._approve(alias, self._server(alias), {part: shown})
-
-    def approve_all(self, alias: str, shown: str) -> None:
-        """Approve all that is held of a server if it is as it was shown; `NotAsShown` if it is not."""
-        server = self._server(alias)
-        if server.digest != shown:
-            raise NotAsShown(alias)
-        self._approve(alias, server, server.shown)
-
-    def _approve(self, alias: str, server: HeldServer, shown: Mapping[Part, str]) -> None:
+    async def _approve(self, alias: str, server: HeldServer, shown: Mapping[Part, str]) -> None:
         file = self._bus.config.file_of(alias)
         assert file is not None, "something is held"
-        if any(part not in server.shown for part in shown):
-            raise NotAsShown(alias)
-        approve_shown(lock_path(file), alias, server.now, shown)
+        await asyncio.to_thread(approve_shown, lock_path(file), alias, server.now, shown)
 
-    def _server(self, alias: str) -> HeldServer:
+    async def _server(self, alias: str) -> HeldServer:
         known = list(self._bus.config.servers)
         if alias not in known:
             raise ServerNotFound(alias, known)
-        if (server := self.servers().get(alias)) is None:
+        if (server := (await self.load()).get(alias)) is None:
             raise NotAsShown(alias)
         return server
 
@@ -107,13 +207,17 @@ class HeldParts:
             found = {(one.kind, one.name): one for one in server_differences(alias, old, now)}
         except NotCanonical:  # its launch: the reason says so
             return HeldServer(parts=tuple(HeldPart(held=one) for one in held), now=now)
-        suspect = [one for one in suspicions({**lock.servers, alias: now}) if one.server == alias]
+        signs: dict[str, list[str]] = {}
+        for sign in suspicions({**lock.servers, alias: now}):
+            if sign.server == alias:
+                signs.setdefault(sign.tool, []).append(sign.reason)
         parts = [
             HeldPart(
                 held=one,
                 difference=found.get((one.kind, one.name)),
                 digest=part_digest(now, (one.kind, one.name)),
-                warnings=tuple(sign.reason for sign in suspect if sign.tool == one.name),
+                # The signs without a name are those of the instructions.
+                warnings=() if one.kind == "launch" else tuple(signs.get(one.name, ())),
             )
             for one in held
         ]

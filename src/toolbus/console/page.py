@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 from toolbus.console.elements import Element
 
-if TYPE_CHECKING:  # the console reads forms as well
+if TYPE_CHECKING:
     from toolbus.console.console import Console, Topic
 
 MOST_FIELDS = 1000
@@ -84,14 +84,29 @@ class PageRequest:
         return goes_to
 
 
-Render: TypeAlias = "Callable[[Console, PageRequest], Awaitable[Element]]"
+Render: TypeAlias = Callable[["Console", PageRequest], Awaitable[Element]]
 """The content of the page. What is `live` in it is rendered again when one of the topics changes."""
-Action: TypeAlias = "Callable[[Console, PageRequest], Awaitable[str]]"
+Action: TypeAlias = Callable[["Console", PageRequest], Awaitable[str]]
 """Does something, and returns the page to go to, relative to the others: `servers#files`.
 
 A `ToolbusError` is shown as a notice on the page that the action belongs to. What takes long is left to
 `Console.begin`: the browser waits for an action.
 """
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Download:
+    """A file that the browser saves."""
+
+    name: str
+    """Of ours: ASCII letters, digits, `-`, `_` and `.`."""
+    kind: str
+    """Its media type."""
+    content: bytes
+
+
+Export: TypeAlias = Callable[["Console", PageRequest], Awaitable[Download]]
+"""Makes a file of what a page shows; a `ToolbusError` is shown instead."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,9 +123,11 @@ class Page:
     scripts: tuple[str, ...] = ()
     """Files in `static/` that this page alone loads, after the script of all pages."""
     actions: Mapping[str, Action] = field(default_factory=dict[str, Action])
+    downloads: Mapping[str, Export] = field(default_factory=dict[str, Export])
+    """Files of the page, by name: a link to `audit/export?form=csv` is answered by `export`."""
     under: str = ""
     """The page in the navigation that it belongs to; empty if it is there itself."""
-    count: "Callable[[Console], int] | None" = None
+    count: Callable[["Console"], int] | None = None
     """A number beside its title in the navigation, if it is not 0: what waits for a person there."""
-    is_there: "Callable[[Console], bool]" = lambda console: True
+    is_there: Callable[["Console"], bool] = lambda console: True
     """Whether this console has the page."""

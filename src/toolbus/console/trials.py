@@ -5,43 +5,52 @@ import itertools
 import json
 import logging
 import time
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
+from toolbus.bus.view import View
 from toolbus.connect.auth.browser import is_link
 from toolbus.core.ask.interactions import LoginRequest
 from toolbus.core.operation.operation import Caller
 from toolbus.core.values.errors import ToolbusError, problem_of
-from toolbus.core.values.records import JSON, ToolResult
+from toolbus.core.values.records import JSON, Progress, ToolResult
 
 logger = logging.getLogger("toolbus")
 
+FACE = "console"
+"""The caller of all that is called here, for policy and audit."""
 MOST_TRIALS = 20
 """The oldest gives way to one more; what runs stays."""
 LONGEST_TYPED = 1_000_000
 """The characters of all fields of a form, which are kept to be changed and sent again."""
+MOST_DRAFTS = 50
 MOST_BYTES = 32_000_000
 """Of all that is kept of calls that ended; the newest is kept, whatever its size."""
 Outcome: TypeAlias = Literal["running", "done", "failed", "canceled"]
 
 
+_Work: TypeAlias = "Callable[[View, Progress], Awaitable[ToolResult]]"
 Begin: TypeAlias = Callable[[Coroutine[Any, Any, Any], str], asyncio.Task[None]]
 """Begins a task, as `Console.begin` does."""
 
 
 @dataclass(slots=True, kw_only=True)
 class Trial:
-    """One call."""
+    """One call, or another request to a server."""
 
     number: int
     tool: str
+    """Its public name; or the key of what is read."""
     typed: Mapping[str, list[str]]
     """The fields of the form, as they were sent."""
-    arguments: Mapping[str, JSON] | None = None
-    """None if the form was invalid."""
+    arguments: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    sent: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
+    """The arguments as the server gets them."""
+    session: str = ""
+    """Of its caller: the questions that it causes are for that session."""
     outcome: Outcome = "running"
     progress: tuple[float, float | None, str | None] | None = None
     """How far it is, of how much, and what the server says to that."""
@@ -72,28 +81,46 @@ class Trials:
         return [trial for trial in reversed(self._trials.values()) if trial.tool == tool]
 
     def call(
-        self, tool: str, arguments: Mapping[str, JSON], typed: Mapping[str, list[str]], session: str
+        self,
+        tool: str,
+        arguments: Mapping[str, JSON],
+        typed: Mapping[str, list[str]],
+        session: str,
+        sent: Mapping[str, JSON] | None = None,
     ) -> Trial:
         """Begin a call for a session of the console."""
-        trial = self._add(Trial(number=next(self._numbers), tool=tool, typed=typed, arguments=arguments))
-        trial.task = self._begin(self._run(trial, arguments, session), f"call {tool!r}")
+        trial = self._new(tool, typed, session)
+        trial.arguments, trial.sent = arguments, arguments if sent is None else sent
+        return self._start(
+            trial, lambda view, on_progress: view.call(tool, arguments, on_progress=on_progress)
+        )
+
+    def read(
+        self,
+        what: str,
+        typed: Mapping[str, list[str]],
+        session: str,
+        work: Callable[[View], Awaitable[ToolResult]],
+    ) -> Trial:
+        """Begin a request of another kind for a session of the console."""
+        return self._start(self._new(what, typed, session), lambda view, _: work(view))
+
+    def _new(self, tool: str, typed: Mapping[str, list[str]], session: str) -> Trial:
+        return Trial(number=next(self._numbers), tool=tool, typed=typed, session=session)
+
+    def _start(self, trial: Trial, work: _Work) -> Trial:
+        self._add(trial)
+        trial.task = self._begin(self._run(trial, work), f"call {trial.tool!r}")
         trial.task.add_done_callback(lambda _: self._end(trial))
         return trial
-
-    def refuse(self, tool: str, typed: Mapping[str, list[str]], problem: str) -> Trial:
-        """Keep a form that is invalid, to be corrected."""
-        return self._add(
-            Trial(number=next(self._numbers), tool=tool, typed=typed, outcome="failed", error=problem)
-        )
 
     def cancel(self, number: int) -> bool:
         """Cancel a call; False if it has ended."""
         trial = self._trials.get(number)
         return trial is not None and trial.task is not None and trial.task.cancel()
 
-    def _add(self, trial: Trial) -> Trial:
-        if sum(len(value) for values in trial.typed.values() for value in values) > LONGEST_TYPED:
-            raise ToolbusError(f"the form has more than {LONGEST_TYPED:,} characters")
+    def _add(self, trial: Trial) -> None:
+        check_length(trial.typed)
         if len(self._trials) >= MOST_TRIALS:
             ended = next((one for one in self._trials.values() if one.outcome != "running"), None)
             if ended is None:
@@ -101,16 +128,15 @@ class Trials:
             del self._trials[ended.number]
         self._trials[trial.number] = trial
         self._changed()
-        return trial
 
-    async def _run(self, trial: Trial, arguments: Mapping[str, JSON], session: str) -> None:
+    async def _run(self, trial: Trial, work: _Work) -> None:
         def on_progress(progress: float, total: float | None, message: str | None) -> None:
             trial.progress = progress, total, message
             self._changed()
 
-        view = self._bus.view(caller=Caller(face="console", session=session))
+        view = self._bus.view(caller=Caller(face=FACE, session=trial.session))
         try:
-            trial.result = await view.call(trial.tool, arguments, on_progress=on_progress)
+            trial.result = await work(view, on_progress)
         except ToolbusError as error:
             trial.error = str(error)
         except Exception as error:  # of a hook or a guard
@@ -140,8 +166,65 @@ class Trials:
             del self._trials[one.number]
 
 
+def check_length(typed: Mapping[str, Sequence[str]]) -> None:
+    """Raise `ToolbusError` if a form has too much text to be kept."""
+    if _length(typed) > LONGEST_TYPED:
+        raise ToolbusError(f"the form has more than {LONGEST_TYPED:,} characters")
+
+
+def _length(typed: Mapping[str, Sequence[str]]) -> int:
+    return sum(len(value) for values in typed.values() for value in values)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """The form of a tool that was not sent: to get one more item, or because something in it is wrong."""
+
+    number: int
+    tool: str
+    typed: Mapping[str, list[str]]
+    problem: str = ""
+    """What is wrong with the whole form."""
+    problems: Mapping[str, str] = field(default_factory=dict[str, str])
+    """What is wrong with its parts, by key."""
+    focus: str = ""
+    """The key of the part that the next thing is typed into."""
+    suggestions: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])
+    """Values that the server suggests, by key."""
+
+
+class Drafts:
+    """The last forms that were not sent."""
+
+    def __init__(self) -> None:
+        self._numbers = itertools.count(1)
+        self._drafts: dict[int, Draft] = {}
+        self._slots: dict[str, int] = {}
+        """Sessions are few: their forms that are only looked at."""
+
+    def get(self, number: int, tool: str) -> Draft | None:
+        """The form of that number, if it is of this tool and still known."""
+        found = self._drafts.get(number)
+        return found if found is not None and found.tool == tool else None
+
+    def keep(self, tool: str, typed: Mapping[str, list[str]], *, slot: str = "", **more: Any) -> Draft:
+        """Keep a form; the oldest gives way to it, and the one before it in the same slot."""
+        check_length(typed)
+        draft = Draft(number=next(self._numbers), tool=tool, typed=typed, **more)
+        if slot:
+            self._drafts.pop(self._slots.get(slot, 0), None)
+            self._slots[slot] = draft.number
+        self._drafts[draft.number] = draft
+        while len(self._drafts) > MOST_DRAFTS or self._size() > MOST_BYTES:
+            del self._drafts[next(iter(self._drafts))]
+        return draft
+
+    def _size(self) -> int:
+        return sum(_length(one.typed) for one in self._drafts.values())
+
+
 def _size(trial: Trial) -> int:
-    typed = sum(len(value) for values in trial.typed.values() for value in values)
+    typed = _length(trial.typed)
     if trial.result is None:
         return 2 * typed  # once more, as arguments
     blocks = sum(

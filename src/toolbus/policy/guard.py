@@ -6,9 +6,10 @@ lets through, and records the decision before anything is sent. Whatever goes wr
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol, TypeAlias
 
+from toolbus.config.settings.policy import Action
 from toolbus.core.ask.approval import Approval, ApprovalPending, ApprovalRequest, call_digest
 from toolbus.core.ask.interactions import asking
 from toolbus.core.operation.operation import Decision, Observer, Operation, Trail
@@ -18,6 +19,7 @@ from toolbus.core.values.errors import CallDenied
 from toolbus.core.values.records import JSON
 from toolbus.policy.answers import AnswerKey
 from toolbus.policy.approvals import ApprovalOutcome, Approvals
+from toolbus.policy.counts import CountedDecisions, RuleCounts
 from toolbus.policy.layers import Layer, LayerDecision, layers_of, removal, rulings
 from toolbus.policy.rules import PolicyTarget, Verdict
 
@@ -58,6 +60,13 @@ class ActiveRules:
     layer: Layer
     """The policy of the bus."""
     trail: AuditLog | None = None
+    counts: RuleCounts | None = None
+    """Counts the decisions, if somebody looks at them."""
+    recorder: Trail | None = field(init=False)
+    """Is told of each decision: the trail, the counts, both, or nobody."""
+
+    def __post_init__(self) -> None:
+        self.recorder = self.trail if self.counts is None else CountedDecisions(self.counts, self.trail)
 
 
 class Current(Protocol):
@@ -97,6 +106,22 @@ class _Case:
         ]
 
 
+class Foreseen(NamedTuple):
+    """What would be decided about an operation."""
+
+    target: PolicyTarget
+    rulings: list[LayerDecision]
+    """Of the bus and its views, the strictest first."""
+    settled: ApprovalOutcome | None
+    """The lasting answer of a person to the rule that asks."""
+
+    @property
+    def action(self) -> Action:
+        if self.settled is not None:
+            return "allow" if self.settled.allowed else "deny"
+        return self.rulings[0].action
+
+
 _Allowed: TypeAlias = tuple[PolicyTarget, Verdict, Decision]
 _MOST_ALLOWED = 2_000
 """How many tools are remembered with what is recorded of their calls."""
@@ -126,7 +151,7 @@ class PolicyGuard:
         verdict = enforced.layer.policy.decide(target, operation.arguments)
         if verdict.action != "allow" or enforced.layer.limits(verdict):
             return False
-        if enforced.trail is not None:
+        if enforced.recorder is not None:
             known = self._allowed.get(id(target))
             if known is None or known[0] is not target or known[1] is not verdict:
                 known = self._remember(target, verdict)
@@ -188,6 +213,17 @@ class PolicyGuard:
             return None
         settled = self._asking.settled(case.keys())
         return None if settled is not None else self._request(case, case.rulings[0])
+
+    def foreseen(self, operation: Operation) -> Foreseen | None:
+        """What would be decided about an operation; None if nobody decides.
+
+        Nobody is asked, and nothing is counted or recorded.
+        """
+        case = self._case(operation)
+        if case is None:
+            return None
+        asks = case.rulings[0].action == "ask"
+        return Foreseen(case.target, case.rulings, self._asking.settled(case.keys()) if asks else None)
 
     def may_ask(self, operation: Operation) -> bool:
         """Whether a person may have to be asked about an operation, with other arguments."""
@@ -309,11 +345,11 @@ class PolicyGuard:
         return CallDenied(case.what, reason, rule)
 
     def _record(self, operation: Operation, target: PolicyTarget, decision: Decision) -> None:
-        trail = self._current.now.trail
-        if trail is None:
+        recorder = self._current.now.recorder
+        if recorder is None:
             return
         try:
-            trail.decided(operation, decision)
+            recorder.decided(operation, decision)
         except Exception as error:
             what = described(operation.spec.name, target)
             raise CallDenied(what, f"the decision could not be recorded: {error}") from error

@@ -11,6 +11,7 @@ from toolbus.config.settings.policy import PolicyRule
 from toolbus.core.operation.operation import Observer
 from toolbus.core.values.records import JSON
 from toolbus.policy.answers import Answers
+from toolbus.policy.counts import RuleCounts
 from toolbus.policy.guard import ActiveRules, AuditLog
 from toolbus.policy.layers import Layer
 from toolbus.state.seal import SharedSeal
@@ -42,6 +43,14 @@ class Enforcement:
         """The aliases of disabled servers; a rule about one waits for it."""
         self.now = ActiveRules(layer=Layer(()))
         self._use(config, self.prepare(config))
+
+    def count_decisions(self) -> RuleCounts:
+        """Count the decisions of the rules from now on; whoever looks at them gets the same counts."""
+        with self._adding:
+            if self.now.counts is None:
+                self.now = ActiveRules(layer=self.now.layer, trail=self.now.trail, counts=RuleCounts())
+            assert self.now.counts is not None, "it was just set"
+            return self.now.counts
 
     @property
     def observers(self) -> tuple[Observer, ...]:
@@ -79,13 +88,10 @@ class Enforcement:
         layer, wanted = self.now.layer, Layer(config.policy)
         if layer != wanted:
             layer = wanted
-        if config.audit == self._audit:
-            return ActiveRules(layer=layer, trail=self.now.trail)
-        if config.audit is None:
-            return ActiveRules(layer=layer)
-        from toolbus.audit.trail import open_trail  # only some programs have one
-
-        return ActiveRules(layer=layer, trail=open_trail(config))
+        trail = self.now.trail
+        if config.audit != self._audit:
+            trail = None if config.audit is None else _open_trail(config)
+        return ActiveRules(layer=layer, trail=trail, counts=self.now.counts)
 
     def use(self, config: BusConfig, enforced: ActiveRules) -> None:
         """Enforce what was prepared for a config."""
@@ -97,7 +103,9 @@ class Enforcement:
         self._audit = config.audit
         self.telemetry.use(config)
         self.disabled = (*config.disabled, *config.outside)
-        before, self.now = self.now.trail, enforced
+        before, layer, self.now = self.now.trail, self.now.layer, enforced
+        if enforced.counts is not None and enforced.layer is not layer:
+            enforced.counts.begin()
         if enforced.trail is not before:
             if before is not None:
                 before.close()
@@ -108,6 +116,12 @@ class Enforcement:
         """Release the files of the audit trail; calls that end later open them again."""
         for trail in self._trails:
             trail.close()
+
+
+def _open_trail(config: BusConfig) -> AuditLog | None:
+    from toolbus.audit.trail import open_trail  # only some programs have one
+
+    return open_trail(config)
 
 
 Rules: TypeAlias = Sequence[PolicyRule | Mapping[str, JSON]] | Layer | None

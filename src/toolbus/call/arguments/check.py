@@ -37,6 +37,8 @@ class CheckedArguments:
     """The reason if they could not be checked."""
     problem: str | None = None
     """A mistake that cannot be repaired, for the model: which argument, the expected value, an example."""
+    places: Mapping[str, str] = field(default_factory=dict[str, str], compare=False)
+    """The same by the place of each mistake, such as `filter.limit`; only the first are worded."""
 
 
 class ArgumentCheck:
@@ -93,14 +95,15 @@ class ArgumentCheck:
 def _repaired(
     validator: "Validator", arguments: Mapping[str, JSON], given: dict[str, JSON]
 ) -> CheckedArguments:
-    from toolbus.call.arguments.problem import described_problem
+    from toolbus.call.arguments.problem import described_problem, problems_by_place
     from toolbus.call.arguments.repairer import Repairer
 
     repaired = Repairer(validator).repaired(given)
     if repaired.is_valid and is_object(repaired.value):
         return CheckedArguments(arguments=repaired.value, repairs=_shortened(repaired.notes))
     nearest = repaired.value if is_object(repaired.value) else given
-    return CheckedArguments(arguments=arguments, problem=described_problem(validator, nearest, given))
+    places = problems_by_place(validator, nearest, given)
+    return CheckedArguments(arguments=arguments, problem=described_problem(places), places=places)
 
 
 def _shortened(notes: tuple[str, ...]) -> tuple[str, ...]:

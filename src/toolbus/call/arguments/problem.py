@@ -1,6 +1,6 @@
 """Describe the mistakes in a model's arguments: which one, the expected value, an example."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from difflib import get_close_matches
 
 from toolbus.call.arguments.examples import Examples
@@ -12,15 +12,23 @@ from toolbus.schema.values import JSON, entries_of, is_object, value_at
 _MOST_LINES = 5
 
 
-def described_problem(validator: Validator, value: JSON, given: JSON) -> str:
-    """Why the value is invalid, a line for each place; `given` is the value before repairs."""
+def problems_by_place(validator: Validator, value: JSON, given: JSON) -> dict[str, str]:
+    """Why the value is invalid, a line for each place; `given` is the value before repairs.
+
+    Only the first lines are worded.
+    """
     lines = _Lines(validator, given)
     for fault in validator.faults(value):
         lines.add(fault)
-    if not lines.by_place:
+    return lines.by_place
+
+
+def described_problem(by_place: Mapping[str, str]) -> str:
+    """The problems of all places for a model."""
+    if not by_place:
         return "the arguments do not match the schema of the tool"
-    first = list(lines.by_place.values())[:_MOST_LINES]
-    more = list(lines.by_place)[_MOST_LINES:]
+    first = list(by_place.values())[:_MOST_LINES]
+    more = list(by_place)[_MOST_LINES:]
     return "\n".join([*first, f"and {len(more)} more: {names(more)}"] if more else first)
 
 

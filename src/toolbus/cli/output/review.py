@@ -3,7 +3,6 @@
 Nothing is expanded or shortened, and control characters are escaped. Literal credentials are `***`.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +12,7 @@ from toolbus.cli.output.screen import Cell, styled
 from toolbus.config.model import OFFICIAL_REGISTRY, BusConfig
 from toolbus.config.review import fact_lines, review, secrets_of_bus
 from toolbus.config.secrets.reference import MASK
-from toolbus.config.settings.policy import SELECTORS, PolicyRule
+from toolbus.config.settings.policy import PolicyRule, rule_words
 from toolbus.config.settings.search import Embeddings
 from toolbus.config.settings.serve import Serve
 from toolbus.config.trust import Candidate
@@ -113,29 +112,7 @@ def _serve_words(serve: Serve) -> str:
     return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}{console}"
 
 
-# A rule of the policy in words
-
-
-def rule_words(rule: PolicyRule) -> str:
-    """What the rule is about, its conditions, limits and reason, on one line; without what it does."""
-    about = [f"{key} {', '.join(patterns)}" for key in SELECTORS if (patterns := getattr(rule, key))]
-    if not about:
-        about = ["every tool" if rule.hint is not None else "every tool, resource and prompt"]
-    words = " and ".join(about)
-    if rule.hint is not None:
-        words += f" marked {rule.hint}"
-    if rule.arguments is not None:
-        words += f" with arguments that match {json.dumps(rule.arguments, ensure_ascii=False)}"
-    limits = rate_words(rule)
-    words += f", {limits}" if limits else ""
-    return f"{words}: {rule.reason}" if rule.reason else words
-
-
-def rate_words(rule: PolicyRule) -> str:
-    """The rates of the rule; empty if it has none."""
-    rates = (rule.per_minute, "minute"), (rule.per_run, "run")
-    found = [f"{most:,} per {period}" for most, period in rates if most is not None]
-    return f"at most {' and '.join(found)}" if found else ""
+# A rule of the policy as JSON
 
 
 def rule_json(rule: PolicyRule) -> JSON:

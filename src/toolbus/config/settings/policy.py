@@ -1,5 +1,6 @@
 """The `policy` of a bus: ordered rules, of which the first that matches decides about a call."""
 
+import json
 import re
 import warnings
 from collections.abc import Collection
@@ -85,6 +86,28 @@ class PolicyRule(ConfigModel):
             )
         if self.arguments is not None:
             check_condition(self.arguments, location, "arguments")
+
+
+def rule_words(rule: PolicyRule) -> str:
+    """What the rule is about, its conditions, limits and reason, on one line; without what it does."""
+    about = [f"{key} {', '.join(patterns)}" for key in SELECTORS if (patterns := getattr(rule, key))]
+    if not about:
+        about = ["every tool" if rule.hint is not None else "every tool, resource and prompt"]
+    words = " and ".join(about)
+    if rule.hint is not None:
+        words += f" marked {rule.hint}"
+    if rule.arguments is not None:
+        words += f" with arguments that match {json.dumps(rule.arguments, ensure_ascii=False)}"
+    limits = rate_words(rule)
+    words += f", {limits}" if limits else ""
+    return f"{words}: {rule.reason}" if rule.reason else words
+
+
+def rate_words(rule: PolicyRule) -> str:
+    """The rates of the rule; empty if it has none."""
+    rates = (rule.per_minute, "minute"), (rule.per_run, "run")
+    found = [f"{most:,} per {period}" for most, period in rates if most is not None]
+    return f"at most {' and '.join(found)}" if found else ""
 
 
 RULES_EXPECTED = "expected a list of rules such as {tools: 'files/*', do: ask}"

@@ -5,10 +5,8 @@ Keeps the file's comments, order and layout. A trusted file stays trusted; an un
 
 import json
 import re
-import shlex
 import shutil
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import partial
 from pathlib import Path
@@ -33,22 +31,18 @@ from toolbus.cli.help import PlainCommand
 from toolbus.cli.output.screen import short_path, visible
 from toolbus.config import find_config, load_server
 from toolbus.config.editing.edit import (
-    tool_patterns,
-    with_pattern,
     with_switch,
-    without_exclude,
     without_server,
 )
 from toolbus.config.editing.edited import OAUTH, EditedFile, name_problem, referring
+from toolbus.config.editing.switch import NotSwitched, ToolSwitch
 from toolbus.config.editing.yaml_json import NotEditable
-from toolbus.config.hosts.read import document_in
 from toolbus.config.location import near_miss, near_tool
 from toolbus.config.secrets.literals import SecretNames, env_values
 from toolbus.config.target import command_target, target_of, typed_entry
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
-_WILD = re.compile(r"[*?\[]")
 _Env = Annotated[
     list[str] | None,
     typer.Option("--env", metavar="KEY=VALUE", help="Environment variable for the command; repeatable."),
@@ -230,60 +224,37 @@ def _switched(own: Invocation, name: str, *, enabled: bool) -> CommandResult:
 # Single tools of a server
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _ToolSwitch:
-    """The tools of a server that match a pattern."""
-
-    server: str
-    pattern: str
-
-    def __str__(self) -> str:
-        return f"{self.server}/{self.pattern}"
-
-    def shadow(self, patterns: Sequence[JSON]) -> str | None:
-        """A pattern that matches every tool that this one does."""
-        return next((one for one in patterns if isinstance(one, str) and _covers(one, self.pattern)), None)
-
-
-def _covers(wide: str, pattern: str) -> bool:
-    # A text that has a wildcard stands for others, and only `*` is known to match all of these.
-    return wide == pattern or (
-        fnmatchcase(pattern, wide) and (_WILD.search(pattern) is None or re.search(r"[?\[]", wide) is None)
-    )
-
-
-def _tool_switch(edited: EditedFile, name: str) -> _ToolSwitch | None:
+def _tool_switch(edited: EditedFile, name: str) -> ToolSwitch | None:
     """The tools that are meant; None if it is a server."""
-    servers = edited.servers()
-    found = [alias for alias in servers if name.startswith(f"{alias}/")]
-    if name in servers or not found:
-        return None
-    alias = max(found, key=len)
-    pattern = name.removeprefix(f"{alias}/")
-    if not pattern.strip():
-        raise Usage(f"{name!r} names no tool; write such as {alias}/delete_*")
-    return _ToolSwitch(server=alias, pattern=pattern)
+    try:
+        return ToolSwitch.of(edited, name)
+    except NotSwitched as error:
+        raise Usage(str(error)) from None
 
 
 def _tools_switched(
-    own: Invocation, edited: EditedFile, switch: _ToolSwitch, *, enabled: bool
+    own: Invocation, edited: EditedFile, switch: ToolSwitch, *, enabled: bool
 ) -> CommandResult:
     """Enable or disable tools; say which ones, and what else decides about them."""
     word = "enabled" if enabled else "disabled"
+    known = _known(edited, switch)
     try:
-        after, cause, note = (_with_tools if enabled else _without_tools)(edited, switch)
+        switched = switch.on(edited, known) if enabled else switch.off(edited)
     except NotEditable as error:
         raise Usage(f"{edited.path} {error.problem}: change exclude in the entry {switch.server!r}") from None
-    changed = after != edited.text
-    known = _known(edited, switch)
+    except NotSwitched as error:
+        raise Usage(str(error)) from None
+    after, changed = switched.text, switched.text != edited.text
     tools = [tool for tool in known if fnmatchcase(tool, switch.pattern)]
     trusted = save_edited(own.screen, edited, after) if changed else edited.is_own
 
     def lines() -> None:
-        line = f"{word} {switch} in {edited.path}" if changed else f"{switch} is already {word}{cause}"
+        line = (
+            f"{word} {switch} in {edited.path}" if changed else f"{switch} is already {word}{switched.cause}"
+        )
         own.screen.line(visible(line))
-        if note:
-            own.screen.note(note)
+        if switched.note:
+            own.screen.note(switched.note)
         if tools:
             own.screen.note(f"tools that match: {', '.join(tools)}")
         elif known:
@@ -294,60 +265,7 @@ def _tools_switched(
     return CommandResult({**facts, "enabled": enabled, "changed": changed, "trusted": trusted}, lines)
 
 
-def _without_tools(edited: EditedFile, switch: _ToolSwitch) -> tuple[str, str, str]:
-    """The text in which these tools are excluded; or the same one, and what already does that."""
-    entry = edited.servers()[switch.server]
-    (_, include), (key, exclude) = tool_patterns(entry, "include"), tool_patterns(entry, "exclude")
-    if (shadow := switch.shadow(exclude)) is not None:
-        return edited.text, "" if shadow == switch.pattern else f", by {shadow!r} in {key}", ""
-    is_listed = any(not isinstance(one, str) or fnmatchcase(switch.pattern, one) for one in include)
-    if include and not is_listed and _WILD.search(switch.pattern) is None:
-        return edited.text, ", because include lists other tools", ""
-    return with_pattern(edited.text, edited.path, switch.server, "exclude", switch.pattern), "", ""
-
-
-def _with_tools(edited: EditedFile, switch: _ToolSwitch) -> tuple[str, str, str]:
-    """The text in which this pattern is not excluded, and a note about what still disables it."""
-    entry = edited.servers()[switch.server]
-    (_, include), (key, exclude) = tool_patterns(entry, "include"), tool_patterns(entry, "exclude")
-    after, note = edited.text, ""
-    shadow = switch.shadow([one for one in exclude if one != switch.pattern])
-    if shadow is not None:
-        note = f"{shadow!r} in {key} still disables it; to enable all of that: toolbus enable "
-        note += f"{switch.server}/{shadow}"
-    if switch.pattern in exclude:
-        after = without_exclude(after, edited.path, switch.server, switch.pattern)
-    elif shadow is not None:
-        raise Usage(f"{switch}: {note}")
-    if include and switch.shadow(include) is None:
-        after = with_pattern(after, edited.path, switch.server, "include", switch.pattern)
-    if not note and (others := _overlapping(edited, switch, exclude)):
-        steps = " && ".join(f"toolbus enable {shlex.quote(f'{switch.server}/{one}')}" for one in others)
-        verb = "disables" if len(others) == 1 else "disable"
-        note = (
-            f"{', '.join(map(repr, others))} in {key} still {verb} tools that match; to enable them: {steps}"
-        )
-        if after == edited.text:
-            raise Usage(f"{switch}: {note}")
-    for one in document_in(edited.text.encode(), edited.path).get("exclude") or ():
-        if isinstance(one, str) and _covers(one, str(switch)):
-            note = note or f"{one!r} in exclude for all servers still disables it"
-    return after, "", note
-
-
-def _overlapping(edited: EditedFile, switch: _ToolSwitch, exclude: Sequence[JSON]) -> list[str]:
-    """The other patterns that exclude some of these tools."""
-    tools = [tool for tool in _known(edited, switch) if fnmatchcase(tool, switch.pattern)]
-    return [
-        one
-        for one in exclude
-        if isinstance(one, str)
-        and one != switch.pattern
-        and (_covers(switch.pattern, one) or any(fnmatchcase(tool, one) for tool in tools))
-    ]
-
-
-def _known(edited: EditedFile, switch: _ToolSwitch) -> Sequence[str]:
+def _known(edited: EditedFile, switch: ToolSwitch) -> Sequence[str]:
     """The tools that the server is known to have."""
     return known_tools(str(edited.path.absolute()), switch.server)
 

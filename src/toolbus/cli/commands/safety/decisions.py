@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 
 from toolbus.bus.engine.stores import answers_of
 from toolbus.bus.inner import calls_of
+from toolbus.bus.rules.effects import decided, effects, rule_facts, whole_catalog
 from toolbus.bus.rules.targets import listed_target
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.commands.use.call import candidate_servers
@@ -18,16 +19,12 @@ from toolbus.cli.output.policy_report import (
     AnswerFacts,
     Explanation,
     Overview,
-    RuleFacts,
     answer_json,
-    decided,
-    effects,
     explanation_json,
     for_user,
     overview_json,
     print_explanation,
     print_overview,
-    whole_catalog,
 )
 from toolbus.cli.output.screen import Screen, quoted, visible
 from toolbus.cli.session import start_idle_servers
@@ -111,22 +108,13 @@ async def _listed(own: Invocation, servers: Sequence[str]) -> "AsyncGenerator[To
 
 
 def _overview(screen: Screen, config: BusConfig, bus: "Toolbus") -> Overview:
-    policy, catalog = Policy(config.policy), whole_catalog(config, bus)
+    catalog = whole_catalog(config, bus)
     down = servers_down(bus) if bus.running else {}
     listed = {alias: stock for alias, stock in bus.inventories.items() if alias not in down}
-    found, tools = effects(config, catalog, listed), decided(catalog)
-    steps = [step for _, target in tools for step in policy.explain(target, None)]
+    found = effects(config, catalog, listed)
     return Overview(
-        rules=[
-            RuleFacts(
-                rule=rule,
-                decides=sum(step.decides for step in steps if step.rule == index),
-                depends=sum(step.matched is None for step in steps if step.rule == index),
-                dead=[one for one in found.dead if one.rule == index],
-            )
-            for index, rule in enumerate(config.policy)
-        ],
-        tools=len(tools),
+        rules=rule_facts(config, found, catalog),
+        tools=len(decided(catalog)),
         effects=found,
         answers=[_answer_facts(one, config, listed) for one in _stored(screen, config)],
         down=down,

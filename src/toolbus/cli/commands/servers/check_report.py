@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from toolbus.audit.chain import Chain
 from toolbus.bus.inner import calls_of
+from toolbus.bus.rules.effects import Effects, effects, whole_catalog
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.commands.servers.check_servers import (
     Severity,
@@ -24,7 +25,7 @@ from toolbus.cli.commands.servers.check_servers import (
 from toolbus.cli.commands.use.tools import held_line
 from toolbus.cli.errors import FAILED
 from toolbus.cli.options import suggested
-from toolbus.cli.output.policy_report import Effects, dead_json, effects, whole_catalog
+from toolbus.cli.output.policy_report import dead_json
 from toolbus.cli.output.screen import Cell, Screen, one_line, picked, quoted, short_path, visible
 from toolbus.cli.session import BUS
 from toolbus.config import BusConfig, ServerConfig

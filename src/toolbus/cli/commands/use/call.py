@@ -152,7 +152,7 @@ async def _found(config: "BusConfig", bus: "Toolbus", name: str) -> ToolSpec:
     except ToolNotFound as error:
         if not config.policy:
             raise
-        from toolbus.cli.output.policy_report import whole_catalog  # it imports the bus, which takes time
+        from toolbus.bus.rules.effects import whole_catalog  # it imports the bus, which takes time
 
         denied = {spec.name: spec for spec in whole_catalog(config, bus) if spec.name not in bus.catalog}
         own = [] if error.close_matches else [one for one, spec in denied.items() if name == spec.origin.tool]
@@ -164,7 +164,7 @@ async def _found(config: "BusConfig", bus: "Toolbus", name: str) -> ToolSpec:
 
 
 def _note_dead_rules(screen: Screen, config: "BusConfig", bus: "Toolbus") -> None:
-    from toolbus.cli.output.policy_report import warnings  # it imports the bus, which takes time
+    from toolbus.bus.rules.effects import warnings  # it imports the bus, which takes time
 
     for warning in warnings(config, bus):
         screen.note(warning)

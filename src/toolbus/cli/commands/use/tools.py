@@ -24,8 +24,8 @@ from toolbus.shape.cost import PROVIDERS, definition_tokens, sent_tokens
 from toolbus.shape.select import unmatched
 
 if TYPE_CHECKING:
+    from toolbus.bus.rules.effects import Effects
     from toolbus.bus.toolbus import Toolbus
-    from toolbus.cli.output.policy_report import Effects
     from toolbus.config import BusConfig, ServerConfig
     from toolbus.config.settings.expose import ExposeMode
     from toolbus.lock.drift import HeldTool
@@ -230,7 +230,7 @@ def _ruled(config: "BusConfig", bus: "Toolbus", servers: Iterable[str]) -> "Effe
     """What the policy does to the tools of these servers; None without a policy."""
     if not config.policy:
         return None
-    from toolbus.cli.output.policy_report import effects, whole_catalog  # they import the bus
+    from toolbus.bus.rules.effects import effects, whole_catalog  # they import the bus
 
     return effects(config, whole_catalog(config, bus), {alias: bus.inventories[alias] for alias in servers})
 

@@ -108,7 +108,7 @@ def call_of(console: Console, waiting: WaitingQuestion) -> str | None:
     """The call that waits for an answer; None if it is not known, or one of several."""
     question = waiting.question
     if isinstance(question, ApprovalRequest):
-        found = [one.id for one in console.calls.in_flight if str(one.id) == question.id]
+        found = [one.id for one in console.calls.in_flight if str(one.number) == question.id]
     else:
         found = [
             one.id

@@ -1,32 +1,19 @@
-"""One tool: what it says of itself, and a form to try it, with what came of the last calls."""
+"""One tool: what a model sees of it, what it costs, and what came of the calls from here."""
 
-import asyncio
-from collections.abc import Sequence
-from urllib.parse import urlencode
+from collections.abc import Mapping, Sequence
 
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
-from toolbus.console.fields import InputField, arguments_of, field_widget, fields_of_schema
-from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.pages.tools.catalog import link_to
-from toolbus.console.trials import Outcome, Trial
-from toolbus.console.widgets import (
-    Tone,
-    as_json,
-    badge,
-    button,
-    facts,
-    form,
-    hidden_fields,
-    moment,
-    result_widget,
-    titled,
-)
+from toolbus.console.links import server_link, tool_url
+from toolbus.console.pages.inbox.questions import question_card
+from toolbus.console.pages.tools.result import copies, result_views, saved_links
+from toolbus.console.trials import Trial
+from toolbus.console.widgets import as_json, badge, button, facts, moment, status, titled
+from toolbus.core.ask.approval import ApprovalRequest
+from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.text.display import counted, duration
-from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import ToolSpec
 
-_TONES: dict[Outcome, Tone] = {"running": "busy", "done": "good", "failed": "bad", "canceled": "quiet"}
 _HINTS = {
     "readOnlyHint": ("reads only", "may change things"),
     "destructiveHint": ("may destroy", "does not destroy"),
@@ -35,86 +22,21 @@ _HINTS = {
 }
 
 
-async def render(console: Console, request: PageRequest) -> Element:
-    name = request.query.get("name")
-    back = element("p", element("a", "All tools", href="catalog"))
-    spec = console.bus.catalog.get(name)
-    selected = _selected(console, name, request.query.get("trial"))
-    known = element("div") if spec is None else await _tool(console, spec, selected)
-    missing = element("p", f"There is no tool {name!r} in the catalog now.", class_="problem")
-    return element(
-        "div",
-        back,
-        live("tool-missing", spec is None and missing, role="status"),
-        element(
-            "div",
-            known,
-            element(
-                "div",
-                # For those who do not see the badge change.
-                live("trial-outcome", selected and _said(selected), role="status", class_="spoken"),
-                live("trial", selected and _trial(selected)),
-                live("trials", _list(console, name, selected)),
-            ),
-            class_="sides",
-        ),
-    )
-
-
-async def call(console: Console, request: PageRequest) -> str:
-    """Begin a call; the page then shows what comes of it."""
-    name, typed = request.form.get("name"), request.form.lists
-    spec = console.bus.catalog.get(name)
-    if spec is None:
-        return request.fail(f"There is no tool {name!r} in the catalog now.", "catalog")
-    try:
-        arguments = arguments_of(await _fields(spec), typed)
-        return _place(console.trials.call(spec.name, arguments, typed, f"console-{request.session}"))
-    except ValueError as error:
-        return _place(console.trials.refuse(spec.name, typed, str(error)))
-    except ToolbusError as error:  # too much at once
-        return request.fail(str(error), link_to(spec))
-
-
-async def cancel(console: Console, request: PageRequest) -> str:
-    number = request.form.get("trial")
-    trial = console.trials.get(int(number)) if number.isdecimal() else None
-    if trial is None or not console.trials.cancel(trial.number):
-        request.notice = Notice(text="That call has ended.", kind="failed")
-    return "catalog" if trial is None else _place(trial)
-
-
-def _said(trial: Trial) -> str:
-    return f"Call {trial.number}: {trial.outcome}"
-
-
-def _selected(console: Console, name: str, number: str) -> Trial | None:
-    """The call that the page shows: the one in its URL, or the newest."""
-    trial = console.trials.get(int(number)) if number.isdecimal() and len(number) < 20 else None
-    if trial is not None and trial.tool == name:
-        return trial
-    return next(iter(console.trials.of(name)), None)
-
-
-def _place(trial: Trial) -> str:
-    return f"tool?{urlencode({'name': trial.tool, 'trial': trial.number})}#trial"
-
-
-# What the tool says of itself
-
-
-async def _tool(console: Console, spec: ToolSpec, selected: Trial | None) -> Element:
-    tokens = (await console.costs.of([spec]))[spec.name]
-    fields = await _fields(spec)
+def about_tool(spec: ToolSpec, own: ToolSpec | None, tokens: Mapping[str, int], *, is_on: bool) -> Element:
+    """What a model sees of a tool; `own` is the tool as its server describes it."""
     given = {key: _hint(spec, key) for key in _HINTS}
     hints = [_HINTS[key][0 if hint else 1] for key, hint in given.items() if hint is not None]
-    return element(
-        "section",
-        element("h2", spec.name, id="tool-name"),
+    # A link: the change of the file is shown first.
+    words, to = ("Switch off", "off") if is_on else ("Switch on", "on")
+    switch = element("a", words, href=tool_url(str(spec.origin), switch=to), class_="button small")
+    return live(
+        "tool-about",
+        titled("h2", spec.name, None if is_on else badge("off", "quiet"), switch, key="tool-name"),
         element("p", spec.description or "It has no description.", class_="description"),
+        own is not None and _own_description(spec, own),
         facts(
             {
-                "server": spec.origin.server,
+                "server": server_link(spec.origin.server),
                 "its own name": spec.origin.tool if spec.origin.tool != spec.name else None,
                 "title": spec.title,
                 "the server says": ", ".join(hints) or None,
@@ -123,10 +45,32 @@ async def _tool(console: Console, spec: ToolSpec, selected: Trial | None) -> Ele
         ),
         _source("Input schema", "input-schema", spec.input_schema),
         spec.output_schema is not None and _source("Output schema", "output-schema", spec.output_schema),
-        bool(spec.annotations) and _source("Annotations", "annotations", spec.annotations),
-        _form(spec, fields, selected),
-        class_="card",
+        bool(spec.annotations) and _source("Annotations", "annotations", dict(spec.annotations)),
+        tag="section",
+        class_="card tool-about",
         aria_labelledby="tool-name",
+    )
+
+
+def _own_description(spec: ToolSpec, own: ToolSpec) -> Child:
+    """What the server says instead of what a model sees."""
+    parts = {
+        "description": (spec.description, own.description),
+        "title": (spec.title, own.title),
+        "input schema": (spec.input_schema, own.input_schema),
+    }
+    changed = [name for name, (ours, theirs) in parts.items() if ours != theirs]
+    if not changed:
+        return None
+    return element(
+        "details",
+        element("summary", f"toolbus changed its {', '.join(changed)}; what the server sent"),
+        "description" in changed
+        and element("p", own.description or "It has no description.", class_="description"),
+        "title" in changed and element("p", own.title or "It has no title."),
+        "input schema" in changed
+        and element("pre", as_json(own.input_schema), tabindex=0, aria_label="the server's input schema"),
+        id="own-description",
     )
 
 
@@ -139,48 +83,71 @@ def _source(title: str, key: str, value: object) -> Element:
     return element(
         "details",
         element("summary", title),
-        element("pre", as_json(value), tabindex=0, aria_label=title),
+        element("pre", as_json(value), tabindex=0, aria_label=title, class_="breakable"),
         id=key,
-    )
-
-
-async def _fields(spec: ToolSpec) -> list[InputField]:
-    return await asyncio.to_thread(fields_of_schema, spec.input_schema)
-
-
-def _form(spec: ToolSpec, fields: Sequence[InputField], selected: Trial | None) -> Element:
-    typed = None if selected is None else selected.typed
-    return form(
-        "tool/call",
-        element("h3", "Try it"),
-        hidden_fields({"name": spec.name}),
-        [field_widget(one, typed, "call") for one in fields]
-        or element("p", "It takes no arguments.", class_="faint"),
-        element("button", "Call", type="submit", class_="main"),
     )
 
 
 # Calls
 
 
-def _trial(trial: Trial) -> Child:
-    is_running = trial.outcome == "running"
+def trial_url(trial: Trial) -> str:
+    return tool_url(trial.tool, trial=trial.number)
+
+
+def trial_side(console: Console, spec: ToolSpec, selected: Trial | None) -> Element:
+    """What came of the calls from here; the questions of the selected one come first."""
+    cards = [] if selected is None else _questions(console, spec, selected)
     return element(
-        "article",
-        titled("h2", f"Call {trial.number}", _outcome(trial)),
-        facts({"began": moment(trial.began), "took": None if is_running else duration(trial.seconds)}),
-        trial.arguments is not None and _source("Arguments", f"arguments-{trial.number}", trial.arguments),
-        is_running and _progress(trial),
-        is_running
-        and button("Cancel", "tool/cancel", {"trial": str(trial.number)}, hint=f"Cancel call {trial.number}"),
-        trial.error != "" and element("p", trial.error, class_="problem"),
-        trial.result is not None and result_widget(trial.result),
-        class_="card",
+        "div",
+        # For those who do not see the badge change.
+        live("trial-outcome", selected and _said(selected, cards), role="status", class_="spoken"),
+        live("questions-here", cards, class_="here"),
+        live("trial", selected and _trial(console, spec, selected)),
+        live("trials", _list(console.trials.of(spec.name), selected)),
+        class_="trial-side",
     )
 
 
-def _outcome(trial: Trial) -> Element:
-    return badge(trial.outcome, _TONES[trial.outcome])
+def _said(trial: Trial, waiting: Sequence[Element]) -> str:
+    asks = "; it waits for your answer" if waiting else ""
+    return f"Call {trial.number}: {trial.outcome}{asks}"
+
+
+def _questions(console: Console, spec: ToolSpec, trial: Trial) -> list[Element]:
+    """What the call waits for, to be answered here."""
+    if trial.outcome != "running":
+        return []
+    found = console.board.waiting.values()
+    return [question_card(console, one, trial_url(trial)) for one in found if _is_of(one, spec, trial)]
+
+
+def _is_of(waiting: WaitingQuestion, spec: ToolSpec, trial: Trial) -> bool:
+    question = waiting.question
+    if question.session != trial.session:
+        return False
+    if isinstance(question, ApprovalRequest):
+        return question.name == spec.name
+    return question.server == spec.origin.server and question.tool in (None, spec.origin.tool)
+
+
+def _trial(console: Console, spec: ToolSpec, trial: Trial) -> Child:
+    is_running = trial.outcome == "running"
+    again = {"trial": str(trial.number)}
+    return element(
+        "article",
+        titled("h2", f"Call {trial.number}", status(trial.outcome)),
+        facts({"began": moment(trial.began), "took": None if is_running else duration(trial.seconds)}),
+        is_running and _progress(trial),
+        trial.error != "" and element("p", trial.error, class_="problem"),
+        trial.result is not None and result_views(trial, spec.origin.tool),
+        trial.result is not None and saved_links(trial),
+        copies(console.bus.config, trial),
+        button("Cancel", "tools/cancel", again, hint=f"Cancel call {trial.number}")
+        if is_running
+        else button("Call again", "tools/again", again, hint=f"Repeat call {trial.number}"),
+        class_="card",
+    )
 
 
 def _progress(trial: Trial) -> Child:
@@ -194,8 +161,7 @@ def _progress(trial: Trial) -> Child:
     return element("p", bar, " ", share, message and f": {message}")
 
 
-def _list(console: Console, name: str, selected: Trial | None) -> Child:
-    trials = console.trials.of(name)
+def _list(trials: Sequence[Trial], selected: Trial | None) -> Child:
     if len(trials) < 2:
         return None
     return [
@@ -208,20 +174,13 @@ def _entry(trial: Trial, *, is_selected: bool) -> Element:
     return element(
         "li",
         element(
-            "a", f"Call {trial.number}", href=_place(trial), aria_current="true" if is_selected else None
+            "a",
+            f"Call {trial.number}",
+            href=f"{trial_url(trial)}#trial",
+            aria_current="true" if is_selected else None,
         ),
         " ",
-        _outcome(trial),
+        status(trial.outcome),
         " ",
         moment(trial.began),
     )
-
-
-PAGE = Page(
-    path="tool",
-    title="Tool",
-    render=render,
-    topics={"catalog", "trials"},
-    actions={"call": call, "cancel": cancel},
-    under="catalog",
-)

@@ -1,0 +1,1 @@
+"""Pages about resources, prompts and skills."""
