@@ -203,7 +203,12 @@ def _tools(console: Console, alias: str) -> Child:
         element("ul", [element("li", tool_link(one.name)) for one in own[:MOST_TOOLS]], class_="tools")
         if own
         else element("p", "None of its tools is in the catalog.", class_="empty"),
-        more > 0 and element("p", f"and {more:,} more, under ", element("a", "Tools", href="tools")),
+        more > 0
+        and element(
+            "p",
+            f"and {more:,} more, under ",
+            element("a", "Tools", href=f"tools?{urlencode({'server': alias})}"),
+        ),
     ]
 
 
