@@ -22,7 +22,7 @@ from toolbus import ConnectionLost, ToolbusError
 pytestmark = pytest.mark.anyio
 
 ALIAS = f"wild {HOSTILE}"
-PAGES = ("servers", "catalog", "tool?name=x_kinds", "calls", "inbox", "held", "audit", "keys")
+PAGES = ("servers", "tools", "tools?tool=x_kinds", "calls", "inbox", "held", "audit", "keys")
 INJECTED = """[...document.querySelectorAll('*')].filter((one) =>
   ['STYLE', 'IFRAME', 'B'].includes(one.tagName)
   || (one.tagName === 'IMG' && !one.src.startsWith('data:image/png;base64,'))
@@ -142,7 +142,7 @@ async def test_the_keyboard_reaches_all_that_can_be_done(
     async with _full_house(tmp_path, monkeypatch) as opened, browser.tab(colorScheme="dark") as tab:
         await tab.enter(opened)
         waiting = await _use(opened)
-        for path in ("servers", "tool?name=x_kinds", "inbox", "held", "keys"):
+        for path in ("servers", "tools?tool=x_kinds", "inbox", "held", "keys"):
             await tab.goto(f"{tab.home}/{path}")
             wanted, reached = await tab.run(count), set[int]()
             for _ in range(wanted + 3):
