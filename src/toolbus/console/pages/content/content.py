@@ -118,7 +118,7 @@ def _form(item: ContentItem, draft: Draft | None, selected: Trial | None) -> Ele
             ]
             for one in item.fields
         ],
-        element("button", _VERBS[item.kind], type="submit", class_="main"),
+        element("div", element("button", _VERBS[item.kind], type="submit", class_="main"), class_="actions"),
         novalidate=True,
         id="content-form",
         class_="stacked arguments",
