@@ -107,7 +107,7 @@ async def _take(browser: Chromium, opened: Opened) -> None:
         await _save(tab, "calls")
     async with browser.tab(viewport={"width": 1160, "height": 700}, colorScheme="dark") as tab:
         await tab.enter(opened)
-        await tab.goto(f"{tab.home}/tool?name=pictures_plot")
+        await tab.goto(f"{tab.home}/tools?tool=pictures_plot")
         await tab.fill(f"#call-{anchor('field', 'values')}", "[3, 5, 4, 8, 13, 9, 16]")
         await tab.click("button:text-is('Call')")
         await tab.see("#trial img")

@@ -64,7 +64,7 @@ async def test_a_tool_is_found_its_form_filled_in_and_its_result_shown(browser: 
 async def test_a_required_field_is_asked_for_and_json_that_is_none_is_explained(browser: Chromium) -> None:
     async with console_over({"servers": {"wild": wild()}}) as opened, browser.tab() as tab:
         await tab.enter(opened)
-        await tab.goto(f"{tab.home}/tool?name=wild_kinds")
+        await tab.goto(f"{tab.home}/tools?tool=wild_kinds")
         await tab.click("button:text-is('Call')")
         assert await tab.run("document.activeElement.id") == field("words")[1:], "the browser points at it"
         await tab.fill(field("words"), "w")
@@ -78,7 +78,7 @@ async def test_a_required_field_is_asked_for_and_json_that_is_none_is_explained(
 async def test_progress_is_live_and_what_is_typed_meanwhile_stays(browser: Chromium) -> None:
     async with console_over({"servers": {"wild": wild()}}) as opened, browser.tab() as tab:
         await tab.enter(opened)
-        await tab.goto(f"{tab.home}/tool?name=wild_slow")
+        await tab.goto(f"{tab.home}/tools?tool=wild_slow")
         await tab.click("button:text-is('Call')")
         await tab.see("#trial progress")
         await tab.see("#trial", "1 of 4")

@@ -52,7 +52,7 @@ async def test_a_form_of_a_server_is_filled_in(era: str) -> None:
         await opened.post("inbox/answer", wrong)
         again = await opened.page("inbox")
         await opened.post("inbox/answer", {**wrong, _key("date"): "2026-12-24"})
-        async with opened.stream("tool?name=book") as stream:
+        async with opened.stream("tools?tool=book") as stream:
             done = await stream.until(lambda part: 'id="trial"' in part and "done" in plain(part))
         await opened.post("inbox/answer", {"number": number, "answer": "accept"})
         late = plain(await opened.page("inbox"))
@@ -74,7 +74,7 @@ async def test_a_url_is_a_link_to_accept_or_decline(answer: str) -> None:
         page = Markup(await _question(opened))
         (number,) = [one["value"] for one in page.named("input") if one["name"] == "number"]
         await opened.post("inbox/answer", {"number": number, "answer": answer})
-        async with opened.stream("tool?name=pay") as stream:
+        async with opened.stream("tools?tool=pay") as stream:
             await stream.until(lambda part: f"payment: {answer}" in plain(part))
     assert [one["href"] for one in page.named("a") if "target" in one] == ["https://pay.example/<b>?%C3%BC=1"]
     assert url in page.text

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolbus.bus.calls import ForeseenCall
 from toolbus.bus.inner import calls_of
@@ -202,7 +203,7 @@ def _refused(
 
 
 def _draft(
-    console: Console, request: PageRequest, spec: ToolSpec, typed: Mapping[str, list[str]], **more: object
+    console: Console, request: PageRequest, spec: ToolSpec, typed: Mapping[str, list[str]], **more: Any
 ) -> str:
     try:
         draft = console.forms.keep(spec.name, typed, **more)
