@@ -17,17 +17,18 @@ require_installed("oauth")
 pytestmark = pytest.mark.anyio
 
 FORM = {"server": "guarded"}
+PAGE = "server?name=guarded"
 
 
 async def _link(opened: Opened, stream: Stream) -> dict[str, str | None]:
     """Press the button, and return the link that the page then shows."""
-    assert 'action="servers/sign-in"' in await opened.page("servers")
-    assert (await opened.post("servers/sign-in", FORM)).status_code == 303
+    assert 'action="server/sign-in"' in await opened.page(PAGE)
+    assert (await opened.post("server/sign-in", FORM)).status_code == 303
     shown = await stream.until(lambda markup: "in a new tab" in markup)
     [link] = Markup(shown).named("a")
     assert link["target"] == "_blank"
     assert link["rel"] == "noopener noreferrer"
-    assert 'action="servers/sign-in"' not in await opened.page("servers")
+    assert 'action="server/sign-in"' not in await opened.page(PAGE)
     return link
 
 
@@ -45,15 +46,15 @@ async def test_a_person_signs_in_and_the_server_is_there(
 ) -> None:
     async with console_over(config(guarded, tmp_path)) as opened:
         await opened.enter()
-        assert "sign-in needed" in plain(await opened.page("servers"))
-        async with opened.stream("servers") as stream:
+        assert "sign-in needed" in plain(await opened.page(PAGE))
+        async with opened.stream(PAGE) as stream:
             link = await _link(opened, stream)
             back = await _signed_in(link)
             # The browser comes back by itself.
             assert (await opened.http.get(back)).status_code == 200
             await stream.until(lambda markup: plain(markup).startswith("guarded ready since"))
         assert await called(opened.bus, "whoami") == "ann"
-        assert "Sign in" not in await opened.page("servers")
+        assert "Sign in" not in await opened.page(PAGE)
     assert (await stored(guarded, tmp_path)).access
 
 
@@ -62,13 +63,13 @@ async def test_a_browser_on_another_machine_has_its_url_pasted(
 ) -> None:
     async with console_over(config(guarded, tmp_path)) as opened:
         await opened.enter()
-        async with opened.stream("servers") as stream:
+        async with opened.stream(PAGE) as stream:
             link = await _link(opened, stream)
             back = await _signed_in(link)
-            await opened.post("servers/finish", {**FORM, "url": f" {back}\n"})
+            await opened.post("server/finish", {**FORM, "url": f" {back}\n"})
             await stream.until(lambda markup: plain(markup).startswith("guarded ready since"))
-        await opened.post("servers/finish", {**FORM, "url": back})
-        assert "Nobody is signing in to guarded any more." in await opened.page("servers")
+        await opened.post("server/finish", {**FORM, "url": back})
+        assert "Nobody is signing in to guarded any more." in await opened.page(PAGE)
 
 
 async def test_a_sign_in_that_fails_says_why_and_can_be_tried_again(
@@ -76,13 +77,13 @@ async def test_a_sign_in_that_fails_says_why_and_can_be_tried_again(
 ) -> None:
     async with console_over(config(guarded, tmp_path)) as opened:
         await opened.enter()
-        async with opened.stream("servers") as stream:
+        async with opened.stream(PAGE) as stream:
             await _link(opened, stream)
-            await opened.post("servers/finish", {**FORM, "url": "http://127.0.0.1:1/?code=<b>&state=wrong"})
+            await opened.post("server/finish", {**FORM, "url": "http://127.0.0.1:1/?code=<b>&state=wrong"})
             failed = await stream.until(lambda markup: "The sign-in failed" in markup)
             assert "its state differs" in failed
             await _link(opened, stream)
-            await opened.post("servers/cancel", FORM)
+            await opened.post("server/cancel", FORM)
             assert "was cancelled" in await stream.until(lambda markup: "The sign-in failed" in markup)
         assert authority.count("token ") == 0
 
@@ -91,8 +92,8 @@ async def test_a_server_without_a_sign_in_has_no_button() -> None:
     settings = {"servers": {"plain": {"command": "no-such-command-at-all"}}}
     async with console_over(settings) as opened:
         await opened.enter()
-        assert "Sign in" not in await opened.page("servers")
-        assert (await opened.post("servers/sign-in", {"server": "plain"})).status_code == 303
-        async with opened.stream("servers") as stream:
+        assert "Sign in" not in await opened.page("server?name=plain")
+        assert (await opened.post("server/sign-in", {"server": "plain"})).status_code == 303
+        async with opened.stream("server?name=plain") as stream:
             failed = await stream.until(lambda markup: "The sign-in failed" in markup)
         assert "auth: oauth" in failed

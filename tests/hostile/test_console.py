@@ -220,3 +220,41 @@ def _visit(url: str) -> Visit:
             pages.append(browser.get(f"{home}/servers", headers=wrong))
         pages += [browser.put(f"{home}/servers"), browser.post(f"{home}/tool/call", json={}, headers=own)]
     return Visit((token, home[-43:], cookie), [page.text for page in pages])
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        "//evil.example",
+        "https://evil.example",
+        "../../evil",
+        "/evil",
+        "servers/../../x",
+        "nowhere",
+        "servers\r\nx: y",
+    ],
+)
+async def test_a_form_that_sends_the_browser_elsewhere_after_it(back: str) -> None:
+    """A form sends back the page to return to; anything but a page of the console leads to the first one."""
+    async with console_over(_config()) as opened:
+        await opened.enter()
+        for path, form in (("theme/choose", {"theme": "dark"}), ("inbox/answer", {"number": "1"})):
+            done = await opened.post(path, {**form, "back": back})
+            assert done.status_code == 303
+            place = done.headers["location"].removeprefix("../")
+            assert place in BY_PATH
+            assert "x" not in done.headers
+
+
+async def test_a_theme_that_is_none_and_a_theme_for_somebody_else() -> None:
+    """No text of a request becomes a cookie or an attribute, and only a page of the session sets one."""
+    async with console_over(_config()) as opened:
+        await opened.enter()
+        done = await opened.post("theme/choose", {"theme": "dark; Domain=evil", "back": "servers"})
+        assert done.headers["set-cookie"].startswith(
+            "toolbus_console_theme=; Path=/console; Max-Age=0; HttpOnly"
+        )
+        refused = await opened.post("theme/choose", {"theme": "dark"}, origin="http://evil.example")
+        assert (refused.status_code, "set-cookie" in refused.headers) == (403, False)
+        opened.http.cookies.set("toolbus_console_theme", '"><script>', path="/console")
+        assert "data-theme" not in await opened.page("servers")

@@ -7,6 +7,7 @@ from toolbus.config.editing.edit import host_document as host_document
 from toolbus.config.editing.edit import new_document as new_document
 from toolbus.config.editing.edit import servers_in as servers_in
 from toolbus.config.editing.edit import tool_patterns as tool_patterns
+from toolbus.config.editing.edit import with_changed_entry as with_changed_entry
 from toolbus.config.editing.edit import with_entry as with_entry
 from toolbus.config.editing.edit import with_pattern as with_pattern
 from toolbus.config.editing.edit import with_servers as with_servers

@@ -76,6 +76,7 @@ from toolbus.gateway.replicas.replicas import Replicas as Replicas
 from toolbus.gateway.replicas.sessions import SESSION as SESSION
 from toolbus.gateway.replicas.sessions import SharedSessions as SharedSessions
 from toolbus.gateway.serve.console import StandaloneConsole as StandaloneConsole
+from toolbus.gateway.serve.follow import ConfigFollower as ConfigFollower
 from toolbus.gateway.serve.front import carried_files as carried_files
 from toolbus.gateway.serve.replica import announced_host as announced_host
 from toolbus.gateway.serve.signals import MARGIN as MARGIN

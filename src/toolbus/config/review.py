@@ -1,4 +1,4 @@
-"""What a config would run, connect to and read, as facts for a person to review.
+"""The commands, hosts and files of a config, as facts for a person to review.
 
 Nothing is expanded or shortened. Literal credentials are `***`.
 """
@@ -86,7 +86,7 @@ class ProjectReview:
         self._dotenv = self._variables(str(self._folder / DOTENV))
 
     def facts(self, server: ServerConfig) -> dict[str, JSON]:
-        """What a server would use, by name; what it does not use is left out."""
+        """The facts about a server by name; empty ones are left out."""
         if server.mistake is not None:
             return {"mistake": str(server.mistake)}
         shown = without_literals(server)

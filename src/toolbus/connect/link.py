@@ -19,8 +19,10 @@ link that was never up, it waits for the outcome of one attempt: the current one
 import asyncio
 import logging
 import time
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
@@ -60,6 +62,23 @@ CLOSE_MARGIN = 1.0
 """Seconds beyond `timeouts.close`, for what is killed then."""
 MAX_REPEATS = 3
 """How often a request that may have reached the server is sent again."""
+
+
+MOST_ENDS = 50
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LinkEnd:
+    """A session that was lost, or an attempt that failed."""
+
+    at: float
+    """Seconds since the epoch."""
+    was_ready: bool
+    reason: str
+    exit_status: str | None
+    """The end of a process by itself: `exit code 3`, `signal 9`."""
+    last_line: str
+    """The last line on stderr that is not empty; without secrets."""
 
 
 class Link:
@@ -106,6 +125,8 @@ class Link:
         self._demanded = Flag()
         self._changed = Flag()
         """Set, and replaced, at every change of state and end of an attempt."""
+        self.ends: deque[LinkEnd] = deque(maxlen=MOST_ENDS)
+        """The last sessions that were lost, and attempts that failed; the newest last."""
 
     # For all tasks
 
@@ -299,6 +320,8 @@ class Link:
                     self._attempts_finished = self._attempts_started
                 elif error is None or isinstance(error, AuthRequired):
                     self._last_attempt = 0.0  # it was idle, or new credentials may already be set
+                if error is not None and not self._restarting:
+                    self._remember(error, was_ready=was_up)
                 if not self._closing:
                     await self._wait_before_retry(self._enter_next_state(error, was_up))
         except asyncio.CancelledError:
@@ -334,6 +357,20 @@ class Link:
         if self._backoff.failures == 1:
             return 0.0  # the first attempt after a loss is made at once
         return self._backoff.pause(spawns=self.config.transport == "stdio" or self._connects == 0)
+
+    def _remember(self, error: ToolbusError, *, was_ready: bool) -> None:
+        diagnostics = self._opener.diagnostics
+        exited = diagnostics is not None and diagnostics.exit_code is not None
+        lines = (line.strip() for line in reversed(diagnostics.stderr if diagnostics else ()))
+        self.ends.append(
+            LinkEnd(
+                at=time.time(),
+                was_ready=was_ready,
+                reason=problem_of(error),
+                exit_status=diagnostics.exit_status if exited and diagnostics else None,
+                last_line=next(filter(None, lines), ""),
+            )
+        )
 
     async def _run_attempt(self) -> ToolbusError | None:
         """Connect, serve, disconnect; returns why the session ended, None if it was idle."""

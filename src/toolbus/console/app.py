@@ -10,11 +10,11 @@ import logging
 import secrets
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import NamedTuple, get_args
+from typing import NamedTuple, TypeAlias, get_args
 from urllib.parse import urlsplit
 
 from toolbus.config.settings.serve import Serve
@@ -126,6 +126,10 @@ def _digest(secret: str) -> bytes:
 
 logger = logging.getLogger("toolbus")
 
+OPEN = (
+    "This console is open to other machines, so it cannot add, change, enable or disable servers: that would "
+    "start programs here. Set serve.console: edit if everybody who gets in may do that."
+)
 _COOKIE = "toolbus_console"
 _THEME_COOKIE = "toolbus_console_theme"
 _THEME_SECONDS = 365 * 24 * 3600
@@ -163,8 +167,10 @@ class ConsoleApp:
         entry: ConsoleEntry | None = None,
         limits: HttpLimits | None = None,
     ) -> None:
-        """`serve` says by which names it is reached; `serve.console: true` lets other machines in."""
+        """`serve` says by which names it is reached; `serve.console` lets other machines in."""
         self.console = console
+        if serve.console is True:
+            console.server_drafts.refusal = OPEN
         self.entry = entry or ConsoleEntry()
         self._serve = serve
         self._hosts = Hosts(serve)
@@ -394,7 +400,7 @@ def _way_back(http: HttpRequest) -> str:
     return "../" * (steps - 1) if steps else f"{CONSOLE[1:]}/"
 
 
-PAUSE = 0.25
+PAUSE = 0.5
 """Seconds between two events of a stream: what changes meanwhile is sent together."""
 MOST_STREAMS = 32
 """Open pages that are followed at the same time."""
@@ -449,7 +455,24 @@ class Streams:
             self._open.discard(wake)
 
 
-def _event(changed: Element) -> bytes:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeedChange:
+    """The rows of a list that came, changed and went."""
+
+    id: str
+    added: Sequence[tuple[str, str]]
+    """New rows that follow each other, and the id of the row behind them; empty at the end of the list."""
+    changed: Sequence[str]
+    gone: Sequence[str]
+    """Their ids."""
+
+
+_Changes: TypeAlias = list[Element | FeedChange]
+
+
+def _event(changed: Element | FeedChange) -> bytes:
+    if isinstance(changed, FeedChange):
+        return b"event: rows\ndata: %s\n\n" % encoded(asdict(changed))
     replaced: JSONObject = {"id": changed.id, "html": str(changed)}
     return b"event: replace\ndata: %s\n\n" % encoded(replaced)
 
@@ -457,22 +480,65 @@ def _event(changed: Element) -> bytes:
 class LiveElements:
     """The live elements that one reader has, by their digests."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._sent: dict[str, str] = {}
+        self._rows: dict[str, dict[str, str]] = {}
+        """The digests of the rows of each list."""
+        self._at: dict[str, float] = {}
+        """When elements with a pace were sent."""
 
-    def changes(self, page: Element) -> list[Element]:
+    def changes(self, page: Element) -> _Changes:
         """The elements to send; of an element and those within it, the innermost that changed."""
-        sent, changed = dict[str, str](), list[Element]()
+        sent, changed = dict[str, str](), _Changes()
         for one in page.live_below():
             self._compare(one, sent, changed)
         self._sent = sent
+        self._rows = {key: rows for key, rows in self._rows.items() if key in sent}
         return changed
 
-    def _compare(self, element: Element, sent: dict[str, str], changed: list[Element]) -> None:
-        is_same = self._sent.get(element.id) == element.digest
+    def _compare(self, element: Element, sent: dict[str, str], changed: _Changes) -> None:
+        before = self._sent.get(element.id)
+        is_same = before == element.digest
+        if element.is_feed:
+            self._compare_rows(element, changed, is_known=is_same)
+            sent[element.id] = element.digest
+            return
+        if not is_same and not self._is_due(element):
+            sent[element.id] = before or ""  # later
+            return
         if not is_same:
             changed.append(element)
         sent[element.id] = element.digest
         for inner in element.live_below():
             # What is within a changed element is sent with it.
             self._compare(inner, sent, changed if is_same else [])
+
+    def _is_due(self, element: Element) -> bool:
+        if not element.pace:
+            return True
+        now = self._clock()
+        if now < self._at.get(element.id, -element.pace) + element.pace:
+            return False
+        self._at[element.id] = now
+        return True
+
+    def _compare_rows(self, feed: Element, changed: _Changes, *, is_known: bool) -> None:
+        """Add the rows that the reader does not have, or the whole list if it has none."""
+        known, rows = self._rows.get(feed.id), list(feed.rows)
+        now = self._rows[feed.id] = {row.id: row.digest for row in rows}
+        if known is None or not is_known:
+            changed.append(feed)
+            return
+        added, behind = list[tuple[str, str]](), ""
+        for row in reversed(rows):
+            if row.id in known:
+                behind = row.id
+            elif added and added[-1][1] == behind:
+                added[-1] = f"{row}{added[-1][0]}", behind
+            else:
+                added.append((str(row), behind))
+        other = [str(row) for row in rows if known.get(row.id, row.digest) != row.digest]
+        gone = [key for key in known if key not in now]
+        if added or other or gone:
+            changed.append(FeedChange(id=feed.id, added=added, changed=other, gone=gone))

@@ -1,52 +1,61 @@
 """The calls of a bus, as its console remembers them: those in flight, the last ones, and counts for charts.
 
-It observes every operation: what it keeps is bounded, and it costs a call a few microseconds.
+It observes every operation: what it keeps is bounded, and it costs a call a few microseconds. With a history,
+a thread writes each call to a file.
 """
 
+import secrets
 import time
-from array import array
-from collections import deque
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from math import log2
-from operator import add
+from collections import OrderedDict, deque
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from functools import partial
 from threading import Lock
 from typing import Literal, TypeAlias
 
+from toolbus.audit.history.record import CallProgress, RecordedCall, bucket_of
+from toolbus.audit.history.write import HistoryWriter
 from toolbus.audit.trail import REQUESTS
-from toolbus.config.secrets.redact import redacted_by_all
+from toolbus.config.secrets.redact import head_by_all, redacted_by_all
+from toolbus.console.record.contents import kept_arguments, kept_result
+from toolbus.console.record.counts import CallCounts
+from toolbus.console.widgets import short_session
+from toolbus.core.ask.interactions import PeopleTime
 from toolbus.core.operation.events import Reason
 from toolbus.core.operation.operation import Caller, Failure, Operation
-from toolbus.core.values.records import OWN, ToolResult
+from toolbus.core.operation.phases import CallClock
+from toolbus.core.values.records import JSON, OWN, Audio, Embedded, Image, Text, ToolResult
 
-MOST_CALLS = 200
+MOST_CALLS = 1_000
 """How many calls are remembered after their end."""
-MINUTES = 15
-"""How far back the counts go."""
-STEP = 10
-"""Seconds that one point of a chart stands for."""
+MOST_CONTENTS = 20
+"""Of how many calls that the console itself made the arguments and the result are remembered."""
+LARGEST_CONTENT = 1_000_000
+"""In bytes, of a result."""
 LONGEST_TEXT = 500
 """Characters of a name or an error that are kept."""
-_WINDOW = MINUTES * 60
-_BUCKETS = 128
-_PER_DOUBLING = 4
-"""A bucket of durations is 19 % wider than the one before; the first ends after a microsecond."""
+MOST_PROGRESS = 10
+OWN_FACE = "console"
 _UNSENT: frozenset[Reason] = frozenset({"refused", "invalid_arguments", "not_json", "unknown_tool"})
 """Failures that no server took time for."""
 Outcome: TypeAlias = Literal["ok", "pending"] | Reason
 """`pending`: a question waits for its answer, or the server goes on with it as a task."""
+Waiting: TypeAlias = Literal["", "approval", "answer"]
 Clock: TypeAlias = Callable[[], float]
 
 
 class CallRecord:
-    """One call, or another request to a server; also its observation."""
+    """One call in flight or one that ended, or another request to a server; also its observation."""
 
     ignores_progress = True
 
     def __init__(self, log: "CallLog", operation: Operation, began: float) -> None:
         spec = operation.spec
         server, name = spec.origin.server, spec.name
-        self.id = operation.id
+        self.number = operation.id
+        """The id of its operation."""
+        self.id = f"{log.prefix}-{operation.id}"
+        """Unique, also among processes."""
         self.route = spec.route
         if server == OWN:
             server = str(operation.server)
@@ -55,69 +64,137 @@ class CallRecord:
         self.name: str = name if len(name) <= LONGEST_TEXT else _cut(name)
         self.server = server if len(server) <= LONGEST_TEXT else _cut(server)
         """Empty for an unknown tool."""
+        self.tool = _cut(spec.origin.tool) if spec.route == "tools/call" else self.name
         self.caller: Caller = operation.caller
         self.at = time.time()
+        self.ended_at: float | None = None
         self.began = began
         """By the clock of the log."""
         self.elapsed: float | None = None
         """Seconds, without those in which a person was asked; None while it is in flight."""
         self.outcome: Outcome | None = None
         self.error: str | None = None
-        """The message of a failure; None if there is none, or if the tool itself reported an error."""
+        """The message of a failure, or the beginning of what the tool reported; None if there is none."""
+        self.size = 0
+        self.arguments: Mapping[str, JSON] | None = operation.arguments
+        """While it is in flight, and then only if this console made the call."""
+        self.result: ToolResult | None = None
+        """If this console made the call."""
         self._log = log
+        self._clock = operation.clock
+        self._known_people: PeopleTime | None = None
         self._operation: Operation | None = operation
+        self._progress: tuple[CallProgress, ...] = ()
+        self._recorded: RecordedCall | None = None
+        """Once it has ended."""
+
+    @property
+    def _people(self) -> PeopleTime | None:
+        if self._known_people is None and self._operation is not None:
+            self._known_people = self._operation.people
+        return self._known_people
 
     @property
     def asked(self) -> float:
-        """Seconds in which a person was asked so far; for a call in flight."""
-        people = None if self._operation is None else self._operation.people
+        """Seconds in which a person was asked so far."""
+        people = self._people
         return 0.0 if people is None else people.seconds
 
     @property
     def is_error(self) -> bool:
         return self.outcome not in (None, "ok", "pending")
 
+    @property
+    def waits_for(self) -> Waiting:
+        """The person that it waits for now: one who approves it, or who answers its server."""
+        people = None if self.outcome is not None else self._people
+        if people is None or not people.is_asking:
+            return ""
+        phase = "" if self._clock is None else self._clock.phase
+        return "answer" if phase in ("server", "task") else "approval"
+
+    @property
+    def server_seconds(self) -> float | None:
+        """How long its server took so far; None if nothing was sent."""
+        if self._clock is not None and self._clock.phase:
+            return self._clock.server_seconds(self._asked_times())
+        return None if self.outcome in _UNSENT else self.elapsed  # nobody timed its stations
+
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Not remembered."""
+        """Remember the last reports, which the caller asked for."""
+        at = self._log.running_for(self) + self.asked
+        text = None if message is None else _head(message)
+        self._progress = (*self._progress, CallProgress(at, progress, total, text))[-MOST_PROGRESS:]
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
+        if self._clock is not None:
+            self._clock.end()
         self._log.end(self, result, failure)
-        self._operation = None  # with its arguments, which are not remembered
+        self._operation = None
 
+    @property
+    def shows_content(self) -> bool:
+        """Whether its content is shown: the user keeps that, or the console made the call."""
+        return self.caller.face == OWN_FACE or self._log.keeps_content
 
-class _Second:
-    """The calls that ended in one second."""
+    def recorded(self) -> RecordedCall:
+        """What is known of it, without its content."""
+        if self._recorded is None:
+            recorded = self._made_record()
+            if self.outcome is None:
+                return recorded
+            self._recorded = recorded
+        return self._recorded
 
-    __slots__ = ("at", "calls", "durations", "errors")
+    def _made_record(self) -> RecordedCall:
+        clock, caller, asked = self._clock, self.caller, self._asked_times()
+        return RecordedCall(
+            id=self.id,
+            at=self.at - (0.0 if clock is None else clock.queued),
+            ended=self.ended_at,
+            route=self.route,
+            server=self.server,
+            tool=self.tool,
+            name=self.name,
+            face=_cut(caller.face),
+            user=_cut(caller.user),
+            session=_cut(short_session(caller.session)),
+            run=_cut(caller.run),
+            outcome=self.outcome or "",
+            error=self.error,
+            seconds=self._log.running_for(self),
+            server_seconds=self.server_seconds,
+            phases=() if clock is None else clock.phases(asked),
+            progress=self._progress,
+            size=self.size,
+        )
 
-    def __init__(self, at: int) -> None:
-        self.at = at
-        self.calls = 0
-        self.errors = 0
-        self.durations = array("I", bytes(_BUCKETS * array("I").itemsize))
+    def with_content(self) -> RecordedCall:
+        """The same with its arguments and its result, as far as they are kept."""
+        return _with_content(self.recorded(), self.arguments, self.result)
 
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Counts:
-    """What ended within some seconds."""
-
-    calls: int = 0
-    errors: int = 0
-    p50: float | None = None
-    """Seconds within which half of the calls ended; None if none was sent."""
-    p95: float | None = None
+    def _asked_times(self) -> tuple[tuple[float, float], ...]:
+        people = self._people
+        return () if people is None else people.asked_until_now
 
 
 class CallLog:
     """Remembers calls; observed operations may come from any thread."""
 
-    def __init__(self, clock: Clock = time.monotonic) -> None:
+    times_stations = True
+
+    def __init__(self, clock: Clock = time.monotonic, history: HistoryWriter | None = None) -> None:
+        self.history = history
+        self.prefix = secrets.token_hex(3)
+        """Begins the ids of calls: their numbers are those of this process alone."""
+        self.counts = CallCounts(clock)
         self._clock = clock
         self._in_flight: dict[int, CallRecord] = {}
         """By the ids of their operations."""
-        self._ended: deque[CallRecord] = deque(maxlen=MOST_CALLS)
-        self._seconds: deque[_Second] = deque(maxlen=_WINDOW + 1)
-        """Only those in which a call ended, the newest last."""
+        self._ended: OrderedDict[str, CallRecord] = OrderedDict()
+        """By id, the newest last."""
+        self._own: deque[CallRecord] = deque()
+        """The last calls of the console, with their content."""
         self._lock = Lock()
 
     # As an observer
@@ -126,31 +203,52 @@ class CallLog:
         """Remember an operation; what servers ask meanwhile is on another page."""
         if operation.spec.route in REQUESTS:
             return None
+        if operation.clock is None:  # else another console times it
+            object.__setattr__(operation, "clock", CallClock())
         record = CallRecord(self, operation, self._clock())
         self._in_flight[operation.id] = record
         return record
 
     def end(self, record: CallRecord, result: ToolResult | None, failure: Failure | None) -> None:
-        now = self._clock()
-        self._in_flight.pop(record.id, None)
-        record.elapsed = elapsed = now - record.began - record.asked
+        self._in_flight.pop(record.number, None)
+        record.ended_at = time.time()
+        record.elapsed = self.running_for(record)
         if failure is not None:
             record.outcome = failure.reason
-            if failure.error:
-                record.error = _cut(redacted_by_all(failure.error))
+            error = failure.error or _error_text(result)
+            record.error = _head(error) if error else None
         else:
             record.outcome = "ok" if result is None or result.pending is None else "pending"
-        at = int(now)
+        record.size = 0 if result is None else _size(result)
+        took = record.server_seconds
+        bucket = None if took is None else bucket_of(took)
+        self.counts.add(record.server, is_error=failure is not None, bucket=bucket)
         with self._lock:
-            self._ended.append(record)
-            second = self._seconds[-1] if self._seconds else None
-            if second is None or second.at < at:
-                second = _Second(at)
-                self._seconds.append(second)
-            second.calls += 1
-            second.errors += failure is not None
-            if failure is None or failure.reason not in _UNSENT:
-                second.durations[_bucket(elapsed)] += 1
+            self._ended[record.id] = record
+            if len(self._ended) > MOST_CALLS:
+                self._ended.popitem(last=False)
+        self._keep(record, result)
+
+    def _keep(self, record: CallRecord, result: ToolResult | None) -> None:
+        """Have the call written, and forget its content unless the console made it."""
+        arguments, history = record.arguments or {}, self.history
+        if history is not None:
+            keeps_all = history.setting.keep == "everything"
+            history.put_call(partial(_written, record, arguments, result) if keeps_all else record.recorded)
+        if record.caller.face != OWN_FACE:
+            record.arguments = None
+            return
+        record.result = None if record.size > LARGEST_CONTENT else result
+        with self._lock:
+            self._own.append(record)
+            if len(self._own) > MOST_CONTENTS:
+                oldest = self._own.popleft()
+                oldest.arguments = oldest.result = None
+
+    @property
+    def keeps_content(self) -> bool:
+        """Whether the user wants the content of all calls to be kept."""
+        return self.history is not None and self.history.setting.keep == "everything"
 
     # What pages show
 
@@ -163,7 +261,15 @@ class CallLog:
     def ended(self) -> list[CallRecord]:
         """The last calls that ended, the newest first."""
         with self._lock:
-            return list(self._ended)[::-1]
+            return list(self._ended.values())[::-1]
+
+    def get(self, id_: str) -> CallRecord | None:
+        """A call by its id, in flight or one of the last."""
+        with self._lock:
+            ended = self._ended.get(id_)
+        prefix, _, number = id_.partition("-")
+        is_own = prefix == self.prefix and number.isascii() and number.isdigit() and len(number) < 20
+        return self._in_flight.get(int(number)) if ended is None and is_own else ended
 
     def running_for(self, record: CallRecord) -> float:
         """Seconds that a call has taken so far, or took."""
@@ -171,48 +277,45 @@ class CallLog:
             return record.elapsed
         return self._clock() - record.began - record.asked
 
-    def last(self, seconds: int) -> Counts:
-        """The counts of the last seconds, at most of 15 minutes."""
-        now = int(self._clock())
-        return _counted(second for second in self._copied() if second.at > now - seconds)
 
-    def steps(self) -> list[Counts]:
-        """The counts of the last 15 minutes, for each 10 s, the oldest first; the last step goes on."""
-        last, known = int(self._clock()) // STEP, dict[int, list[_Second]]()
-        for second in self._copied():
-            known.setdefault(second.at // STEP, []).append(second)
-        return [_counted(known.get(step, ())) for step in range(last - _WINDOW // STEP + 1, last + 1)]
-
-    def _copied(self) -> list[_Second]:
-        with self._lock:
-            return list(self._seconds)
+def _written(record: CallRecord, arguments: Mapping[str, JSON], result: ToolResult | None) -> RecordedCall:
+    return _with_content(record.recorded(), arguments, result)
 
 
-def _bucket(elapsed: float) -> int:
-    microseconds = elapsed * 1e6
-    return min(_BUCKETS - 1, int(_PER_DOUBLING * log2(microseconds)) + 1) if microseconds > 1 else 0
-
-
-def _counted(seconds: Iterable[_Second]) -> Counts:
-    calls = errors = 0
-    durations = [0] * _BUCKETS
-    for second in seconds:
-        calls += second.calls
-        errors += second.errors
-        durations = list(map(add, durations, second.durations))
-    return Counts(
-        calls=calls, errors=errors, p50=_percentile(durations, 0.5), p95=_percentile(durations, 0.95)
+def _with_content(
+    call: RecordedCall, arguments: Mapping[str, JSON] | None, result: ToolResult | None
+) -> RecordedCall:
+    """The call with its content, as it is kept and shown."""
+    return replace(
+        call,
+        arguments=None if arguments is None else kept_arguments(arguments),
+        result=None if result is None else kept_result(result, call.route),
     )
 
 
-def _percentile(durations: list[int], share: float) -> float | None:
-    """The middle of the bucket in which that share of the calls is reached."""
-    wanted, reached = sum(durations) * share, 0
-    for bucket, count in enumerate(durations):
-        reached += count
-        if count and reached >= wanted:
-            return 2 ** ((bucket - 0.5) / _PER_DOUBLING) / 1e6
-    return None
+def _error_text(result: ToolResult | None) -> str | None:
+    """What a tool says about its error."""
+    blocks = () if result is None else result.content
+    return next((block.text for block in blocks if isinstance(block, Text) and block.text), None)
+
+
+def _size(result: ToolResult) -> int:
+    """About the bytes of texts and data in a result."""
+    size = 0
+    for block in result.content:
+        if isinstance(block, Text):
+            size += len(block.text)
+        elif isinstance(block, Image | Audio):
+            size += len(block.data)
+        elif isinstance(block, Embedded):
+            size += len(block.text or "") + len(block.data or b"")
+    return size
+
+
+def _head(text: str) -> str:
+    """The beginning of a text, without secrets."""
+    shown = head_by_all(text, LONGEST_TEXT)
+    return shown if len(text) <= LONGEST_TEXT else f"{shown[: LONGEST_TEXT - 3]}..."
 
 
 def _cut(text: str) -> str:

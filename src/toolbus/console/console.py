@@ -1,6 +1,7 @@
 """The data behind the pages of a console; nothing about HTML or HTTP."""
 
 import asyncio
+import json
 import logging
 import time
 from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence, Set
@@ -12,13 +13,19 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
+from toolbus.audit.history.record import RecordedCall
 from toolbus.audit.lines import chains
 from toolbus.audit.verify import ChainReport, verify
 from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
+from toolbus.config.location import is_mapping
+from toolbus.config.secrets.redact import redacted_by_all
 from toolbus.config.settings.serve import Serve
 from toolbus.console.call_log import CallLog
+from toolbus.console.editing.drafts import ServerDrafts
 from toolbus.console.held import HeldParts
+from toolbus.console.record.past import PastCalls
+from toolbus.console.record.states import DAY, ServerStates, changes_of
 from toolbus.console.trials import Drafts, SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
@@ -26,7 +33,7 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
-from toolbus.core.values.records import ToolSpec
+from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.gateway.access.keys import StoredKeys
 from toolbus.shape.cost import definition_tokens
 
@@ -150,10 +157,14 @@ class Console:
         """Those that wait for a person, when somebody last looked."""
         self._looked_at_runs = 0.0
         self.sign_ins = SignIns(bus, lambda: self.changed("servers"))
-        self.calls = CallLog()
+        self.history = PastCalls.of(bus.config)
+        """None if the config wants none."""
+        self.calls = CallLog(history=None if self.history is None else self.history.writer)
+        self.states = ServerStates()
         self.trail_check = TrailCheck(lambda: self.changed("audit"))
         self.presence = Presence(self.board)
         self.trials = Trials(bus, self.begin, lambda: self.changed("trials"))
+        self.server_drafts = ServerDrafts(bus, self.begin, lambda: self.changed("trials"))
         self.readings = Trials(bus, self.begin, lambda: self.changed("trials"))
         """The resources, prompts and skills that were read here."""
         self.forms = Drafts()
@@ -166,11 +177,15 @@ class Console:
         """The answers to questions that were invalid, by number: people do not type them twice."""
         self._watchers: list[tuple[Set[Topic], Callable[[], None]]] = []
         self._tasks: set[asyncio.Task[None]] = set()
+        for alias, status in bus.servers.items():
+            self.states.begin(alias, status.state, status.since)
         self._endings = [
             bus.on_event(self._on_event, calls=False),
             bus.observe(self.calls),
             self.board.watch(lambda: self.changed("questions")),
         ]
+        if self.history is not None:
+            self.begin(self._load_states(), "read the history of states")
 
     def changed(self, *topics: Topic) -> None:
         """Have the pages that show one of these rendered again."""
@@ -227,9 +242,43 @@ class Console:
         await tenant_of(self.bus).reload_lock()
         self.changed("held", "servers", "catalog")
 
+    # The history
+
+    async def find_call(self, id_: str) -> RecordedCall | None:
+        """A call by its id, in flight, remembered or in the history; with its content, if that is kept."""
+        record, history = self.calls.get(id_), self.history
+        if record is not None and not record.shows_content:
+            return record.recorded()
+        if record is not None and (record.arguments is not None or history is None):
+            return record.with_content()
+        found = None if history is None else await history.call(id_)
+        return record.recorded() if found is None and record is not None else found
+
+    async def arguments_of(self, id_: str) -> Mapping[str, JSON] | None:
+        """The arguments of a call, to make it again; None if they are not kept.
+
+        Secrets in them are masked.
+        """
+        call = await self.find_call(id_)
+        if call is None or call.arguments is None:
+            return None
+        found: object = json.loads(call.arguments)
+        return found if is_mapping(found) else None
+
+    async def _load_states(self) -> None:
+        """Add the states of the last 24 hours from the history."""
+        recorded = [] if self.history is None else await self.history.states(time.time() - DAY)
+        for alias in self.bus.config.servers:
+            self.states.add_earlier(alias, changes_of(one for one in recorded if one.server == alias))
+
     async def close(self) -> None:
         for end in self._endings:
             end()
+        if self.history is not None:
+            for alias in self.bus.config.servers:
+                self.history.writer.put_state(time.time(), alias, "", "")
+            await self.history.close()
+            self.calls.history = self.history = None
         self._endings.clear()
         self.presence.close()
         await self.sign_ins.close()
@@ -239,7 +288,10 @@ class Console:
 
     def _on_event(self, event: Event) -> None:
         match event:
-            case StateChanged() | LoginNeeded():
+            case StateChanged():
+                self._note_state(event)
+                self.changed("servers")
+            case LoginNeeded():
                 self.changed("servers")
             case CatalogChanged():
                 self.changed("servers", "catalog", "held")
@@ -247,6 +299,11 @@ class Console:
                 self.changed("held")
             case _:
                 pass
+
+    def _note_state(self, event: StateChanged) -> None:
+        change = self.states.note(event)
+        if self.history is not None:
+            self.history.writer.put_state(event.at, event.server, event.state, redacted_by_all(change.error))
 
 
 async def _logged(work: Coroutine[Any, Any, Any], what: str) -> None:

@@ -29,7 +29,7 @@ _SCHEME = re.compile(r"([a-zA-Z][a-zA-Z0-9+.-]*):")
 class Element:
     """An element, with what it contains."""
 
-    __slots__ = ("_attributes", "_children", "_digest", "_name", "id", "is_live")
+    __slots__ = ("_attributes", "_children", "_digest", "_name", "id", "is_feed", "is_live", "pace")
 
     def __init__(
         self, name: str, attributes: dict[str, Attribute], children: Iterable[Child], *, is_live: bool = False
@@ -41,6 +41,10 @@ class Element:
         self.id = str(attributes.get("id", ""))
         self.is_live = is_live
         """Whether the event stream replaces it when it changes; see `live`."""
+        self.is_feed = False
+        """Whether only rows that come and go are sent; see `feed`."""
+        self.pace = 0.0
+        """Seconds from one change that is sent to the next."""
         if not _NAME.fullmatch(name) or name in _FORBIDDEN:
             raise ValueError(f"<{name}> is not an element of the page")
         if self._children and (name in _VOID or name == "script"):
@@ -59,6 +63,11 @@ class Element:
             self._digest = sha256(own).hexdigest()[:16]
         return self._digest
 
+    @property
+    def rows(self) -> Iterator["Element"]:
+        """The rows of a feed."""
+        return (child for child in self._children if isinstance(child, Element))
+
     def live_below(self) -> Iterator["Element"]:
         """The live elements below it, but not those within them."""
         for child in self._children:
@@ -70,7 +79,7 @@ class Element:
         yield f' data-live="{self.digest}">' if self.is_live and in_full else ">"
         if self._name in _VOID:
             return
-        for child in self._children:
+        for child in self._children if in_full or not self.is_feed else ():
             if isinstance(child, str):
                 yield escape(visible(child), quote=False)
             elif in_full or not child.is_live:
@@ -95,6 +104,20 @@ def live(key: str, /, *children: Child, tag: str = "div", **attributes: Attribut
     """
     given = {_spelled(key): value for key, value in attributes.items()}
     return Element(tag, {"id": key, **given}, children, is_live=True)
+
+
+def slow(seconds: float, element: Element) -> Element:
+    """A live element that is replaced at most every so many seconds, however often it changes."""
+    element.pace = seconds
+    return element
+
+
+def feed(key: str, *rows: Element, tag: str = "tbody", **attributes: Attribute) -> Element:
+    """A live list of rows, each with an id of its own: an open page gets new and changed rows only."""
+    given: dict[str, Attribute] = {_spelled(name): value for name, value in attributes.items()}
+    made = Element(tag, {"id": key, "data-feed": True, **given}, rows, is_live=True)
+    made.is_feed = True
+    return made
 
 
 def _spelled(key: str) -> str:

@@ -9,11 +9,13 @@ a proxy may put a prefix in front.
 
 from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import TYPE_CHECKING, Literal, TypeAlias
 from urllib.parse import parse_qs
 
-from toolbus.console.console import Console, Topic
 from toolbus.console.elements import Element
+
+if TYPE_CHECKING:
+    from toolbus.console.console import Console, Topic
 
 MOST_FIELDS = 1000
 """The fields of a query or a form."""
@@ -26,6 +28,13 @@ class Fields:
         """ValueError if there are too many, or if it is not text."""
         text = encoded.decode("ascii")
         self._values = parse_qs(text, keep_blank_values=True, max_num_fields=MOST_FIELDS, errors="strict")
+
+    @classmethod
+    def of(cls, values: Mapping[str, list[str]]) -> "Fields":
+        """The fields that were read before."""
+        fields = cls()
+        fields._values = {**values}
+        return fields
 
     def __contains__(self, name: str) -> bool:
         return name in self._values
@@ -75,9 +84,9 @@ class PageRequest:
         return goes_to
 
 
-Render: TypeAlias = Callable[[Console, PageRequest], Awaitable[Element]]
+Render: TypeAlias = Callable[["Console", PageRequest], Awaitable[Element]]
 """The content of the page. What is `live` in it is rendered again when one of the topics changes."""
-Action: TypeAlias = Callable[[Console, PageRequest], Awaitable[str]]
+Action: TypeAlias = Callable[["Console", PageRequest], Awaitable[str]]
 """Does something, and returns the page to go to, relative to the others: `servers#files`.
 
 A `ToolbusError` is shown as a notice on the page that the action belongs to. What takes long is left to
@@ -96,7 +105,7 @@ class Download:
     content: bytes
 
 
-Export: TypeAlias = Callable[[Console, PageRequest], Awaitable[Download]]
+Export: TypeAlias = Callable[["Console", PageRequest], Awaitable[Download]]
 """Makes a file of what a page shows; a `ToolbusError` is shown instead."""
 
 
@@ -107,7 +116,7 @@ class Page:
     path: str
     title: str
     render: Render
-    topics: Set[Topic] = frozenset()
+    topics: "Set[Topic]" = frozenset()
     """What it shows; it is rendered again when one of them changes."""
     every: float | None = None
     """Seconds after which it is rendered again in any case, for what changes without an event."""
@@ -118,7 +127,7 @@ class Page:
     """Files of the page, by name: a link to `audit/export?form=csv` is answered by `export`."""
     under: str = ""
     """The page in the navigation that it belongs to; empty if it is there itself."""
-    count: Callable[[Console], int] | None = None
+    count: Callable[["Console"], int] | None = None
     """A number beside its title in the navigation, if it is not 0: what waits for a person there."""
-    is_there: Callable[[Console], bool] = lambda console: True
+    is_there: Callable[["Console"], bool] = lambda console: True
     """Whether this console has the page."""

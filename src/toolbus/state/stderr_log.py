@@ -180,6 +180,23 @@ def stderr_path(config_file: str | Path, alias: str) -> Path:
     return state_folder().base / _folder(config_file) / _file_name(alias)
 
 
+_TAIL = 128 * 1024
+"""Bytes at the end of a file that have the last lines; a search reads all of it."""
+
+
+def logged_lines(path: Path, *, words: str = "", most: int) -> list[StderrLine]:
+    """The last lines of a server that have these words, in any case; empty if nothing is kept."""
+    found: list[StderrLine] = []
+    for file in (_old(path), path) if words else (path,):
+        with suppress(FileNotFoundError), file.open("rb") as opened:
+            if not words:
+                opened.seek(max(0, os.fstat(opened.fileno()).st_size - _TAIL))
+            lines = opened.read().split(b"\n")
+            whole = lines if words or opened.tell() <= _TAIL else lines[1:]
+            found += (one for one in _parsed(whole) if words.casefold() in one.text.casefold())
+    return found[-most:]
+
+
 class StderrReader:
     """Reads the lines of one server: first the last ones, then those that are added."""
 

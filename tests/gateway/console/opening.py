@@ -85,15 +85,22 @@ class Stream:
         self.headers = response.headers
         self._events = Events(response)
         self.parts: dict[str, str] = {}
-        """The last markup of each element."""
+        """The last markup of each element; of a list, its rows."""
+        self.rows: list[dict[str, Any]] = []
+        """What came and went in lists."""
 
     async def next(self) -> str | None:
-        """The id of the element that is replaced next; None at the end of the stream."""
+        """The id of the element that changes next; None at the end of the stream."""
         while fields := await self._events.next():
+            change = json.loads(fields.get("data", "null"))
             if fields.get("event") == "replace":
-                replaced = json.loads(fields["data"])
-                self.parts[replaced["id"]] = replaced["html"]
-                return replaced["id"]
+                self.parts[change["id"]] = change["html"]
+                return change["id"]
+            if fields.get("event") == "rows":
+                self.rows.append(change)
+                added = [html for html, _ in change["added"]]
+                self.parts[change["id"]] = "".join([*added, *change["changed"]])
+                return change["id"]
         return None
 
     async def until(self, true: Callable[[str], bool]) -> str:

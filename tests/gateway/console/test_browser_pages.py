@@ -1,38 +1,28 @@
 """Every page in a real browser: nothing of a server runs, it fits a phone, the keyboard does it all."""
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.gateway.console.chromium import SMALL, WIDE, Chromium, Tab, token
-from tests.gateway.console.opening import Opened, console_over, home_of
+from tests.gateway.console.house import TOO_WIDE, full_house, paths, use
+from tests.gateway.console.opening import console_over, home_of
 from tests.gateway.console.test_browser_servers import card, wild
-from tests.gateway.console.wild import HOSTILE, PICTURE
-from tests.inside.config import Serve, ServeAuth, ServeView
-from tests.inside.console import SESSION_SECONDS, ConsoleKeys
-from tests.inside.gateway import file_keys
-from tests.lock.place import OFFER, READ, WRITE, Place
-from tests.patience import until
-from toolbus import ConnectionLost, ToolbusError
+from tests.gateway.console.wild import PICTURE
+from tests.inside.console import SESSION_SECONDS
+from toolbus import ToolbusError
 
 pytestmark = pytest.mark.anyio
 
-ALIAS = f"wild {HOSTILE}"
-PAGES = ("servers", "tools", "tools?tool=x_kinds", "calls", "inbox", "held", "audit", "keys")
 INJECTED = """[...document.querySelectorAll('*')].filter((one) =>
   ['STYLE', 'IFRAME', 'B'].includes(one.tagName)
   || (one.tagName === 'IMG' && !one.src.startsWith('data:image/png;base64,'))
-  || (one.tagName === 'SCRIPT' && !one.src.endsWith('/console/static/console.js'))
+  || (one.tagName === 'SCRIPT' && !one.src.includes('/console/static/'))
   || [...one.attributes].some((given) => given.name.startsWith('on'))
 ).map((one) => one.outerHTML)"""
 TEXTS = """[document.body.innerText, ...[...document.querySelectorAll('*')].flatMap((one) =>
   [...one.attributes].filter((given) => given.name !== 'value').map((given) => given.value))].join(' ')"""
-TOO_WIDE = """document.scrollingElement.scrollWidth <= innerWidth ? null : [...document.querySelectorAll('*')]
-  .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML.slice(0, 99))"""
 REACHABLE = "a[href], button, input:not([type=hidden]), select, textarea, summary, [tabindex='0']"
 
 FAINT = """[...document.querySelectorAll('p, dt, dd, h1, h2, a, button, .badge')].map((one) => {
@@ -53,52 +43,6 @@ FAINT = """[...document.querySelectorAll('p, dt, dd, h1, h2, a, button, .badge')
 """Texts with too little contrast to be read by everybody."""
 
 
-@asynccontextmanager
-async def _full_house(folder: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[Opened]:
-    """A console on which every page shows something of a server with markup in every field."""
-    monkeypatch.setenv("XDG_STATE_HOME", str(folder / "state"))
-    tool: dict[str, Any] = {
-        "name": HOSTILE,
-        "title": HOSTILE,
-        "description": HOSTILE,
-        "inputSchema": {"type": "object", "properties": {HOSTILE: {"description": HOSTILE}}},
-    }
-    read = {**READ, "title": HOSTILE, "description": f"Read {HOSTILE} a file."}
-    place = Place(folder / "place", {"audit": "audit.jsonl"})
-    place.settings["policy"] = [{"do": "ask", "tools": "*/refuse", "reason": HOSTILE}]
-    place.more[ALIAS] = wild(prefix="x", trust_annotations=True)
-    place.configure()
-    place.approve()
-    place.offer({**OFFER, "tools": [read, WRITE, tool], "instructions": HOSTILE})
-    async with console_over(place.config, Serve()) as opened:
-        stored = file_keys(place.config)
-        stored.add(HOSTILE, views=(HOSTILE,), user=HOSTILE)
-        serve = Serve(auth=ServeAuth(keys=True), views={"default": ServeView()})
-        opened.console.keys = ConsoleKeys(stored=stored, serve=serve)
-        await until(
-            lambda: opened.bus.servers[ALIAS].state == "ready" and ALIAS in opened.console.held.servers()
-        )
-        opened.console.held.approve_all(ALIAS, opened.console.held.servers()[ALIAS].digest)
-        await opened.console.use_approved()
-        await until(lambda: "x_kinds" in opened.bus.catalog and len(opened.bus.held) >= 3)
-        yield opened
-
-
-async def _use(opened: Opened) -> list["asyncio.Task[Any]"]:
-    """Have the server ask, fail, log and die; returns what waits for answers."""
-    bus = opened.bus
-    await bus.call("x_kinds", {"words": HOSTILE, "size": HOSTILE})
-    assert (await bus.call("x_fail", {})).is_error
-    with pytest.raises(ConnectionLost):
-        await bus.call("x_die", {})
-    await until(lambda: bus.servers[ALIAS].state == "ready")
-    arguments = {"words": HOSTILE, "size": "small"}
-    opened.console.trials.call("x_kinds", arguments, {}, "console-test")
-    waiting = [asyncio.create_task(bus.call(name, {})) for name in ("x_ask", "x_refuse", "x_slow")]
-    await until(lambda: len(opened.console.board.waiting) == 2)
-    return waiting
-
-
 async def _is_harmless(tab: Tab) -> None:
     """Whether a page shows text as text, and fits the screen."""
     assert await tab.run(INJECTED) == []
@@ -110,10 +54,10 @@ async def test_no_markup_of_a_server_gets_into_a_page_and_every_page_fits_a_phon
     browser: Chromium, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: dict[str, str] = {}
-    async with _full_house(tmp_path, monkeypatch) as opened, browser.tab(viewport=SMALL) as tab:
+    async with full_house(tmp_path, monkeypatch) as opened, browser.tab(viewport=SMALL) as tab:
         await tab.enter(opened)
-        waiting = await _use(opened)
-        for path in PAGES:
+        waiting = await use(opened)
+        for path in paths(opened):
             await tab.goto(f"{tab.home}/{path}")
             await tab.see("#content")
             # Also what the stream brings: everything, once more.
@@ -128,7 +72,7 @@ async def test_no_markup_of_a_server_gets_into_a_page_and_every_page_fits_a_phon
         for task in waiting:
             task.cancel()
         ended = await asyncio.gather(*waiting, return_exceptions=True)
-    missing = [path for path, text in seen.items() if PICTURE not in text]
+    missing = [path for path, text in seen.items() if PICTURE not in text and path not in ("search",)]
     assert missing == []
     assert all(isinstance(one, asyncio.CancelledError | ToolbusError) for one in ended), ended
 
@@ -139,10 +83,10 @@ async def test_the_keyboard_reaches_all_that_can_be_done(
     count = f"""[...document.querySelectorAll("{REACHABLE}")].filter((one) => one.checkVisibility()
       && !one.closest('details:not([open]) > :not(summary)')).length"""
     focus = f"""[...document.querySelectorAll("{REACHABLE}")].indexOf(document.activeElement)"""
-    async with _full_house(tmp_path, monkeypatch) as opened, browser.tab(colorScheme="dark") as tab:
+    async with full_house(tmp_path, monkeypatch) as opened, browser.tab(colorScheme="dark") as tab:
         await tab.enter(opened)
-        waiting = await _use(opened)
-        for path in ("servers", "tools?tool=x_kinds", "inbox", "held", "keys"):
+        waiting = await use(opened)
+        for path in paths(opened):
             await tab.goto(f"{tab.home}/{path}")
             wanted, reached = await tab.run(count), set[int]()
             for _ in range(wanted + 3):

@@ -8,7 +8,8 @@ import pytest
 from tests.gateway.console.opening import Markup, console_over, plain
 from tests.gateway.driving import JSON
 from tests.inside.console import anchor
-from toolbus import ServerDown
+from tests.patience import until
+from toolbus import ConnectionLost, ServerDown
 
 pytestmark = pytest.mark.anyio
 
@@ -27,36 +28,77 @@ def _process(*behaviours: str, **more: object) -> JSON:
     return {"command": sys.executable, "args": [PLAIN, *behaviours], **more}
 
 
-def _cards(page: str) -> list[str]:
-    return [plain(f"<article{card}") for card in page.split("<article")[1:]]
+def _rows(page: str) -> list[str]:
+    return [plain(f"<tr{row}") for row in page.split("<tr")[2:]]
 
 
-async def test_every_server_is_there_with_its_state_and_its_reason() -> None:
+async def test_every_server_is_there_with_its_state_and_its_reason_failed_ones_first() -> None:
     gone: JSON = {"command": "no-such-command-at-all"}
-    config: JSON = {"servers": {"files": _process(), "gone": gone, "later": _process(lazy=True)}}
+    off: JSON = {"command": "off", "enabled": False}
+    config: JSON = {"servers": {"files": _process(), "gone": gone, "later": _process(lazy=True), "off": off}}
     async with console_over(config) as opened:
         await opened.enter()
+        await opened.bus.call("files_echo", {"text": "hi"})
         page = await opened.page("servers")
-    files, missing, later = _cards(page)
-    assert files.startswith("files ready since ")
-    assert "era legacy (2025-06-18) transport stdio tools 1 restarts 0" in files
-    assert missing.startswith("gone failed spawn failed: command 'no-such-command-at-all' not found")
-    assert later.startswith("later idle since ")
-    assert "1 of 3 servers ready, 1 tool in the catalog" in plain(page)
-    assert plain(page).startswith("Servers - toolbus Skip to the content toolbus Servers")
+    missing, files, later, disabled = _rows(page)
+    assert missing.startswith("gone stdio failed since ")
+    assert "spawn failed: command 'no-such-command-at-all' not found" in missing
+    assert files.startswith("files stdio ready since ")
+    assert later.startswith("later stdio idle since ")
+    assert disabled.startswith("off disabled")
+    assert "1 of 3 servers ready, 1 disabled, 1 tool in the catalog" in plain(page)
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        ("", ["gone", "files", "later"]),
+        ("?sort=name", ["files", "gone", "later"]),
+        ("?sort=tools", ["files", "gone", "later"]),
+        ("?state=failed", ["gone"]),
+        ("?search=LATE", ["later"]),
+        ("?transport=sse", []),
+        ("?transport=stdio&state=idle", ["later"]),
+        ("?sort=nonsense&state=", ["gone", "files", "later"]),
+    ],
+)
+async def test_the_table_is_filtered_and_sorted_by_its_url(query: str, expected: list[str]) -> None:
+    gone: JSON = {"command": "no-such-command-at-all"}
+    config: JSON = {"servers": {"later": _process(lazy=True), "files": _process(), "gone": gone}}
+    async with console_over(config) as opened:
+        await opened.enter()
+        page = await opened.page(f"servers{query}")
+    assert [row.split()[0] for row in _rows(page)] == expected
+    assert expected or "No server is like that." in plain(page)
+
+
+async def test_a_server_that_crashes_again_and_again_is_not_shown_as_ready() -> None:
+    config: JSON = {"servers": {"files": _process("die_in_call")}}
+    async with console_over(config) as opened:
+        await opened.enter()
+        for _ in range(3):
+            with pytest.raises(ConnectionLost):
+                await opened.bus.call("files_echo", {"text": "die"})
+            await until(lambda: opened.bus.servers["files"].state == "ready")
+        [row] = _rows(await opened.page("servers?state=crash+loop"))
+        page = await opened.page("server?name=files")
+    assert row.startswith("files stdio crash loop since ")
+    assert " 3 Restart" in row
+    assert "crash loop" in plain(page)
+    assert plain(page).count("exit code") == 3
 
 
 async def test_the_restart_button_starts_a_new_process_and_the_page_shows_it() -> None:
     config: JSON = {"servers": {"files": _process("stderr_flood")}}
     async with console_over(config) as opened:
         await opened.enter()
-        async with opened.stream("servers") as stream:
+        async with opened.stream("server?name=files") as stream:
             await stream.until(lambda markup: "restarts 0" in plain(markup))
             done = await opened.post("servers/restart", {"server": "files"})
             assert done.headers["location"] == f"../servers#{anchor('server', 'files')}"
             await stream.until(lambda markup: "restarts 1" in plain(markup) and "ready" in plain(markup))
         # What the earlier process wrote is still there.
-        assert plain(await opened.page("servers")).count("the end of the flood") == 2
+        assert plain(await opened.page("server?name=files")).count("the end of the flood") == 2
         assert (await opened.bus.call("files_echo", {"text": "still there"})).text
 
 
@@ -67,26 +109,28 @@ async def test_restarting_a_server_that_is_down_tries_again() -> None:
             await opened.bus.restart("gone")
 
 
-@pytest.mark.parametrize("alias", [HOSTILE, "a b", "ü/#?&"])
+@pytest.mark.parametrize("alias", [HOSTILE, "a b", "ü/#?&", "../x"])
 async def test_markup_of_a_server_is_text_in_every_field(alias: str) -> None:
     loud: JSON = {"command": sys.executable, "args": ["-c", LOUD], "env": {"TEXT": HOSTILE}}
     config: JSON = {"servers": {alias: {**loud, "prefix": "x"}}}
     async with console_over(config) as opened:
         await opened.enter()
-        page = await opened.page("servers")
-        async with opened.stream("servers") as stream:
-            streamed = await stream.until(lambda markup: "<article" in markup)
-        form = Markup(page).named("input")
-        restarted = await opened.post("servers/restart", {one["name"] or "": one["value"] for one in form})
-        said = await opened.page("servers")
-    assert restarted.headers["location"] == f"../servers#{anchor('server', alias)}"
-    for markup in (page, streamed, said):
+        table = await opened.page("servers")
+        [link] = [
+            one["href"] or "" for one in Markup(table).named("a") if (one["href"] or "").startswith("server?")
+        ]
+        page = await opened.page(link)
+        async with opened.stream(link) as stream:
+            streamed = await stream.until(lambda markup: "ValueError" in markup)
+        restarted = await opened.post("server/restart", {"server": alias})
+        said = await opened.page(restarted.headers["location"].removeprefix("../"))
+    for markup in (table, page, streamed, said):
         read = Markup(markup)
         assert {tag for tag, _ in read.elements} & {"img", "b"} == set()
-        assert [one.get("src") for one in read.named("script")] in ([], ["../static/console.js"])
+        scripts = [one.get("src") for one in read.named("script")]
+        assert set(scripts) <= {"../static/console.js", "../static/servers.js"}
         assert not any(key.startswith("on") for _, given in read.elements for key in given)
-        # The reason, and the last lines on stderr.
-        assert read.text.count(PICTURE) >= 2
+        assert PICTURE in read.text
         # A form sends back what it was given; everything else is shown, and hides nothing.
         shown = [text or "" for _, given in read.elements for key, text in given.items() if key != "value"]
         assert not any(hidden in text for text in (*shown, read.text) for hidden in "\x1b\u202e")

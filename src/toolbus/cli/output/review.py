@@ -108,6 +108,7 @@ def _serve_words(serve: Serve) -> str:
         *([] if asks is None else [f"asks there with {asks.model_dump()['client_secret']}"]),
     ]
     console = "; its console is open to other machines" if serve.console else ""
+    console += ", which can add and change servers" if serve.console == "edit" else ""
     return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}{console}"
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal
 
 from toolbus.config.editing import toml, yaml_json
-from toolbus.config.editing.yaml_json import Entries, Steps, as_yaml, by_hand, json_text, to_yaml
+from toolbus.config.editing.yaml_json import Entries, NotEditable, Steps, as_yaml, by_hand, json_text, to_yaml
 from toolbus.config.hosts.dialects import alias_of, containers
 from toolbus.config.hosts.entry import SPELLINGS
 from toolbus.config.hosts.read import comments, document_in, has_comments, without_comments
@@ -185,6 +185,40 @@ def with_texts(text: str, path: Path, alias: str, texts: Mapping[Steps, str]) ->
     steps = _server_steps(document_in(text.encode(), path))[alias]
     changes = [TextChange(kind="replace", steps=(*steps, *at), value=one) for at, one in texts.items()]
     return _edited(text, path, changes)
+
+
+def with_changed_entry(text: str, path: Path, alias: str, entry: JSON) -> str:
+    """The text with another entry for this server; equal parts keep their lines and comments."""
+    document = document_in(text.encode(), path)
+    steps = _server_steps(document)[alias]
+    before = value_at(document, steps)
+    try:
+        return _edited(text, path, list(_entry_changes(before, entry, steps)))
+    except NotEditable:  # a list or mapping in a layout of its own is written anew, at the end of its entry
+        return _edited(text, path, list(_entry_changes(before, entry, steps, is_anew=True)))
+
+
+def _entry_changes(before: JSON, after: JSON, steps: Steps, *, is_anew: bool = False) -> Iterator[TextChange]:
+    """The changes that turn one value into the other."""
+    if before == after:
+        return
+    if is_mapping(before) and is_mapping(after) and before and after:
+        yield from (TextChange(kind="drop", steps=(*steps, str(key))) for key in before if key not in after)
+        for key, value in after.items():
+            if key in before:
+                yield from _entry_changes(before[key], value, (*steps, str(key)), is_anew=is_anew)
+        new = {str(key): value for key, value in after.items() if key not in before}
+        if new:
+            yield TextChange(kind="add", steps=steps, value=new)
+    elif is_list(before) and is_list(after) and before and not is_anew and len(before) <= len(after):
+        for index, value in enumerate(before):
+            yield from _entry_changes(value, after[index], (*steps, index))
+        yield from (TextChange(kind="append", steps=steps, value=one) for one in after[len(before) :])
+    elif is_anew and isinstance(steps[-1], str):
+        yield TextChange(kind="drop", steps=steps)
+        yield TextChange(kind="add", steps=steps[:-1], value={steps[-1]: after})
+    else:
+        yield TextChange(kind="replace", steps=steps, value=after)
 
 
 def tool_patterns(entry: JSON, field: Literal["include", "exclude"]) -> tuple[str, list[JSON]]:

@@ -69,7 +69,7 @@ class EditedFile:
         return with_servers(self.text, self.path, {name: entry})
 
     def problem_with(self, after: str) -> str | None:
-        """Why the change must not be written: it would make a valid config invalid."""
+        """The mistake that the change would make in a valid config; None if it makes none."""
         return None if config_problem(self.text, self.path) else config_problem(after, self.path)
 
     def save(self, after: str, secrets: Sequence[Secret] = ()) -> str | None:
@@ -89,7 +89,7 @@ class EditedFile:
 
 
 def name_problem(name: str) -> str | None:
-    """Why a new server cannot have that name."""
+    """The reason why a new server cannot have that name."""
     if re.fullmatch(r"\w[\w.-]*", name):
         return None
     return f"invalid server name {name!r}; use letters, digits, '_', '-' and '.'"

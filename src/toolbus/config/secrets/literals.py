@@ -16,6 +16,7 @@ from toolbus.config.model import ServerConfig
 from toolbus.config.secrets.redact import names_credential
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.settings.auth import SECRET_KEYS
+from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 TEXTS = ("command", "args", "env", "env_file", "url", "headers", "auth", "cwd")
@@ -144,6 +145,42 @@ def without_literals(config: ServerConfig) -> dict[str, str]:
             shown[key] = shown[key].replace(f"${{{secret.name}}}", kept)
         extractor.secrets.clear()
     return shown
+
+
+def credentials_in(document: JSON) -> frozenset[str]:
+    """Every text in a document, or a part of one, that looks like a credential; a longer list than is moved.
+
+    This hides credentials in the text of a file, which may be invalid.
+    """
+    extractor = _Extractor(server="", names=SecretNames({}), avoid=frozenset(), own=frozenset())
+    broken: list[str] = []
+    for key, text, before in _keyed_texts(document):
+        try:
+            if key == "auth" and text != "oauth":
+                extractor.whole(key, text, key)
+            elif key in SECRET_KEYS or _is_secret_header(key):
+                extractor.header(key, key, text)
+                extractor.variable(key, text)
+            else:
+                extractor.argument(key, text, before)
+        except ConfigError:  # a malformed reference
+            broken.append(text)
+    return frozenset(text for text in (*broken, *(one.value for one in extractor.secrets)) if text.strip())
+
+
+def _keyed_texts(value: JSON, key: str = "", before: str = "") -> Iterator[tuple[str, str, str]]:
+    """Each text, with the key it is under and the text before it in its list."""
+    if isinstance(value, str):
+        yield key, value, before
+    elif is_mapping(value):
+        for name, inner in value.items():
+            yield from _keyed_texts(inner, str(name))
+    elif is_list(value):
+        for index, inner in enumerate(value):
+            above: JSON = value[index - 1] if index else ""
+            yield from _keyed_texts(
+                inner, key if is_mapping(inner) else "", above if isinstance(above, str) else ""
+            )
 
 
 def referenced_names(entry: Mapping[str, JSON]) -> frozenset[str]:

@@ -321,6 +321,11 @@ class Redactor:
         echoes = None if self._echoes is None else self._echoes.union(map(_without_scheme, self._learned))
         self._hide = EchoFilter(echoes) if echoes else None
 
+    @property
+    def longest(self) -> int:
+        """The characters of its longest secret, however it is written."""
+        return self._longest
+
     def __call__(self, text: str) -> str:
         """The text without the secrets."""
         return redacted(text, self._spellings)
@@ -354,6 +359,19 @@ def redacted_by_all(value: JSON) -> JSON:
     for redactor in known:
         value = redactor(value) if isinstance(value, str) else redactor.json(value)
     return value
+
+
+def head_by_all(text: str, length: int) -> str:
+    """The beginning of a text without the secrets of any server; the cut leaves no part of one."""
+    with _guard:
+        known = tuple(_redactors)
+    longest = max((redactor.longest for redactor in known), default=0)
+    window = text[: length + 2 * longest]
+    for redactor in known:
+        window = redactor(window)
+    if len(text) > length + 2 * longest:
+        window = window[: max(0, len(window) - longest)]
+    return window[:length]
 
 
 def _without_scheme(secret: str) -> str:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator
 from ipaddress import ip_network
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, ConfigDict, Field, Strict, field_serializer
 
@@ -185,6 +185,8 @@ _ADDRESS_HINT = "the address is 'http', as HOST:PORT: serve: {http: \"127.0.0.1:
 class Serve(ServeModel):
     """How `toolbus serve` listens, whom it lets in, and what they get."""
 
+    _expects = {"console": "expected true, false or edit"}
+
     http: str = "127.0.0.1:7400"
     """The address to listen at, as `HOST:PORT`; beyond this machine it needs `auth` and `hosts`."""
     path: str = "/mcp"
@@ -205,8 +207,10 @@ class Serve(ServeModel):
     """What clients get, by name; by default there is one view, of everything."""
     default_view: str = DEFAULT_VIEW
     """The view of clients that have no other."""
-    console: bool | None = None
-    """Whether the page at `/console` is there; by default if only this machine reaches one worker alone."""
+    console: bool | Literal["edit"] | None = None
+    """Whether the page at `/console` is there; by default if only this machine reaches one worker alone.
+
+    With `true` it is open to other machines; with `edit`, they can also add and change servers."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
     """Processes that serve, each with its own connections to the servers."""
     max_sessions: Count = 10_000
@@ -260,7 +264,7 @@ class Serve(ServeModel):
     def has_console(self) -> bool:
         """Whether the page for the person who runs it is served."""
         is_alone = self.is_local and not self.is_public and self.workers == 1
-        return is_alone if self.console is None else self.console
+        return is_alone if self.console is None else bool(self.console)
 
     @property
     def resource(self) -> str | None:

@@ -18,6 +18,11 @@ function connect() {
     const old = document.getElementById(id);
     if (old) update(old, parsed(html));
   });
+  stream.addEventListener("rows", (event) => {
+    const change = JSON.parse(event.data);
+    const list = document.getElementById(change.id);
+    if (list) inPlace(list, () => changeRows(list, change));
+  });
   stream.addEventListener("error", () => {
     showConnection("not connected");
     if (stream && stream.readyState === EventSource.CLOSED) { // refused; the page itself says why
@@ -49,6 +54,10 @@ function parsed(html) {
 
 // Replaces an element, or only what changed of the live elements in it.
 function update(old, fresh) {
+  if (old.dataset.feed !== undefined && fresh.dataset.feed !== undefined) {
+    inPlace(old, () => mergeRows(old, fresh));
+    return;
+  }
   if (old.dataset.live !== fresh.dataset.live) {
     replace(old, fresh);
     return;
@@ -57,6 +66,58 @@ function update(old, fresh) {
     const known = document.getElementById(inner.id);
     if (known && known.dataset.live !== inner.dataset.live) replace(known, inner.cloneNode(true));
   }
+}
+
+// Lists: new rows come, and old ones go, while what the person looks at stays where it is.
+
+function changeRows(list, { added, changed, gone }) {
+  for (const [html, behind] of added) {
+    const rows = document.createElement("template");
+    rows.innerHTML = html;
+    showTimes(rows.content);
+    list.insertBefore(rows.content, document.getElementById(behind));
+  }
+  for (const html of changed) {
+    const fresh = parsed(html);
+    const old = document.getElementById(fresh.id);
+    if (old) replace(old, fresh);
+  }
+  for (const id of gone) {
+    const row = document.getElementById(id);
+    if (row && !isUsed(row)) row.remove();
+  }
+}
+
+// A whole list, for a page that may have missed some of its rows.
+function mergeRows(list, fresh) {
+  const rows = [...fresh.children];
+  const wanted = new Set(rows.map((row) => row.id));
+  for (const row of [...list.children]) if (!wanted.has(row.id) && !isUsed(row)) row.remove();
+  let behind = null;
+  for (const row of rows.reverse()) {
+    const known = document.getElementById(row.id);
+    if (!known) list.insertBefore(row, behind);
+    behind = known ?? row;
+  }
+  showTimes(list);
+}
+
+// Whether the person has opened something in a row, or is in it.
+function isUsed(row) {
+  return row.querySelector("details[open]") !== null || row.contains(document.activeElement);
+}
+
+function inPlace(list, change) {
+  const place = [...list.children].find(isUsed) ?? firstSeen(list);
+  const before = place?.getBoundingClientRect().top;
+  change();
+  if (place?.isConnected) window.scrollBy(0, place.getBoundingClientRect().top - before);
+}
+
+// The first row that is seen, if the list begins above the screen; else its newest rows are seen as they come.
+function firstSeen(list) {
+  if (list.getBoundingClientRect().top >= 0) return null;
+  return [...list.children].find((row) => row.getBoundingClientRect().bottom > 0);
 }
 
 // What the person opened stays open, what they typed stays typed, and the focus stays where it was.

@@ -4,6 +4,7 @@ import logging
 import sys
 from collections.abc import Awaitable
 from hashlib import sha256
+from itertools import chain, count
 from threading import Lock
 from typing import TYPE_CHECKING
 
@@ -104,6 +105,23 @@ class AutoStore:
             if self._chosen is None:
                 self._chosen = described_keyring() if has_keyring() else self._files
             return self._chosen
+
+
+def keep_in_keyring(name: str, value: str) -> None:
+    """Keep a secret for `${keyring:...}`; `TokenStoreError` if there is no keyring."""
+    _set(_backend(), name, value)
+
+
+def free_keyring_name(wanted: str, value: str) -> str:
+    """A name under which the keyring has no other value; takes its time."""
+    ring = _backend()
+    names = chain((wanted,), (f"{wanted}_{number}" for number in count(2)))
+    return next(name for name in names if _get(ring, name) in (None, value))
+
+
+def keyring_reference(name: str) -> str:
+    """The reference to a secret of that name, for a config."""
+    return f"${{keyring:{_service(name)}/{ACCOUNT}}}"
 
 
 def has_keyring() -> bool:

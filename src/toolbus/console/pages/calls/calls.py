@@ -1,207 +1,336 @@
-"""The calls of all callers: those in flight, the last ones with their outcome, and charts of 15 minutes."""
+"""The calls of all callers: charts, those in flight, and those that ended, of memory and of the history."""
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import groupby
+import asyncio
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from urllib.parse import urlencode
 
-from toolbus.console.call_log import MINUTES, MOST_CALLS, STEP, CallLog, CallRecord
+from toolbus.audit.history.record import RecordedCall
+from toolbus.console.call_log import CallRecord
 from toolbus.console.console import Console
-from toolbus.console.elements import Child, Element, element, live
-from toolbus.console.page import Page, PageRequest
-from toolbus.console.widgets import Tone, badge, choice, form, moment, short_session, table
-from toolbus.core.operation.operation import Caller
+from toolbus.console.elements import Child, Element, element, feed, live, slow
+from toolbus.console.export import exported
+from toolbus.console.links import call_url, server_link
+from toolbus.console.page import Download, Fields, Page, PageRequest
+from toolbus.console.pages.calls.charts import Chart, chart
+from toolbus.console.pages.calls.wanted import (
+    OUTCOMES,
+    WantedCalls,
+    matching,
+    position_after,
+    ranges_of,
+    shown_range,
+)
+from toolbus.console.pages.inbox.questions import call_of
+from toolbus.console.record.counts import IN_MEMORY, RANGES, Counts, counts_of, whole
+from toolbus.console.widgets import choice, form, moment, status, text_field
 from toolbus.core.text.display import counted, duration
+from toolbus.shape.render import human_size
 
-MOST_IN_FLIGHT = 100
-"""How many calls in flight are listed."""
-_TONES: dict[str, Tone] = {"ok": "good", "pending": "busy", "cancelled": "quiet"}
+MOST_SHOWN = 100
+"""How many calls are on one page."""
+MOST_IN_FLIGHT = 50
+MOST_EXPORTED = 20_000
+CHARTS_SECONDS = 10.0
+"""The charts of an open page change at most so often."""
+SHORT_ERROR = 90
+"""Characters of an error that are shown without opening it."""
+_COLUMNS = ("Call", "Server", "Caller", "Started")
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    log, server = console.calls, request.query.get("server")
-    only_errors = bool(request.query.get("errors"))
-    running = [] if only_errors else _of(server, log.in_flight)
-    ended = [one for one in _of(server, log.ended) if one.is_error or not only_errors]
+    wanted = WantedCalls.of(_renamed(request.query))
+    calls = await matching(console, wanted, MOST_SHOWN + 1)
+    problem = "" if console.history is None else console.history.problem
     return element(
         "div",
-        live("calls-charts", _charts(log), class_="cards"),
-        _filter(console, server, only_errors=only_errors),
-        live("calls-in-flight", not only_errors and _in_flight(log, running), class_="section"),
-        live("calls-ended", _ended(ended, is_filtered=bool(server) or only_errors), class_="section"),
+        _ranges(console, wanted),
+        slow(CHARTS_SECONDS, live("calls-charts", await charts(console, wanted), class_="cards")),
+        _filter(console, wanted),
+        problem and element("p", problem, class_="problem"),
+        live("calls-in-flight", _in_flight(console, wanted), class_="section"),
+        element("div", *_ended(console, wanted, calls), class_="section"),
     )
 
 
-def _of(server: str, records: Iterable[CallRecord]) -> list[CallRecord]:
-    return [record for record in records if not server or record.server == server]
+def _renamed(query: Fields) -> Fields:
+    """The query, with the filter for errors under its name of today."""
+    if "errors" not in query or "outcome" in query:
+        return query
+    return Fields(urlencode([("outcome", "failed"), ("server", query.get("server"))]).encode())
 
 
-def _filter(console: Console, server: str, *, only_errors: bool) -> Element:
+# The charts
+
+
+async def charts(console: Console, wanted: WantedCalls) -> list[Element]:
+    """Calls per second, errors, and the time of servers, over a range, for one server or all."""
+    key, server = shown_range(console, wanted), wanted.filter.server
+    range_, history = RANGES[key], console.history
+    if history is not None and (key not in IN_MEMORY or key == "24h"):
+        steps = counts_of(await history.steps(key, server), time.time(), key)
+    else:
+        steps = console.calls.counts.steps(key, server)
+    calls, errors = whole(steps)
+    minute = console.calls.counts.last(60, server)
+    slowest = max((step.p95 for step in steps if step.p95 is not None), default=None)
+    over, of = f"in {range_.label}", f" of {server}" if server else ""
+    share = f"{errors / calls:.1%} of all" if calls else "no call ended"
+    drawn = [
+        Chart(
+            "Calls per second",
+            f"{counted(minute.calls, 'call')}{of} in the last minute, {calls:,} {over}",
+            [[step.calls / range_.step for step in steps]],
+            _plain,
+        ),
+        Chart(
+            "Errors",
+            f"{counted(minute.errors, 'error')}{of} in the last minute, {errors:,} {over}: {share}",
+            [[step.errors for step in steps]],
+            _plain,
+        ),
+        Chart(
+            "Time of servers",
+            _latency(minute, slowest, over),
+            [[step.p50 for step in steps], [step.p95 for step in steps]],
+            duration,
+        ),
+    ]
+    return [chart(one, range_) for one in drawn]
+
+
+def _plain(value: float) -> str:
+    return f"{value:g}"
+
+
+def _latency(minute: Counts, slowest: float | None, over: str) -> str:
+    if slowest is None:
+        return f"no call was sent {over}"
+    if minute.p50 is None or minute.p95 is None:
+        recent = "no call was sent in the last minute"
+    else:
+        half, most = duration(minute.p50), duration(minute.p95)
+        recent = f"in the last minute, half took up to {half}, 95 % up to {most} (dashed)"
+    return f"{recent}; at most {duration(slowest)} {over}"
+
+
+def _ranges(console: Console, wanted: WantedCalls) -> Element:
+    shown = shown_range(console, wanted)
+    links = [
+        element(
+            "a",
+            RANGES[key].label,
+            href=wanted.url(range=key, before="", **{"from": "", "to": ""}),
+            aria_current="true" if key == shown else None,
+        )
+        for key in ranges_of(console)
+    ]
+    return element("div", links, class_="ranges", role="group", aria_label="Range of the charts")
+
+
+# The filter
+
+
+def _filter(console: Console, wanted: WantedCalls) -> Element:
     known = {*console.bus.config.servers, *(one.server for one in console.calls.ended if one.server)}
-    if server:
-        known.add(server)
-    options = {"": "all servers"} | {name: name for name in sorted(known)}
-    only = element("input", type="checkbox", name="errors", value="yes", checked=only_errors)
-    return form(
-        "calls",
-        element("div", choice("field-server", "Server", "server", options, server)),
-        element("label", only, " errors only", class_="checkbox"),
-        element("button", "Show", type="submit"),
-        method="get",
-        class_="filter",
+    if wanted.filter.server:
+        known.add(wanted.filter.server)
+    servers = {"": "all servers"} | {name: name for name in sorted(known)}
+    at = {"type": "datetime-local", "step": 1}
+    exports = element(
+        "p",
+        "Export these calls as ",
+        element("a", "CSV", href=wanted.url("calls/export", before="", form="csv")),
+        " or ",
+        element("a", "JSON", href=wanted.url("calls/export", before="", form="json")),
+        class_="faint",
+    )
+    fields = [
+        choice("field-server", "Server", "server", servers, wanted.filter.server),
+        text_field("field-tool", "Tool", "tool", value=wanted.filter.tool, placeholder="files_*"),
+        text_field("field-caller", "Caller", "caller", value=wanted.filter.caller, placeholder="ann"),
+        choice("field-outcome", "Outcome", "outcome", OUTCOMES, wanted.filter.outcome),
+        text_field("field-from", "Ended from (UTC)", "from", value=wanted.since, **at),
+        text_field("field-to", "Ended before (UTC)", "to", value=wanted.until, **at),
+    ]
+    hidden = element("input", type="hidden", name="range", value=wanted.range) if wanted.range else None
+    return element(
+        "div",
+        form(
+            "calls",
+            hidden,
+            [element("div", field) for field in fields],
+            element("button", "Show", type="submit"),
+            wanted.is_narrowed and element("a", "Show all", href="calls", class_="button"),
+            method="get",
+            class_="filter",
+        ),
+        exports,
     )
 
 
 # The lists
 
 
-def _in_flight(log: CallLog, records: Sequence[CallRecord]) -> Child:
-    if not records:
+def _in_flight(console: Console, wanted: WantedCalls) -> Child:
+    """Those that hang are first."""
+    running = sorted(console.calls.in_flight, key=lambda one: one.began)
+    if wanted.filter.outcome or wanted.before is not None:
+        return None
+    found = [(one, one.recorded()) for one in running if _may_match(wanted, one)]
+    if not found:
         return [element("h2", "In flight"), element("p", "No call is in flight.", class_="empty")]
-    rows = [
-        [*_who_and_what(one), f"for {duration(log.running_for(one))}"] for one in records[:MOST_IN_FLIGHT]
-    ]
-    more = len(records) - len(rows)
+    waiting = {call_of(console, one): one.number for one in console.board.waiting.values()}
+    rows = [_row(call, waits(one, waiting)) for one, call in found[:MOST_IN_FLIGHT]]
+    more = len(found) - len(rows)
     return [
-        element("h2", f"In flight: {len(records)}"),
-        table("Calls in flight", ("Call", "Server", "Caller", "Started", "Running"), rows),
-        more > 0 and element("p", f"and {more} more", class_="faint"),
+        element("h2", live("calls-running", f"In flight: {len(found)}", tag="span")),
+        _table("Calls in flight", (*_COLUMNS, "State"), feed("calls-running-rows", *rows)),
+        more > 0 and element("p", live("calls-more", f"and {more} more", tag="span"), class_="faint"),
     ]
 
 
-def _ended(records: Sequence[CallRecord], *, is_filtered: bool) -> Child:
-    if not records:
-        none = "None of the last calls is like that." if is_filtered else "No call has ended yet."
-        return [element("h2", "Ended"), element("p", none, class_="empty")]
-    rows = [
-        [*_who_and_what(one), one.elapsed is not None and duration(one.elapsed), _outcome(one)]
-        for one in records
-    ]
-    return [
-        element("h2", f"The last {counted(len(records), 'call')}"),
-        table("Calls that ended", ("Call", "Server", "Caller", "Started", "Took", "Outcome"), rows),
-        len(records) == MOST_CALLS and element("p", "Earlier calls are not kept.", class_="faint"),
-    ]
+def _may_match(wanted: WantedCalls, record: CallRecord) -> bool:
+    server = wanted.filter.server
+    return (not server or record.server == server) and wanted.filter.matches(record.recorded())
 
 
-def _who_and_what(record: CallRecord) -> list[Child]:
-    is_tool = record.route == "tools/call"
-    return [
-        [not is_tool and [element("span", record.route, class_="faint"), " "], record.name],
-        record.server,
-        _caller(record.caller),
-        moment(record.at),
-    ]
+def waits(record: CallRecord, waiting: Mapping[str | None, int]) -> Element:
+    """The state of a call in flight: a person who is asked is not a server that works."""
+    if not record.waits_for:
+        return status("running")
+    number = waiting.get(record.id)
+    if number is None:
+        return status("waiting")  # its client asks its own person
+    words = "waits for approval" if record.waits_for == "approval" else "waits for you"
+    return element("a", words, href=f"inbox#question-{number}", class_="badge busy")
 
 
-def _caller(caller: Caller) -> Child:
-    if not (caller.face or caller.user or caller.session):
-        return element("span", "program", class_="faint")
-    session = caller.session and f"session {short_session(caller.session)}"
-    parts = [caller.user, caller.face and f"via {caller.face}", session]
-    return ", ".join(part for part in parts if part)
-
-
-def _outcome(record: CallRecord) -> Child:
-    outcome = record.outcome or ""
-    shown = badge(outcome.replace("_", " "), _TONES.get(outcome, "bad"))
-    return [shown, record.error and element("div", record.error, class_="problem")]
-
-
-# The charts
-
-
-def _charts(log: CallLog) -> list[Element]:
-    steps, minute = log.steps(), log.last(60)
-    calls, errors = sum(step.calls for step in steps), sum(step.errors for step in steps)
-    fastest = max(step.calls for step in steps) / STEP
-    worst = max(step.errors for step in steps)
-    slowest = max((step.p95 for step in steps if step.p95 is not None), default=None)
-    over = f"in {MINUTES} minutes"
-    return [
-        chart(
-            "Calls per second",
-            f"{counted(minute.calls, 'call')} in the last minute, {calls} {over}; "
-            f"at most {fastest:g} per second",
-            [[step.calls / STEP for step in steps]],
-            f"{fastest:g} per second",
-        ),
-        chart(
-            "Errors",
-            f"{counted(minute.errors, 'error')} in the last minute, {errors} {over}",
-            [[step.errors for step in steps]],
-            f"{worst} in {STEP} s",
-        ),
-        chart(
-            "Latency",
-            _latency(minute.p50, minute.p95, slowest),
-            [[step.p50 for step in steps], [step.p95 for step in steps]],
-            "" if slowest is None else duration(slowest),
-        ),
-    ]
-
-
-def _latency(half: float | None, most: float | None, slowest: float | None) -> str:
-    if slowest is None:
-        return f"no call was sent in {MINUTES} minutes"
-    if half is None or most is None:
-        recent = "no call was sent in the last minute"
+def _ended(console: Console, wanted: WantedCalls, calls: Sequence[RecordedCall]) -> list[Child]:
+    shown = list(calls[:MOST_SHOWN])
+    rows = [_row(call, duration(call.seconds), _outcome(call)) for call in shown]
+    headings = (*_COLUMNS, "Took", "Outcome")
+    if wanted.before is not None:
+        title = "Earlier calls"
     else:
-        recent = f"in the last minute, half took up to {duration(half)}, 95 % up to {duration(most)} (dashed)"
-    return f"{recent}; at most {duration(slowest)} in {MINUTES} minutes"
+        title = "The last calls" + (" that match" if wanted.is_narrowed else "")
+    where = "the history" if console.history is not None else "memory"
+    none = f"None of the calls in {where} matches." if wanted.is_narrowed else "No call has ended yet."
+    return [
+        element("h2", title),
+        _table("Calls that ended", headings, feed("calls-ended", *rows)),
+        live("calls-none", not rows and element("p", none, class_="empty")),
+        live(
+            "calls-pages",
+            wanted.before is not None and element("a", "Newest", href=wanted.url(before=""), class_="button"),
+            len(calls) > MOST_SHOWN
+            and element(
+                "a", "Older", href=wanted.url(before=position_after(shown)), class_="button", rel="next"
+            ),
+            class_="actions",
+        ),
+        _kept(console),
+    ]
+
+
+def _kept(console: Console) -> Element:
+    if console.history is None:
+        hint = "Calls are forgotten when this process ends. To keep them, add "
+        return element("p", hint, element("code", "history: calls"), " to the config.", class_="faint")
+    setting = console.history.writer.setting
+    kept = f"{'with' if console.history.keeps_content else 'without'} arguments and results"
+    size, days = human_size(setting.size), counted(setting.days, "day")
+    return element("p", f"Calls are kept for {days}, {kept}, in at most {size}.", class_="faint")
+
+
+def _table(label: str, headings: Iterable[str], rows: Element) -> Element:
+    titles = [element("th", heading, scope="col") for heading in headings]
+    return element(
+        "div",
+        element("table", element("thead", element("tr", titles)), rows),
+        class_="table calls",
+        role="region",
+        tabindex=0,
+        aria_label=label,
+    )
+
+
+def _row(call: RecordedCall, *more: Child) -> Element:
+    """A call; an open page gets thousands of rows, so each is small."""
+    is_tool = call.route == "tools/call"
+    cells = [
+        [not is_tool and f"{call.route} ", element("a", call.name, href=call_url(call.id))],
+        call.server and server_link(call.server),
+        caller_of(call),
+        moment(call.at),
+        *more,
+    ]
+    return element("tr", [element("td", cell) for cell in cells], id=f"c-{call.id}")
+
+
+def caller_of(call: RecordedCall) -> str:
+    """Who made a call, in words."""
+    session = call.session and f"session {call.session}"
+    parts = [call.user, call.face and f"via {call.face}", call.run and f"run {call.run}", session]
+    return ", ".join(part for part in parts if part) or "program"
+
+
+def _outcome(call: RecordedCall) -> Child:
+    if call.outcome == "ok":
+        return "ok"  # nearly all of them: what is not fine stands out
+    shown, error = status(call.outcome), call.error
+    if not error:
+        return shown
+    if len(error) <= SHORT_ERROR:
+        return [shown, element("div", error, class_="problem")]
+    summary = element("summary", error[:SHORT_ERROR].strip(), "...", class_="problem")
+    return [shown, element("details", summary, element("div", error, class_="problem"), id=f"e-{call.id}")]
+
+
+# Export
+
+_EXPORTED = (
+    *("id", "began", "ended", "method", "server", "tool", "name", "user", "face", "run", "session"),
+    *("outcome", "error", "ms", "server_ms", "bytes"),
+)
+
+
+async def export(console: Console, request: PageRequest) -> Download:
+    """The calls that match, at most 20,000 of them, without arguments and results."""
+    wanted = WantedCalls.of(_renamed(request.query))
+    calls, form_ = await matching(console, wanted, MOST_EXPORTED), request.query.get("form")
+    return await asyncio.to_thread(lambda: exported("calls", form_, _EXPORTED, map(_exported, calls)))
+
+
+def _exported(call: RecordedCall) -> dict[str, str | float | None]:
+    took = call.server_seconds
+    return {
+        "id": call.id,
+        "began": _absolute(call.at),
+        "ended": None if call.ended is None else _absolute(call.ended),
+        "method": call.route,
+        **{
+            name: getattr(call, name) for name in ("server", "tool", "name", "user", "face", "run", "session")
+        },
+        "outcome": call.outcome,
+        "error": call.error,
+        "ms": round(call.seconds * 1000, 3),
+        "server_ms": None if took is None else round(took * 1000, 3),
+        "bytes": call.size,
+    }
+
+
+def _absolute(at: float) -> str:
+    whole_seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(at))
+    return f"{whole_seconds}.{int(at % 1 * 1000):03}Z"
 
 
 # Every second: what is in flight and the charts go on without an event.
-PAGE = Page(path="calls", title="Calls", render=render, every=1.0)
-
-
-_WIDTH, _HEIGHT, _TOP = 300, 80, 14
-_STYLES: tuple[dict[str, str], ...] = ({}, {"stroke_dasharray": "4 3"})
-"""How the first and the second line look."""
-
-
-def chart(title: str, summary: str, lines: Sequence[Sequence[float | None]], most: str) -> Element:
-    """A figure with up to two lines over the same time; None is a gap.
-
-    `most` is the highest value in words; `summary` tells what a reader of the lines would see.
-    """
-    highest = max((value for line in lines for value in line if value is not None), default=0)
-    drawn = [
-        [_drawn(points, style) for points in _pieces(line, highest)]
-        for line, style in zip(lines, _STYLES, strict=False)
-    ]
-    picture = element(
-        "svg",
-        element("title", f"{title}: {summary}"),
-        element("path", d=f"M0 {_HEIGHT - 0.5}H{_WIDTH}", stroke="currentColor", stroke_opacity="0.4"),
-        element("text", most, x=0, y=10, font_size=10, fill="currentColor") if highest else None,
-        drawn,
-        viewBox=f"0 0 {_WIDTH} {_HEIGHT}",
-        role="img",
-        class_="chart",
-    )
-    # The picture says the same to those who do not see it.
-    caption = element("figcaption", summary, aria_hidden="true")
-    return element("figure", element("h2", title), picture, caption, class_="card")
-
-
-def _pieces(line: Sequence[float | None], highest: float) -> Iterator[list[tuple[float, float]]]:
-    """The points of a line between its gaps."""
-    scale = (_HEIGHT - _TOP - 2) / highest if highest else 0
-    across = _WIDTH / max(1, len(line) - 1)
-    for is_gap, points in groupby(enumerate(line), key=lambda point: point[1] is None):
-        if not is_gap:
-            yield [(number * across, _HEIGHT - 1 - (value or 0) * scale) for number, value in points]
-
-
-def _drawn(points: Iterable[tuple[float, float]], style: dict[str, str]) -> Element:
-    (x, y), *rest = points
-    # A single point is a short line, or nobody would see it.
-    steps = "".join(f"L{x:.1f} {y:.1f}" for x, y in rest) or "h1"
-    return element(
-        "path",
-        d=f"M{x:.1f} {y:.1f}{steps}",
-        fill="none",
-        stroke="currentColor",
-        stroke_width="1.5",
-        stroke_linejoin="round",
-        **style,
-    )
+PAGE = Page(
+    path="calls",
+    title="Calls",
+    render=render,
+    topics={"questions"},
+    every=1.0,
+    downloads={"export": export},
+)

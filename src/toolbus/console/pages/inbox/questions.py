@@ -40,7 +40,7 @@ def question_card(console: Console, waiting: WaitingQuestion, back: str = "") ->
     question, place = waiting.question, _place(waiting)
     risk = risk_of(question)
     tone: Tone = "bad" if risk == "destructive" else "busy"
-    hidden = {"number": str(waiting.number), "back": back}
+    hidden = {"number": str(waiting.number), **({"back": back} if back else {})}
     if isinstance(question, ApprovalRequest):
         title, content = f"Allow a call of {question.name}?", _approval(console, waiting, question, hidden)
     else:
@@ -108,7 +108,7 @@ def call_of(console: Console, waiting: WaitingQuestion) -> str | None:
     """The call that waits for an answer; None if it is not known, or one of several."""
     question = waiting.question
     if isinstance(question, ApprovalRequest):
-        found = [one.id for one in console.calls.in_flight if str(one.id) == question.id]
+        found = [one.id for one in console.calls.in_flight if str(one.number) == question.id]
     else:
         found = [
             one.id

@@ -1,194 +1,256 @@
-"""Every server: its state and why, what it wrote to stderr, and the buttons to restart it and to sign in."""
+"""All servers in one table: failed ones first, with what they did in the last 24 hours."""
 
-from toolbus.config import ServerConfig
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlencode
+
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
-from toolbus.console.page import Notice, Page, PageRequest
-from toolbus.console.trials import SignIn
-from toolbus.console.widgets import (
-    Tone,
-    anchor,
-    badge,
-    button,
-    facts,
-    form,
-    hidden_fields,
-    moment,
-    text_field,
-    titled,
-)
-from toolbus.core.text.display import counted
-from toolbus.core.values.errors import LoginRequired, ServerNotFound, ToolbusError, problem_of
-from toolbus.core.values.records import ServerStatus, State
+from toolbus.console.links import server_link
+from toolbus.console.page import Page, PageRequest
+from toolbus.console.pages.servers.actions import actions_of
+from toolbus.console.pages.servers.health import counts_of, is_looping, restarts_per_hour, strip_of
+from toolbus.console.pages.servers.parts import NAMES, offers_sign_in, reason_of, server_button, state_badge
+from toolbus.console.widgets import anchor, badge, choice, form, moment, text_field
+from toolbus.core.text.display import counted, duration, shortened
+from toolbus.core.values.records import ServerStatus
 
-STDERR_SHOWN = 20
-_PASTE = "The URL of the page that it could not open at the end"
-_TONES: dict[State, Tone] = {
-    "idle": "quiet",
-    "connecting": "busy",
-    "ready": "good",
-    "retrying": "busy",
-    "auth_required": "bad",
-    "failed": "bad",
-    "closed": "quiet",
+LONGEST_REASON = 160
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerRow:
+    """A server as one row of the table."""
+
+    alias: str
+    state: str
+    """As a person reads it: `crash loop`, `sign-in needed`."""
+    rank: int
+    """The lower, the more it needs attention."""
+    transport: str
+    status: ServerStatus | None
+    """None for a disabled server."""
+    reason: str = ""
+    calls: int = 0
+    errors: int = 0
+    p95: float | None = None
+    restarts: int = 0
+    """Within an hour."""
+
+
+_RANKS = (
+    "crash loop",
+    "failed",
+    "sign-in needed",
+    "retrying",
+    "connecting",
+    "closed",
+    "ready",
+    "idle",
+    "disabled",
+)
+_SORTS: Mapping[str, tuple[str, Callable[[ServerRow], tuple[object, ...]]]] = {
+    "state": ("State", lambda row: (row.rank,)),
+    "name": ("Server", lambda row: ()),
+    "tools": ("Tools", lambda row: (-(row.status.tools if row.status else 0),)),
+    "calls": ("Calls", lambda row: (-row.calls,)),
+    "errors": ("Errors", lambda row: (-row.errors,)),
+    "p95": ("p95", lambda row: (-(row.p95 or 0.0),)),
+    "restarts": ("Restarts per hour", lambda row: (-row.restarts,)),
 }
-_NAMES: dict[State, str] = {"auth_required": "sign-in needed"}
+_COLUMNS = ("name", "state", "", "tools", "calls", "errors", "p95", "restarts", "")
+"""The sort key of each column."""
 
 
 async def render(console: Console, request: PageRequest) -> Element:
-    statuses, configs = console.bus.servers, console.bus.config.servers
-    servers = [
-        _server(console, configs[alias], status) for alias, status in statuses.items() if alias in configs
-    ]
-    empty = element("p", "The config has no servers.", class_="empty")
+    rows = [*_rows(console)]
+    shown = _sorted(_found(rows, request), request.query.get("sort"))
     return element(
         "div",
-        live("servers-summary", _summary(statuses, len(console.bus.catalog)), tag="p", role="status"),
-        live("servers", servers or empty, class_="cards"),
-    )
-
-
-async def restart(console: Console, request: PageRequest) -> str:
-    """End a server's process and connection, and start it again."""
-    alias = _named(console, request)
-    console.begin(console.bus.restart(alias), f"restart {alias!r}")
-    return request.say(f"Restarting {alias}.", _place(alias))
-
-
-async def sign_in(console: Console, request: PageRequest) -> str:
-    """Begin to sign in; the page then shows where."""
-    alias = _named(console, request)
-    console.sign_ins.begin(alias)
-    return _place(alias)
-
-
-async def finish(console: Console, request: PageRequest) -> str:
-    """Take the URL that a browser on another machine ended on."""
-    alias = _named(console, request)
-    if not console.sign_ins.paste(alias, request.form.get("url").strip()):
-        request.notice = Notice(text=f"Nobody is signing in to {alias} any more.", kind="failed")
-    return _place(alias)
-
-
-async def cancel(console: Console, request: PageRequest) -> str:
-    alias = _named(console, request)
-    console.sign_ins.cancel(alias)
-    return _place(alias)
-
-
-def _named(console: Console, request: PageRequest) -> str:
-    alias, known = request.form.get("server"), list(console.bus.config.servers)
-    if alias not in known:
-        raise ServerNotFound(alias, known)
-    return alias
-
-
-def _place(alias: str) -> str:
-    return f"servers#{anchor('server', alias)}"
-
-
-def _summary(statuses: dict[str, ServerStatus], tools: int) -> str:
-    ready = sum(status.state == "ready" for status in statuses.values())
-    return f"{ready} of {counted(len(statuses), 'server')} ready, {counted(tools, 'tool')} in the catalog"
-
-
-def _server(console: Console, config: ServerConfig, status: ServerStatus) -> Element:
-    alias = config.alias
-    heading = anchor("name", alias)
-    return element(
-        "article",
-        live(anchor("status", alias), _status(console, config, status, heading)),
-        live(anchor("sign-in", alias), _sign_in(alias, console.sign_ins.now.get(alias))),
-        live(anchor("stderr", alias), _stderr(alias, console.bus.stderr(alias))),
-        element("div", _button("Restart", "restart", alias, f"Restart {alias}"), class_="actions"),
-        id=anchor("server", alias),
-        class_="card",
-        aria_labelledby=heading,
-    )
-
-
-def _status(console: Console, config: ServerConfig, status: ServerStatus, heading: str) -> Child:
-    alias, error = config.alias, console.bus.failures.get(config.alias)
-    needs_sign_in = (
-        isinstance(error, LoginRequired) and config.auth is not None and config.auth.type == "oauth"
-    )
-    known = console.sign_ins.now.get(alias)
-    offers_sign_in = needs_sign_in and (known is None or not known.is_waiting)
-    era = status.era and (f"{status.era} ({status.protocol})" if status.protocol else status.era)
-    return [
-        titled("h2", alias, badge(_NAMES.get(status.state, status.state), _TONES[status.state]), key=heading),
-        error and element("p", _reason(error), class_="problem"),
-        offers_sign_in and _button("Sign in", "sign-in", alias, f"Sign in to {alias}", class_="main"),
-        facts(
-            {
-                "since": moment(status.since),
-                "era": era,
-                "transport": config.transport,
-                "tools": status.tools,
-                "restarts": status.restarts,
-            }
-        ),
-    ]
-
-
-def _button(label: str, action: str, alias: str, hint: str, *, class_: str = "") -> Element:
-    return button(label, f"servers/{action}", {"server": alias}, class_=class_, hint=hint)
-
-
-def _reason(error: ToolbusError) -> str:
-    """Why a server cannot be used; a button says more than the command to sign in."""
-    return error.reason if isinstance(error, LoginRequired) else problem_of(error)
-
-
-def _sign_in(alias: str, known: SignIn | None) -> Child:
-    if known is None:
-        return None
-    if not known.is_waiting:
-        return element("p", f"The sign-in failed: {known.problem}", class_="problem")
-    quit_button = _button("Cancel", "cancel", alias, f"Cancel the sign-in to {alias}")
-    if known.request is None:
-        return element("div", element("p", f"Asking {alias} where to sign in."), quit_button, class_="panel")
-    return element("div", _steps(alias, known), quit_button, class_="panel")
-
-
-def _steps(alias: str, known: SignIn) -> Child:
-    request = known.request
-    assert request is not None, "the caller checks it"
-    link = element(
-        "a",
-        f"Sign in to {alias} in a new tab",
-        href=request.url,
-        target="_blank",
-        rel="noopener noreferrer",
-        class_="main button",
-    )
-    if request.code is not None:
-        return [element("p", link), element("p", "Enter this code there: ", element("code", request.code))]
-    return [
-        element("p", link),
         element(
-            "details",
-            element("summary", "My browser runs on another machine"),
-            form(
-                "servers/finish",
-                hidden_fields({"server": alias}),
-                text_field(anchor("url", alias), _PASTE, "url", required=True),
-                element("button", "Finish", type="submit"),
-            ),
-            id=anchor("paste", alias),
+            "div",
+            live("servers-summary", _summary(rows, len(console.bus.catalog)), tag="p", role="status"),
+            element("a", "Add a server", href="add-server", class_="main button"),
+            class_="title",
         ),
+        _filter(rows, request),
+        live("servers", _table(console, shown, request) if shown else _empty(rows)),
+    )
+
+
+def _rows(console: Console) -> Iterable[ServerRow]:
+    config, statuses = console.bus.config, console.bus.servers
+    for alias, status in statuses.items():
+        if alias not in config.servers:
+            continue
+        error, counts = console.bus.failures.get(alias), counts_of(console, alias)
+        loops = is_looping(console, alias)
+        state = "crash loop" if loops else NAMES.get(status.state, status.state)
+        yield ServerRow(
+            alias=alias,
+            state=state,
+            rank=_RANKS.index(state),
+            transport=config.servers[alias].transport,
+            status=status,
+            reason=reason_of(error) if error else "",
+            calls=counts.calls,
+            errors=counts.errors,
+            p95=counts.p95,
+            restarts=restarts_per_hour(console, alias),
+        )
+    for alias in config.disabled:
+        yield ServerRow(
+            alias=alias, state="disabled", rank=_RANKS.index("disabled"), transport="", status=None
+        )
+
+
+def _summary(rows: Sequence[ServerRow], tools: int) -> str:
+    used = [row for row in rows if row.status is not None]
+    ready = sum(row.state == "ready" for row in used)
+    off = len(rows) - len(used)
+    disabled = f", {off} disabled" if off else ""
+    return (
+        f"{ready} of {counted(len(used), 'server')} ready{disabled}, {counted(tools, 'tool')} in the catalog"
+    )
+
+
+def _filter(rows: Sequence[ServerRow], request: PageRequest) -> Element:
+    asked, sort = request.query, request.query.get("sort")
+    states = {"": "any state"} | {state: state for state in _RANKS}
+    transports = {"": "any transport"} | {one: one for one in sorted({row.transport for row in rows} - {""})}
+    return form(
+        "servers",
+        element(
+            "div", text_field("servers-search", "Name", "search", type="search", value=asked.get("search"))
+        ),
+        element("div", choice("servers-state", "State", "state", states, asked.get("state"))),
+        element(
+            "div", choice("servers-transport", "Transport", "transport", transports, asked.get("transport"))
+        ),
+        sort in _SORTS and element("input", type="hidden", name="sort", value=sort),
+        element("button", "Show", type="submit"),
+        method="get",
+        class_="filter",
+        role="search",
+    )
+
+
+def _found(rows: Iterable[ServerRow], request: PageRequest) -> list[ServerRow]:
+    words = request.query.get("search").casefold().split()
+    state, transport = request.query.get("state"), request.query.get("transport")
+    return [
+        row
+        for row in rows
+        if all(word in row.alias.casefold() for word in words)
+        and state in ("", row.state)
+        and transport in ("", row.transport)
     ]
 
 
-def _stderr(alias: str, lines: tuple[str, ...]) -> Child:
-    shown = lines[-STDERR_SHOWN:]
-    if not shown:
-        return None
+def _sorted(rows: Iterable[ServerRow], sort: str) -> list[ServerRow]:
+    _, key = _SORTS.get(sort, _SORTS["state"])
+    return sorted(rows, key=lambda row: (*key(row), row.alias.casefold()))
+
+
+def _empty(rows: Sequence[ServerRow]) -> Element:
+    if rows:
+        return element(
+            "p", "No server is like that. ", element("a", "Show all", href="servers"), class_="empty"
+        )
+    text = "The config has no servers. ", element("a", "Add the first one.", href="add-server")
+    return element("p", text, class_="empty")
+
+
+def _table(console: Console, rows: Sequence[ServerRow], request: PageRequest) -> Element:
+    labels = {"name": "Server", "": "24 hours"}
+    titles = [
+        element("th", _heading(key, request) if key else labels[""], scope="col", class_=_class(column))
+        for column, key in enumerate(_COLUMNS[:-1])
+    ]
     return element(
-        "details",
-        element("summary", f"Last {counted(len(shown), 'line')} on stderr"),
-        element("pre", "\n".join(shown), tabindex=0, aria_label=f"stderr of {alias}"),
-        id=anchor("lines", alias),
+        "div",
+        element(
+            "table",
+            element(
+                "thead", element("tr", titles, element("th", element("span", "Actions", class_="spoken")))
+            ),
+            element("tbody", [_row(console, row) for row in rows]),
+        ),
+        class_="table servers",
+        role="region",
+        tabindex=0,
+        aria_label="Servers",
+    )
+
+
+def _class(column: int) -> str | None:
+    return "number" if 3 <= column <= 7 else None
+
+
+def _heading(key: str, request: PageRequest) -> Element:
+    now = request.query.get("sort")
+    is_now = key == (now if now in _SORTS else "state")
+    asked = {name: request.query.get(name) for name in ("search", "state", "transport")}
+    query = urlencode({**{name: text for name, text in asked.items() if text}, "sort": key})
+    return element(
+        "a",
+        _SORTS[key][0],
+        href=f"servers?{query}",
+        aria_current="true" if is_now else None,
+        title=f"Sort by {_SORTS[key][0].lower()}",
+    )
+
+
+def _row(console: Console, row: ServerRow) -> Element:
+    cells: list[Child] = [
+        _state(row),
+        row.status and strip_of(console, row.alias),
+        row.status and row.status.tools,
+        row.calls,
+        element("span", row.errors, class_="problem") if row.errors else 0,
+        duration(row.p95) if row.p95 is not None else element("span", "none", class_="faint"),
+        row.restarts,
+        _actions(console, row),
+    ]
+    return live(
+        anchor("server", row.alias),
+        element(
+            "th",
+            server_link(row.alias),
+            element("div", row.transport, class_="faint"),
+            scope="row",
+        ),
+        [element("td", cell, class_=_class(column)) for column, cell in enumerate(cells, start=1)],
+        tag="tr",
+    )
+
+
+def _state(row: ServerRow) -> Child:
+    status = row.status
+    if status is None:
+        return badge("disabled", "quiet")
+    shown = state_badge(status.state, is_looping=row.state == "crash loop")
+    return [
+        shown,
+        " ",
+        element("span", "since ", moment(status.since), class_="faint"),
+        row.reason and element("div", shortened(row.reason, LONGEST_REASON), class_="problem"),
+    ]
+
+
+def _actions(console: Console, row: ServerRow) -> Child:
+    alias = row.alias
+    if row.status is None:
+        query = urlencode({"name": alias, "switch": "enable"})
+        return element(
+            "a", "Enable", href=f"edit-server?{query}", class_="button", aria_label=f"Enable {alias}"
+        )
+    sign_in = offers_sign_in(console, console.bus.config.servers[alias])
+    return element(
+        "div",
+        sign_in and server_button("Sign in", "sign-in", alias, f"Sign in to {alias}", class_="main"),
+        server_button("Restart", "restart", alias, f"Restart {alias}", page="servers"),
+        class_="actions",
     )
 
 
@@ -198,5 +260,5 @@ PAGE = Page(
     render=render,
     topics={"servers", "catalog"},
     every=2.0,
-    actions={"restart": restart, "sign-in": sign_in, "finish": finish, "cancel": cancel},
+    actions=actions_of(lambda alias: f"servers#{anchor('server', alias)}"),
 )

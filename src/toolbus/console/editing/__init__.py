@@ -1,0 +1,1 @@
+"""Add and edit servers: drafts, trials and differences."""

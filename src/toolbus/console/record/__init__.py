@@ -1,0 +1,1 @@
+"""What a console remembers: counts of calls, states of servers, arguments and results."""
