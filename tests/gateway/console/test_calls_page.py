@@ -133,7 +133,8 @@ async def test_two_browsers_are_two_callers() -> None:
     async with console_over({"servers": {"gated": {"server": gated(Gates())}}}) as opened:
         for _ in range(2):
             await opened.enter()
-            await opened.post("tools/call", {"name": "gated_add", "as": "json", "arguments": '{"a": 1, "b": 2}'})
+            form = {"name": "gated_add", anchor("field", "a"): 1, anchor("field", "b"): 2}
+            await opened.post("tools/call", form)
             await until(lambda: not opened.console.calls.in_flight)
         rows = _rows(await opened.page("calls"))
         sessions = [record.caller.session for record in opened.console.calls.ended]
