@@ -26,6 +26,7 @@ async def _console(gates: Gates, **config: Any) -> AsyncGenerator[Opened]:
     servers: JSON = {"gated": {"server": gated(gates)}, "desk": {"server": asking()}}
     async with console_over({"servers": servers, **config}) as opened:
         await opened.enter()
+        await opened.page("calls")  # from now on somebody watches
         yield opened
 
 
@@ -103,7 +104,10 @@ async def test_the_time_in_the_queue_of_the_gateway_comes_first() -> None:
 
 
 async def test_a_call_that_is_refused_took_no_time_of_a_server() -> None:
-    async with _console(Gates(), policy=[{"do": "deny", "tools": "gated/add", "when": {"a": 1}}]) as opened:
+    async with _console(
+        Gates(),
+        policy=[{"do": "deny", "tools": "gated/add", "arguments": {"properties": {"a": {"const": 1}}}}],
+    ) as opened:
         with suppress(ToolbusError):
             await opened.bus.call("gated_add", {"a": 1, "b": 2})
         [call] = opened.console.calls.ended
@@ -154,7 +158,10 @@ async def test_content_is_kept_only_of_calls_of_the_console_unless_the_user_want
     assert "again=" in pages[0]
     assert "again=" not in pages[1]
     assert "history: everything" in pages[1]
-    assert saved["request"] == {"method": "tools/call", "params": {"name": "add", "arguments": {"a": 43, "b": 1}}}
+    assert saved["request"] == {
+        "method": "tools/call",
+        "params": {"name": "add", "arguments": {"a": 43, "b": 1}},
+    }
     assert saved["answer"]["result"]["structuredContent"] == {"result": 44}
     assert missing.status_code == 404
 
@@ -189,7 +196,6 @@ async def test_a_history_has_the_calls_of_the_process_before(
     assert [part.split('"')[0] for part in later.split('<tr id="c-')[1:]] == rows
     assert failed.count('<tr id="c-') == 1
     assert arguments == {"words": "tea", "size": "small"}
-    assert "&quot;" not in page.split("call-request")[1][:10]
     assert "again=" in page
     assert csv.splitlines()[0].startswith("id,began,ended,method,server,tool,name")
     assert len(csv.splitlines()) == 2
