@@ -131,9 +131,7 @@ def test_counts_go_back_a_day_and_take_no_more_memory() -> None:
 
 
 def test_a_chart_says_in_words_what_its_lines_show_and_has_axes() -> None:
-    shown = Chart(
-        "Latency", "half took 3 ms", [[None, 1.0, 2.0, None, 4.0], [0.0] * 5], "{:g} ms".format
-    )
+    shown = Chart("Latency", "half took 3 ms", [[None, 1.0, 2.0, None, 4.0], [0.0] * 5], "{:g} ms".format)
     drawn = str(chart(shown, RANGES["15m"]))
     assert "<title>Latency: half took 3 ms</title>" in drawn
     assert 'role="img"' in drawn

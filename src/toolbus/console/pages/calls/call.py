@@ -113,7 +113,10 @@ def _waterfall(call: RecordedCall) -> Child:
         return None
     whole = max((one.start + one.seconds for one in call.phases), default=0.0) or 1.0
     rows = [_phase(one, whole) for one in call.phases]
-    heads = [element("th", text, scope="col") for text in ("Phase", "", "After", "Took")]
+    heads = [
+        element("th", text, scope="col", class_="number" if text in ("After", "Took") else None)
+        for text in ("Phase", "Share", "After", "Took")
+    ]
     return [
         element("h2", "Time"),
         element(
