@@ -43,7 +43,7 @@ async def _question(opened: Opened) -> str:
 async def test_a_form_of_a_server_is_filled_in(era: str) -> None:
     async with console_over(_asking(era)) as opened:
         await opened.enter()
-        await opened.post("tool/call", {"name": "book", _key("guest"): PICTURE})
+        await opened.post("tools/call", {"name": "book", _key("guest"): PICTURE})
         page = await _question(opened)
         fields = {one["name"]: one for tag in ("input", "select") for one in Markup(page).named(tag)}
         number = fields["number"]["value"]
@@ -70,7 +70,7 @@ async def test_a_url_is_a_link_to_accept_or_decline(answer: str) -> None:
     async with console_over(_asking("modern")) as opened:
         await opened.enter()
         url = "https://pay.example/<b>?ü=1"
-        await opened.post("tool/call", {"name": "pay", _key("url"): url})
+        await opened.post("tools/call", {"name": "pay", _key("url"): url})
         page = Markup(await _question(opened))
         (number,) = [one["value"] for one in page.named("input") if one["name"] == "number"]
         await opened.post("inbox/answer", {"number": number, "answer": answer})
