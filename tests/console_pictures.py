@@ -16,11 +16,12 @@ from typing import Any
 
 from tests.gateway.console.chromium import Chromium, Tab, chromium
 from tests.gateway.console.opening import Opened, console_over
-from tests.inside.console import MINUTES, STEP, CallLog, anchor
+from tests.inside.console import RANGES, CallLog, anchor
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import Caller, ToolbusError
 
+QUARTER = RANGES["15m"]
 DOCS = Path(__file__).resolve().parents[1] / "docs"
 DEMO = ("notes", "pictures", "worker")
 BILLING = "echo 'reading /etc/billing.toml'; echo 'cannot reach the database at 10.0.0.7:5432'"
@@ -69,20 +70,20 @@ async def _approve(opened: Opened) -> None:
 
 async def _make_calls(opened: Opened) -> None:
     """A quarter of an hour of calls, made in a moment by a clock that is set forward."""
-    behind = MINUTES * 60.0
+    behind = float(QUARTER.seconds)
     log = CallLog(lambda: time.monotonic() - behind)
     opened.console.calls = log
     opened.bus.observe(log)
     chance = random.Random(7)
     views = [opened.bus.view(caller=caller) for caller in PEOPLE]
-    for step in range(MINUTES * 60 // STEP):
+    for step in range(QUARTER.steps):
         for _ in range(round(3 + 2 * sin(step / 9) + chance.random() * 2)):
             name, arguments = chance.choice(CALLS)
             await chance.choice(views).call(name, arguments)
         if step in (30, 31, 32, 60, 88):
             with suppress(ToolbusError):
                 await views[0].call("worker_divide", {"a": 1, "b": 0})
-        behind -= STEP
+        behind -= QUARTER.step
     behind = 0.0
 
 
@@ -107,7 +108,7 @@ async def _take(browser: Chromium, opened: Opened) -> None:
         await _save(tab, "calls")
     async with browser.tab(viewport={"width": 1160, "height": 700}, colorScheme="dark") as tab:
         await tab.enter(opened)
-        await tab.goto(f"{tab.home}/tool?name=pictures_plot")
+        await tab.goto(f"{tab.home}/tools?tool=pictures_plot")
         await tab.fill(f"#call-{anchor('field', 'values')}", "[3, 5, 4, 8, 13, 9, 16]")
         await tab.click("button:text-is('Call')")
         await tab.see("#trial img")

@@ -213,7 +213,7 @@ def _visit(url: str) -> Visit:
             {"origin": base.removesuffix("/console")},
             {"name": "post_send", "server": "no such server"},
         )
-        pages = [browser.get(f"{home}/{path}") for path in ("servers", "audit", "nowhere", "tool?a=%ff")]
+        pages = [browser.get(f"{home}/{path}") for path in ("servers", "audit", "nowhere", "tools?a=%ff")]
         for path in ("servers/restart", "tool/call", "x/y"):
             pages.append(browser.post(f"{home}/{path}", data=form, headers=own))
         for wrong in ({"cookie": "a=b"}, {"host": "evil.example"}, {"x-forwarded-for": "203.0.113.7"}):

@@ -18,6 +18,7 @@ from toolbus.config.hosts.dialects import BESIDE_SERVERS, SETTINGS
 from toolbus.config.hosts.entry import ALLOWLISTS, IGNORED, KEYS, SPELLINGS, TRANSPORTS
 from toolbus.config.hosts.host_auth import SIGN_IN
 from toolbus.config.model import HINTS, BusConfig, LockMode
+from toolbus.config.settings.audit import KEPT
 from toolbus.config.settings.auth import AUTH_TYPES
 from toolbus.config.settings.policy import SELECTORS
 from toolbus.core.values.records import JSON, LogLevel
@@ -64,6 +65,7 @@ _BUS_KEYS: dict[str, dict[str, JSON]] = {
     "audit": {"anyOf": [{"type": ["string", "boolean"], "minLength": 1}, {"$ref": "#/$defs/Audit"}]},
     "store": {"anyOf": [{"type": "string", "minLength": 1}, {"$ref": "#/$defs/StoreSetting"}]},
     "sandbox": _SANDBOX,
+    "history": {"anyOf": [{"type": "boolean"}, {"enum": list(KEPT)}, {"$ref": "#/$defs/History"}]},
     "telemetry": {"anyOf": [{"type": "boolean"}, {"$ref": "#/$defs/Telemetry"}]},
 }
 # A disabled entry is not checked.

@@ -113,17 +113,19 @@ def _context(console: Console) -> Element:
 def _theme_switch(around: Surroundings) -> Element:
     choices = (("light", "Light"), ("dark", "Dark"), ("system", "System"))
     chosen = around.theme or "system"
-    return form(
-        THEME_ACTION,
-        hidden_fields({"back": around.place}),
-        [
-            element("button", text, type="submit", name="theme", value=value, aria_pressed=value == chosen)
-            for value, text in choices
-        ],
-        class_="theme",
-        role="group",
-        aria_label="Theme",
-    )
+    buttons = [
+        element(
+            "button",
+            text,
+            type="submit",
+            name="theme",
+            value=value,
+            aria_pressed=str(value == chosen).lower(),
+        )
+        for value, text in choices
+    ]
+    group = element("div", buttons, role="group", aria_label="Theme")
+    return form(THEME_ACTION, hidden_fields({"back": around.place}), group, class_="theme")
 
 
 def _entry(page: Page, console: Console, *, is_current: bool) -> Element:

@@ -3,7 +3,7 @@
     PAGE = Page(path="servers", title="Servers", render=render, actions={"restart": restart})
 
 It is at `/console/SECRET/servers`, and its action at `/console/SECRET/servers/restart`, with the secret of
-the session. All links between pages are relative (`href="catalog?search=x"`): no page knows that secret, and
+the session. All links between pages are relative (`href="tools?search=x"`): no page knows that secret, and
 a proxy may put a prefix in front.
 """
 

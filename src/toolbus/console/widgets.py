@@ -122,7 +122,12 @@ def table(
         return element(name, content, scope=scope, class_="number" if column == number else None)
 
     titles = [
-        element("th", heading, scope="col", class_="number" if column == number else None)
+        element(
+            "th",
+            heading or element("span", "Actions", class_="spoken"),
+            scope="col",
+            class_="number" if column == number else None,
+        )
         for column, heading in enumerate(headings)
     ]
     body = [element("tr", [cell(*one) for one in enumerate(row)]) for row in rows]

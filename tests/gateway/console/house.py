@@ -21,19 +21,21 @@ from toolbus import ConnectionLost
 
 ALIAS = f"wild {HOSTILE}"
 TOO_WIDE = """document.scrollingElement.scrollWidth <= innerWidth ? null : [...document.querySelectorAll('*')]
-  .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML.slice(0, 99))"""
+  .filter((one) => one.getBoundingClientRect().right > innerWidth).slice(0, 9)
+  .map((one) => one.outerHTML.slice(0, 99))"""
 
 
 def paths(opened: Opened) -> list[str]:
     """Every page of the console, with what a page of one thing needs."""
     ended = [one.id for one in opened.console.calls.ended]
     given: dict[str, dict[str, Any]] = {
-        "tool": {"name": "x_kinds"},
         "tools": {"tool": "x_kinds"},
         "server": {"name": ALIAS},
         "edit-server": {"name": ALIAS},
         "call": {"id": ended[0] if ended else ""},
         "search": {"words": "x"},
+        "approve": {"server": "files", "kind": "tool", "name": "read"},
+        "switch": {"server": "files", "tool": "read"},
     }
     return [
         f"{path}?{urlencode(given[path])}" if path in given else path

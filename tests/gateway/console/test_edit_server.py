@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -134,7 +135,7 @@ async def test_a_secret_in_the_file_is_shown_nowhere_and_stays(tmp_path: Path) -
         _, page = await gone_to(opened, "edit-server/review", given)
     assert not any(LITERAL in page or "fresh-token-1234" in page for page in shown)
     assert f"API_KEY: {LITERAL}" in path.read_text(), "it was there before, and nobody asked to move it"
-    assert "OTHER_TOKEN: ${OTHER_TOKEN}" in path.read_text()
+    assert 'OTHER_TOKEN: "${OTHER_TOKEN}"' in path.read_text()
     assert (tmp_path / ".env").read_text() == "OTHER_TOKEN='fresh-token-1234'\n"
 
 
@@ -142,7 +143,7 @@ async def test_a_server_of_the_users_own_config_is_changed_in_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
-    own = tmp_path / "own" / "toolbus" / "config.yaml"
+    own = tmp_path / "own" / "toolbus" / "toolbus.yaml"
     own.parent.mkdir(parents=True)
     own.write_text("servers:\n  notes: {command: python, args: [x.py], lazy: true}\n")
     async with edited_console(tmp_path, f"extends: user\n{start_text()}") as (opened, path):
@@ -159,7 +160,7 @@ LAYOUTS = {
     "toolbus.json": '{"servers": {"a": {"command": "x", "args": ["one", "two"], "env": {"A": "1"}}}}\n',
     "toolbus.toml": '[servers.a]\ncommand = "x"  # kept\nargs = ["one", "two"]\n\n[servers.a.env]\nA = "1"\n',
 }
-CHANGES = [
+CHANGES: list[dict[str, Any]] = [
     {"command": "y", "args": ["one", "two"], "env": {"A": "1"}},
     {"command": "x", "args": ["one", "2", "three"], "env": {"A": "1", "B": "2"}},
     {"command": "x", "args": ["two"], "env": {}},

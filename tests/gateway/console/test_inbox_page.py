@@ -43,7 +43,7 @@ async def _question(opened: Opened) -> str:
 async def test_a_form_of_a_server_is_filled_in(era: str) -> None:
     async with console_over(_asking(era)) as opened:
         await opened.enter()
-        await opened.post("tool/call", {"name": "book", _key("guest"): PICTURE})
+        await opened.post("tools/call", {"name": "book", _key("guest"): PICTURE})
         page = await _question(opened)
         fields = {one["name"]: one for tag in ("input", "select") for one in Markup(page).named(tag)}
         number = fields["number"]["value"]
@@ -52,7 +52,7 @@ async def test_a_form_of_a_server_is_filled_in(era: str) -> None:
         await opened.post("inbox/answer", wrong)
         again = await opened.page("inbox")
         await opened.post("inbox/answer", {**wrong, _key("date"): "2026-12-24"})
-        async with opened.stream("tool?name=book") as stream:
+        async with opened.stream("tools?tool=book") as stream:
             done = await stream.until(lambda part: 'id="trial"' in part and "done" in plain(part))
         await opened.post("inbox/answer", {"number": number, "answer": "accept"})
         late = plain(await opened.page("inbox"))
@@ -70,11 +70,11 @@ async def test_a_url_is_a_link_to_accept_or_decline(answer: str) -> None:
     async with console_over(_asking("modern")) as opened:
         await opened.enter()
         url = "https://pay.example/<b>?ü=1"
-        await opened.post("tool/call", {"name": "pay", _key("url"): url})
+        await opened.post("tools/call", {"name": "pay", _key("url"): url})
         page = Markup(await _question(opened))
         (number,) = [one["value"] for one in page.named("input") if one["name"] == "number"]
         await opened.post("inbox/answer", {"number": number, "answer": answer})
-        async with opened.stream("tool?name=pay") as stream:
+        async with opened.stream("tools?tool=pay") as stream:
             await stream.until(lambda part: f"payment: {answer}" in plain(part))
     assert [one["href"] for one in page.named("a") if "target" in one] == ["https://pay.example/<b>?%C3%BC=1"]
     assert url in page.text
@@ -256,7 +256,7 @@ async def test_the_answer_leads_back_to_the_call_or_to_the_page_that_showed_the_
         view = opened.bus.view(caller=Caller(face="test", session="s"))
         calls = [asyncio.create_task(view.call("shows_markup", {})) for _ in range(3)]
         await _waiting(opened, 3)
-        ids = [waiting.question.id for waiting in opened.console.board.waiting.values()]
+        ids = [one.id for one in opened.console.calls.in_flight][::-1]
         places, said = list[str](), list[str]()
         for number, back in zip(
             list(opened.console.board.waiting), ("calls?server=shows", "", ""), strict=True

@@ -16,7 +16,7 @@ from toolbus.config.hosts.entry import (
     unwrapped,
 )
 from toolbus.config.location import Location, Mistakes, is_list, is_mapping, near_miss
-from toolbus.config.settings.audit import Telemetry, file_problem
+from toolbus.config.settings.audit import KEPT, History, Telemetry, file_problem
 from toolbus.config.settings.search import Search
 from toolbus.config.settings.serve import Profile, Serve
 from toolbus.config.settings.store import SCHEMES, StoreSetting
@@ -37,7 +37,7 @@ SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "skill_tools", "roots", "expose", "expose_budget", "always"),
-    *("context", "context_budget", "lock", "policy", "audit", "telemetry", "tokens"),
+    *("context", "context_budget", "lock", "policy", "audit", "history", "telemetry", "tokens"),
     *("search", "serve", "code", "store", "registry", "extends", "profiles"),
 )
 """Settings for all servers; accepted beside every container."""
@@ -49,6 +49,7 @@ _OURS: Mapping[str, Callable[[JSON], bool]] = {
         isinstance(value, bool)
         or (file_problem(value) is None if isinstance(value, str) else "file" in _keys(value))
     ),
+    "history": lambda value: isinstance(value, bool) or value in KEPT or _has_only(value, History),
     "telemetry": lambda value: isinstance(value, bool) or _has_only(value, Telemetry),
     "search": lambda value: _has_only(value, Search),
     "extends": lambda value: value == "user",

@@ -102,6 +102,8 @@ class ServerDraft:
     warnings: tuple[str, ...] = ()
     is_busy: bool = False
     """Whether the registry is asked."""
+    task: asyncio.Task[None] | None = None
+    """The look-up in the registry."""
     trial: ServerTrial | None = None
 
     @property
@@ -199,7 +201,7 @@ class ServerDrafts:
             typed = typed_server(form)
             draft.alias = typed.alias
             await in_thread(lambda: self._refer(draft, typed.entry, typed.secret_env))
-        except ConfigError as error:
+        except ToolbusError as error:
             draft.problem = _problem(error)
         return draft
 
@@ -270,7 +272,7 @@ class ServerDrafts:
     def add_published(self, session: str, name: str, kind: str) -> ServerDraft:
         """Begin a draft of a server of the registry: it is looked up, and a bundle is downloaded."""
         draft = self._new(session, is_busy=True, alias=name)
-        self._begin(self._look_up(draft, name, kind), f"look {name!r} up")
+        draft.task = self._begin(self._look_up(draft, name, kind), f"look {name!r} up")
         return draft
 
     async def _look_up(self, draft: ServerDraft, name: str, kind: str) -> None:
@@ -310,7 +312,7 @@ class ServerDrafts:
             if lacking := missing(choice, values):
                 raise InvalidForm(f"needs a value for {', '.join(one.label for one in lacking)}")
             await in_thread(lambda: self._convert(draft, choice, values))
-        except ConfigError as error:
+        except ToolbusError as error:
             draft.problem = _problem(error)
 
     def _convert(
@@ -335,7 +337,7 @@ class ServerDrafts:
         self._take_form(draft, form)
         try:
             await in_thread(lambda: self._change(draft, form))
-        except ConfigError as error:
+        except ToolbusError as error:
             draft.problem = _problem(error)
         return draft
 

@@ -76,27 +76,29 @@ def _question(waiting: WaitingQuestion) -> _Need:
 
 
 def _servers_in_need(console: Console) -> Iterator[_Need]:
-    """Failed servers, crash loops, and logins that expired."""
-    failures = console.bus.failures
+    """Failed servers, crash loops, and logins that expired, in this order."""
+    failures, looping, signed_out = console.bus.failures, list[_Need](), list[_Need]()
     for alias, now in console.bus.servers.items():
         error, url = failures.get(alias), server_url(alias)
         if now.state == "auth_required":
             why = error.reason if isinstance(error, LoginRequired) else "nobody is signed in"
-            yield _Need("busy", [server_link(alias), " needs a sign-in"], why, url, "Sign in")
+            signed_out.append(_Need("busy", [server_link(alias), " needs a sign-in"], why, url, "Sign in"))
         elif console.states.is_crash_looping(alias):
             crashes = console.states.crashes(alias, CRASHED_WITHIN)
             often = f"{len(crashes)} crashes within {duration(CRASHED_WITHIN)}: "
             why = often + shortened(crashes[-1].error, 200)
-            yield _Need("bad", [server_link(alias), " crashes again and again"], why, url, "Look")
+            looping.append(_Need("bad", [server_link(alias), " crashes again and again"], why, url, "Look"))
         elif now.state == "failed":
             why = shortened(problem_of(error), 200) if error is not None else ""
             yield _Need("bad", [server_link(alias), " has failed"], why, url, "Look")
+    yield from looping
+    yield from signed_out
 
 
 def _attention(needs: list[_Need]) -> Child:
     if not needs:
         return element("p", badge("ok", "good"), " Nothing needs you.", class_="calm", role="status")
-    shown = sorted(needs, key=lambda need: need.tone != "bad")[:MOST_NEEDS]
+    shown = needs[:MOST_NEEDS]
     items = [
         element(
             "li",
@@ -125,7 +127,7 @@ def _tiles(console: Console, tokens: int) -> list[Element]:
         _tile("Calls per second", f"{minute.calls / _RATE_SECONDS:.2g}", "in the last minute", "calls"),
         _tile("Errors", _share(quarter), f"{quarter.errors:,} in 15 min", "calls?outcome=failed&range=15m"),
         _tile("Servers' time, p50", _took(quarter.p50), "half took no longer, in 15 min", "calls?range=15m"),
-        _tile("Servers' time, p95", _took(quarter.p95), "95 % took no longer, in 15 min", "calls?range=15m"),
+        _tile("Servers' time, p95", _took(quarter.p95), "95% took no longer, in 15 min", "calls?range=15m"),
         _tile("Catalog", f"{tokens:,} tokens", f"{counted(len(names), 'tool')}; {_sent(console)}", "tools"),
     ]
 
@@ -170,7 +172,8 @@ def _servers(console: Console) -> list[Child]:
 
     ready = sum(now.state == "ready" for now in statuses.values())
     rows = [_row(console, alias) for alias in sorted(statuses, key=rank)]
-    titles = [element("th", text, scope="col") for text in ("Server", "State", "Last 24 hours", "Tools")]
+    titles = [element("th", text, scope="col") for text in ("Server", "State", "Last 24 hours")]
+    titles.append(element("th", "Tools", scope="col", class_="number"))
     summary = f"{ready} of {counted(len(statuses), 'server')} ready"
     return [
         element("h2", live("overview-ready", summary, tag="span")),

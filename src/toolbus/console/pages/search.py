@@ -139,6 +139,7 @@ def _calls(calls: Iterable[CallRecord], words: str) -> Iterator[SearchHit]:
         if (rank := _rank(words, call.name, more)) is not None:
 
             def about(call: CallRecord = call) -> Child:
-                return [moment(call.at), " ", status(call.outcome or "running"), f" {call.error or ''}"]
+                now = call.outcome or ("waiting" if call.waits_for else "running")
+                return [status(now), " ", moment(call.at), f" {call.error or ''}"]
 
             yield SearchHit(kind="Calls", title=call.name, url=call_url(str(call.id)), about=about, rank=rank)

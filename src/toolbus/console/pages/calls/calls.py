@@ -33,6 +33,8 @@ MOST_IN_FLIGHT = 50
 MOST_EXPORTED = 20_000
 CHARTS_SECONDS = 10.0
 """The charts of an open page change at most so often."""
+LONG_STEP = 600
+"""Seconds of a step that is drawn before it has ended."""
 SHORT_ERROR = 90
 """Characters of an error that are shown without opening it."""
 _COLUMNS = ("Call", "Server", "Caller", "Started")
@@ -71,32 +73,34 @@ async def charts(console: Console, wanted: WantedCalls) -> list[Element]:
         steps = counts_of(await history.steps(key, server), time.time(), key)
     else:
         steps = console.calls.counts.steps(key, server)
+    # The last step goes on: a short one would look as if calls ended.
+    drawn = steps[:-1] if range_.step < LONG_STEP else steps
     calls, errors = whole(steps)
     minute = console.calls.counts.last(60, server)
     slowest = max((step.p95 for step in steps if step.p95 is not None), default=None)
     over, of = f"in {range_.label}", f" of {server}" if server else ""
     share = f"{errors / calls:.1%} of all" if calls else "no call ended"
-    drawn = [
+    figures = [
         Chart(
             "Calls per second",
             f"{counted(minute.calls, 'call')}{of} in the last minute, {calls:,} {over}",
-            [[step.calls / range_.step for step in steps]],
+            [[step.calls / range_.step for step in drawn]],
             _plain,
         ),
         Chart(
             "Errors",
             f"{counted(minute.errors, 'error')}{of} in the last minute, {errors:,} {over}: {share}",
-            [[step.errors for step in steps]],
+            [[step.errors for step in drawn]],
             _plain,
         ),
         Chart(
             "Time of servers",
             _latency(minute, slowest, over),
-            [[step.p50 for step in steps], [step.p95 for step in steps]],
+            [[step.p50 for step in drawn], [step.p95 for step in drawn]],
             duration,
         ),
     ]
-    return [chart(one, range_) for one in drawn]
+    return [chart(one, range_) for one in figures]
 
 
 def _plain(value: float) -> str:
@@ -110,7 +114,7 @@ def _latency(minute: Counts, slowest: float | None, over: str) -> str:
         recent = "no call was sent in the last minute"
     else:
         half, most = duration(minute.p50), duration(minute.p95)
-        recent = f"in the last minute, half took up to {half}, 95 % up to {most} (dashed)"
+        recent = f"in the last minute, half took up to {half}, 95% up to {most} (dashed)"
     return f"{recent}; at most {duration(slowest)} {over}"
 
 
@@ -150,8 +154,10 @@ def _filter(console: Console, wanted: WantedCalls) -> Element:
         text_field("field-tool", "Tool", "tool", value=wanted.filter.tool, placeholder="files_*"),
         text_field("field-caller", "Caller", "caller", value=wanted.filter.caller, placeholder="ann"),
         choice("field-outcome", "Outcome", "outcome", OUTCOMES, wanted.filter.outcome),
-        text_field("field-from", "Ended from (UTC)", "from", value=wanted.since, **at),
-        text_field("field-to", "Ended before (UTC)", "to", value=wanted.until, **at),
+    ]
+    times = [
+        text_field("field-from", "From (UTC)", "from", value=wanted.since, **at),
+        text_field("field-to", "To (UTC)", "to", value=wanted.until, **at),
     ]
     hidden = element("input", type="hidden", name="range", value=wanted.range) if wanted.range else None
     return element(
@@ -160,6 +166,13 @@ def _filter(console: Console, wanted: WantedCalls) -> Element:
             "calls",
             hidden,
             [element("div", field) for field in fields],
+            element(
+                "details",
+                element("summary", "Time"),
+                [element("div", field) for field in times],
+                id="field-times",
+                open=bool(wanted.since or wanted.until),
+            ),
             element("button", "Show", type="submit"),
             wanted.is_narrowed and element("a", "Show all", href="calls", class_="button"),
             method="get",

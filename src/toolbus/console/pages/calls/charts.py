@@ -128,7 +128,7 @@ def state_strip(states: ServerStates, server: str) -> Element:
     return element(
         "svg",
         element("title", text),
-        [_cells(tone, first, number) for tone, first, number in _runs(spans)],
+        [_cells(tone, first, number) for tone, first, number in _runs(spans, [one.at for one in crashes])],
         viewBox=f"0 0 {_STRIP_WIDTH} {_STRIP_HEIGHT}",
         preserveAspectRatio="none",
         role="img",
@@ -149,8 +149,11 @@ def _share(part: float) -> str:
     return f"{part:.0%}" if part >= 0.01 else "less than 1%"
 
 
-def _runs(spans: Sequence[StateSpan]) -> list[tuple[Tone, int, int]]:
-    """The worst tone of each cell; neighbors that are alike are one run: its tone, start and length."""
+def _runs(spans: Sequence[StateSpan], crashes: Iterable[float]) -> list[tuple[Tone, int, int]]:
+    """The worst tone of each cell, bad where it crashed; neighbors that are alike are one run.
+
+    A run is a tone, its first cell and the number of its cells.
+    """
     if not spans:
         return [("quiet", 0, CELLS)]
     begins = spans[-1].end - DAY
@@ -161,6 +164,8 @@ def _runs(spans: Sequence[StateSpan]) -> list[tuple[Tone, int, int]]:
         for cell in range(first, min(CELLS, ceil((span.end - begins) / _CELL_SECONDS))):
             if _WORST.index(tone) < _WORST.index(cells[cell]):
                 cells[cell] = tone
+    for crash in crashes:
+        cells[min(CELLS - 1, max(0, floor((crash - begins) / _CELL_SECONDS)))] = "bad"
     runs, at = list[tuple[Tone, int, int]](), 0
     for tone, group in groupby(cells):
         number = len(list(group))

@@ -104,7 +104,7 @@ def _form(item: ContentItem, draft: Draft | None, selected: Trial | None) -> Ele
     if (fault := item.fault) is not None:
         return element("p", fault, class_="problem")
     typed = draft.typed if draft is not None else None if selected is None else selected.typed
-    problems = {} if draft is None else draft.problems
+    problems: Mapping[str, str] = {} if draft is None else draft.problems
     first = next((one.key for one in item.fields if one.key in problems), "")
     suggestible = item.kind in ("template", "prompt")
     return form(
@@ -118,7 +118,7 @@ def _form(item: ContentItem, draft: Draft | None, selected: Trial | None) -> Ele
             ]
             for one in item.fields
         ],
-        element("button", _VERBS[item.kind], type="submit", class_="main"),
+        element("div", element("button", _VERBS[item.kind], type="submit", class_="main"), class_="actions"),
         novalidate=True,
         id="content-form",
         class_="stacked arguments",

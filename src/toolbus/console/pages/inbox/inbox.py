@@ -21,7 +21,6 @@ from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.text.display import counted, shortened
 
 _MOST_WARNINGS = 5
-_KINDS = {"tool": "tool", "prompt": "prompt", "launch": "launch line"}
 
 
 async def render(console: Console, request: PageRequest) -> Element:
@@ -105,7 +104,7 @@ def _sign_in(entry: InboxEntry, waiting: WaitingSignIn) -> Element:
         anchor("waiting-sign-in", waiting.server),
         f"Sign in to {waiting.server}",
         element("p", "Its calls fail until somebody signs in."),
-        facts({"server": server_link(waiting.server), "since": moment(entry.since)}),
+        facts({"server": server_link(waiting.server), "asked": moment(entry.since)}),
         _open("Sign in", server_url(waiting.server)),
         beside=badge(RISKS[entry.risk][0], "busy"),
     )
@@ -121,7 +120,7 @@ def _run(entry: InboxEntry, run: RunFacts) -> Element:
         anchor("waiting-run", run.id),
         title,
         [element("p", one.message, class_="description") for one in pending.questions.values()],
-        facts({**known, "since": moment(run.updated)}),
+        facts({**known, "asked": moment(run.updated)}),
         _open("Answer in the run", run_url(run.id)),
         beside=badge(RISKS[entry.risk][0], "busy"),
     )

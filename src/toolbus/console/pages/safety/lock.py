@@ -155,5 +155,4 @@ PAGE = Page(
     render=render,
     topics={"held", "servers", "catalog"},
     actions={"create": create},
-    count=lambda console: len(console.held.open),
 )

@@ -50,7 +50,7 @@ def _summary(console: Console, overview: PolicyOverview) -> list[Child]:
     counts = f"{overview.denied} denied, {overview.asked} asked about, {allowed} allowed"
     down = f" This leaves out the tools of {', '.join(overview.down)}." if overview.down else ""
     first = "The first rule that matches decides. " if console.rules.rules else ""
-    since: list[Child] = ["Decisions are counted since ", moment(console.rules.counts.since), "."]
+    since: list[Child] = ["Decisions are counted since the start, ", moment(console.rules.counts.since), "."]
     return [f"{first}{counted(overview.tools, 'tool')}: {counts}.{down} ", *since]
 
 

@@ -1,9 +1,10 @@
 """Add a server by URL, command or name in the registry: the form, the review, a trial, and saving it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
+from toolbus.config.location import is_mapping
 from toolbus.config.registry import PublishedInput, PublishedServer, choices, inputs
 from toolbus.console.console import Console
 from toolbus.console.editing.drafts import RegistrySearch, ServerDraft
@@ -242,7 +243,7 @@ def _published(server: PublishedServer) -> Element:
             )
             for one, press in zip(usable, buttons, strict=True)
         ],
-        not usable and every and element("p", every[0].problem, class_="faint"),
+        not usable and bool(every) and element("p", every[0].problem, class_="faint"),
     )
 
 
@@ -296,6 +297,8 @@ def _input(one: PublishedInput, typed: Fields) -> Element:
 
 
 async def _draft_page(console: Console, draft: ServerDraft, *, is_changed: bool) -> Element:
+    if draft.task is not None:
+        await asyncio.wait((draft.task,), timeout=SEARCH_WITHIN)
     if draft.is_busy:
         busy = element("p", f"Looking up {draft.alias}. Reload the page to see more.", role="status")
         return element("div", live("draft", busy, data_busy=True))
@@ -348,7 +351,7 @@ def _review(draft: ServerDraft, plan: FilePlan) -> Element:
 
 def trial_card(draft: ServerDraft) -> Element:
     """The trial of a draft, and its button."""
-    is_program = isinstance(draft.entry, Mapping) and "command" in draft.entry
+    is_program = is_mapping(draft.entry) and "command" in draft.entry
     has_bundle = draft.choice is not None and draft.choice.bundle is not None
     verb = "Unpack and start it" if has_bundle else "Start it" if is_program else "Connect to it"
     return element(

@@ -1,6 +1,7 @@
 """Change the entry of a server, enable, disable or remove it: the form, the review and the difference."""
 
 import asyncio
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from toolbus.config import ServerConfig
@@ -156,7 +157,9 @@ def _typed(usual: dict[str, str], typed: Fields) -> dict[str, str]:
     return {name: typed.get(name, text) for name, text in usual.items()}
 
 
-def _usual_form(usual: dict[str, str], hidden: list[Element], places: list[str], typed: Fields) -> Element:
+def _usual_form(
+    usual: dict[str, str], hidden: list[Element], places: Sequence[str], typed: Fields
+) -> Element:
     fields = Fields.of({name: [text] for name, text in usual.items()})
     is_url = bool(usual["url"])
     transports = {"": "found out", "streamable-http": "streamable HTTP", "sse": "SSE"}

@@ -144,7 +144,7 @@ def review_section(plan: FilePlan, draft: ServerDraft | None, place: str) -> Ele
     pairs = plan.facts()
     if draft is not None:
         pairs += [("secret", f"{one.key} is kept in {place} as {one.name}") for one in draft.secrets]
-    warnings = [] if draft is None else draft.warnings
+    warnings = () if draft is None else draft.warnings
     return element(
         "section",
         element("h2", "Review"),
@@ -194,7 +194,7 @@ def trial_section(draft: ServerDraft) -> Child:
         words += [f", by protocol {trial.protocol}."] if trial.protocol else ["."]
         return [
             element("p", badge("works", "good"), words),
-            trial.tools
+            bool(trial.tools)
             and element("ul", [_tool(one.name, one.description) for one in trial.tools[:TOOLS_SHOWN]]),
             len(trial.tools) > TOOLS_SHOWN
             and element("p", f"and {len(trial.tools) - TOOLS_SHOWN} more", class_="faint"),

@@ -200,10 +200,15 @@ def _tools(console: Console, alias: str) -> Child:
     more = len(own) - MOST_TOOLS
     return [
         element("h2", counted(len(own), "tool") if own else "Tools"),
-        element("ul", [element("li", tool_link(one.name)) for one in own[:MOST_TOOLS]], class_="tools")
+        element("ul", [element("li", tool_link(one.name)) for one in own[:MOST_TOOLS]], class_="tool-names")
         if own
         else element("p", "None of its tools is in the catalog.", class_="empty"),
-        more > 0 and element("p", f"and {more:,} more, under ", element("a", "Tools", href="tools")),
+        more > 0
+        and element(
+            "p",
+            f"and {more:,} more, under ",
+            element("a", "Tools", href=f"tools?{urlencode({'server': alias})}"),
+        ),
     ]
 
 

@@ -233,7 +233,7 @@ def _state(row: ServerRow) -> Child:
     return [
         shown,
         " ",
-        element("span", "since ", moment(status.since), class_="faint"),
+        element("span", moment(status.since), class_="faint"),
         row.reason and element("div", shortened(row.reason, LONGEST_REASON), class_="problem"),
     ]
 

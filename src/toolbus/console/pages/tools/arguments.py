@@ -75,7 +75,7 @@ class FormPart:
 
     @property
     def is_open(self) -> bool:
-        """Whether an object is there."""
+        """Whether an object or a list is there."""
         return self.mark != "absent"
 
     def walk(self) -> Iterator["FormPart"]:
@@ -122,7 +122,10 @@ class ArgumentForm:
     @property
     def typed(self) -> dict[str, list[str]]:
         """All that is typed, as the form would send it."""
-        found = {part.key: part.texts for part in self.by_key.values() if part.texts}
+        parts = self.by_key.values()
+        typed = [part for part in parts if part.shape in ("field", "union") and part.mark != "choices"]
+        found = {part.key: part.texts or [""] for part in typed}
+        found |= {part.key: part.texts for part in parts if part.mark == "choices" and part.texts}
         marks = {f"{part.key}{AS}": [part.mark] for part in self.by_key.values() if part.mark}
         return {**found, **marks}
 
@@ -164,7 +167,8 @@ class ArgumentForm:
         """Without an item of a list, or without an object."""
         part, typed = self.by_key.get(key), self.typed
         if part is not None and part.shape == "list":
-            typed[f"{key}{AS}"] = [_listed([one for one in part.ids if one != item])]
+            left = [one for one in part.ids if one != item]
+            typed[f"{key}{AS}"] = [_listed(left) if left or part.about.required else "absent"]
         elif part is not None and part.shape == "object":
             typed[f"{key}{AS}"] = ["absent"]
         return typed
@@ -198,7 +202,8 @@ class ArgumentForm:
         """The part with a value, or with none."""
         if value is ABSENT:
             is_there = "object" if at.required else "absent"
-            part.mark = {"object": is_there, "list": "list:"}.get(part.shape, _mark_of(part.about))
+            no_items = "list:" if at.required else "absent"
+            part.mark = {"object": is_there, "list": no_items}.get(part.shape, _mark_of(part.about))
             if part.shape == "union":
                 part.texts = ["0"] if at.required else [""]
             return self._filled(part, at, schema, inner)
@@ -344,7 +349,7 @@ class ArgumentForm:
             case "list":
                 read = [self._read(one, problems, keeps_faults=keeps_faults) for one in part.parts]
                 items = [one for one in read if one is not ABSENT]
-                return items if items or part.parts or part.about.required else ABSENT
+                return items if part.is_open else ABSENT
             case "union":
                 if part.parts:
                     return self._read(part.parts[0], problems, keeps_faults=keeps_faults)
@@ -381,7 +386,7 @@ def as_json(value: JSON) -> str:
 
 def arguments_in(text: str) -> dict[str, JSON]:
     """The arguments in the JSON that was typed; ValueError if they are not an object."""
-    value = parsed(text) if text.strip() else {}
+    value: JSON = parsed(text) if text.strip() else {}
     if not is_object(value):
         raise ValueError("the arguments must be a JSON object, such as {}")
     return value
@@ -468,11 +473,8 @@ def _texts(one: InputField, value: JSON) -> list[str] | None:
             return [_compact(value)] if _compact(value) in one.choices else None
         case "choices":
             texts = [_compact(item) for item in value] if is_array(value) else [""]
-            return (
-                texts
-                if len(set(texts)) == len(texts) and all(text in one.choices for text in texts)
-                else None
-            )
+            is_known = all(text in one.choices for text in texts) and len(set(texts)) == len(texts)
+            return texts if is_known and (texts or one.required) else None
         case "json":
             return [as_json(value)]
 

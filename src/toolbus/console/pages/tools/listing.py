@@ -10,7 +10,6 @@ from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Fields
 from toolbus.console.widgets import anchor, badge, choice, form, hidden_fields
-from toolbus.core.text.display import counted
 from toolbus.core.values.records import Inventory, ToolSpec
 
 MOST_ROWS = 400
@@ -198,7 +197,8 @@ def _is_open(alias: str, found: Sequence[ToolRow], query: ListQuery) -> bool:
 
 def _summary(rows: Sequence[ToolRow], found: Sequence[ToolRow]) -> str:
     every, shown = sum(row.is_on for row in rows), sum(row.is_on for row in found)
-    text = counted(every, "tool") if shown == every else f"{shown:,} of {counted(every, 'tool')}"
+    tools = f"{every:,} {'tool' if every == 1 else 'tools'}"
+    text = tools if shown == every else f"{shown:,} of {tools}"
     off = sum(not row.is_on for row in found)
     known = [row.tokens for row in found if row.is_on]
     tokens = [one for one in known if one is not None]

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolbus.bus.calls import ForeseenCall
 from toolbus.bus.inner import calls_of
@@ -10,6 +11,7 @@ from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import tool_url
 from toolbus.console.page import Notice, Page, PageRequest
+from toolbus.console.pages.tools.arguments import ArgumentForm
 from toolbus.console.pages.tools.form import TypedArguments, form_widget, verdict_widget
 from toolbus.console.pages.tools.listing import ListQuery, ListSource, search_form, tool_list
 from toolbus.console.pages.tools.result import save_result
@@ -62,7 +64,7 @@ async def _pane(console: Console, request: PageRequest, name: str) -> Element:
     if spec is None:
         return element("section", back, await _missing(console, request, name), id="pane")
     draft, selected = _kept(console, request, spec)
-    shown = await _shown(console, spec, draft, _typed_before(console, request, spec, draft, selected))
+    shown = await _shown(console, spec, draft, await _typed_before(console, request, spec, draft, selected))
     tokens = (await console.costs.of([spec]))[spec.name]
     to = switch_of(request.query.get("switch"))
     return element(
@@ -126,11 +128,17 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 20 else -1
 
 
-def _typed_before(
+async def _typed_before(
     console: Console, request: PageRequest, spec: ToolSpec, draft: Draft | None, selected: Trial | None
 ) -> Mapping[str, list[str]] | None:
+    """What the form begins with: a draft, an earlier call of anybody, or the newest call from here."""
     if draft is not None:
         return draft.typed
+    if earlier := request.query.get("again"):
+        arguments = await console.arguments_of(earlier)
+        if arguments is None:
+            return None
+        return (await asyncio.to_thread(ArgumentForm, spec.input_schema, value=dict(arguments))).typed
     return None if selected is None or "fresh" in request.query else selected.typed
 
 
@@ -202,7 +210,7 @@ def _refused(
 
 
 def _draft(
-    console: Console, request: PageRequest, spec: ToolSpec, typed: Mapping[str, list[str]], **more: object
+    console: Console, request: PageRequest, spec: ToolSpec, typed: Mapping[str, list[str]], **more: Any
 ) -> str:
     try:
         draft = console.forms.keep(spec.name, typed, **more)
