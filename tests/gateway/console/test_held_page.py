@@ -66,7 +66,7 @@ async def test_it_shows_what_differs_and_approves_one_tool(tmp_path: Path) -> No
     async with console_over(place.config) as opened:
         await opened.enter()
         page = await _held(opened, "files/read", "files/copy")
-        assert "Lock 2" in plain(page)
+        assert "2 differences from the lock" in plain(page)
         assert "its description changed since toolbus.lock was written" in plain(page)
         assert "toolbus lock approve" not in plain(page)
         assert '<td data-label="Approved"><div class="words">Read a file.' in page

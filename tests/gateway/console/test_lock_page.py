@@ -136,7 +136,7 @@ async def test_a_server_is_disabled_and_what_is_wrong_is_explained(tmp_path: Pat
         assert json.loads(place.config.read_text())["servers"]["files"]["enabled"] is False
     async with console_over({"servers": {"files": {"command": "nothing"}}}) as opened:
         await opened.enter()
-        assert "is not in a config file" in await _page(opened, server="files")
+        assert "This bus has no config file." in await _page(opened, server="files")
 
 
 async def _page(opened: Opened, **fields: str) -> str:
