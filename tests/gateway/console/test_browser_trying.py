@@ -1,4 +1,4 @@
-"""Tools are called and switched, and content is read, in a real browser; also by keyboard, and without script."""
+"""Tools are called and switched, content is read, in a real browser; also by keyboard, and without script."""
 
 import asyncio
 import json
