@@ -200,7 +200,8 @@ def problem_note(key: str, problem: str) -> Child:
 def _about(one: InputField) -> str:
     bounds = [f"at least {one.least:g}" if one.least is not None else ""]
     bounds += [f"at most {one.most:g}" if one.most is not None else ""]
-    unit = " characters" if one.kind == "text" else ""
+    is_one = (one.least if one.most is None else one.most) == 1
+    unit = (" character" if is_one else " characters") if one.kind == "text" else ""
     bound = " and ".join(filter(None, bounds))
     words = [one.description, bound and f"{bound}{unit}"]
     words += [f"as JSON: {one.expected}" if one.kind == "json" else ""]

@@ -21,7 +21,8 @@ from toolbus import ConnectionLost
 
 ALIAS = f"wild {HOSTILE}"
 TOO_WIDE = """document.scrollingElement.scrollWidth <= innerWidth ? null : [...document.querySelectorAll('*')]
-  .filter((one) => one.getBoundingClientRect().right > innerWidth).map((one) => one.outerHTML.slice(0, 99))"""
+  .filter((one) => one.getBoundingClientRect().right > innerWidth).slice(0, 9)
+  .map((one) => one.outerHTML.slice(0, 99))"""
 
 
 def paths(opened: Opened) -> list[str]:

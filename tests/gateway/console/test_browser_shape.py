@@ -40,7 +40,8 @@ SPLIT = """[...document.querySelectorAll(
   })"""
 """Words that are on two lines."""
 CUT = """[...document.querySelectorAll('button, .button, nav a, th, .badge, h1, h2, label')]
-  .filter((one) => one.checkVisibility() && !one.closest('.spoken') && one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0
+  .filter((one) => one.checkVisibility() && !one.closest('.spoken')
+    && one.scrollWidth > one.clientWidth + 1 && one.clientWidth > 0
     && getComputedStyle(one).display !== 'inline')
   .map((one) => one.outerHTML.slice(0, 120))"""
 """Texts that are cut."""

@@ -1,6 +1,5 @@
 """The catalog, the form of a tool and the calls in a real browser."""
 
-import asyncio
 import json
 
 import pytest
@@ -10,7 +9,6 @@ from tests.gateway.console.opening import console_over
 from tests.gateway.console.test_browser_servers import wild
 from tests.gateway.console.wild import HOSTILE
 from tests.inside.console import anchor
-from toolbus import ConnectionLost, ToolbusError
 
 pytestmark = pytest.mark.anyio
 
@@ -74,29 +72,3 @@ async def test_progress_is_live_and_what_is_typed_meanwhile_stays(browser: Chrom
         await tab.see("#trial .badge", "running")
         await tab.click("#trial button:text-is('Cancel')")
         await tab.see("#trial .badge", "canceled")
-
-
-async def test_calls_are_live_with_charts_and_can_be_filtered(browser: Chromium) -> None:
-    config = {"servers": {"wild": wild(), "calm": wild()}}
-    async with console_over(config) as opened, browser.tab(viewport=SMALL) as tab:
-        await tab.enter(opened)
-        await tab.click("nav >> text=Calls")
-        await tab.see("#calls-in-flight", "No call is in flight.")
-        slow = asyncio.create_task(opened.bus.call("wild_slow", {}))
-        await tab.see("#calls-in-flight td", "wild_slow")
-        await opened.bus.call("wild_go_on", {})
-        await slow
-        await opened.bus.call("wild_fail", {})
-        for name in ("wild_refuse", "wild_die"):
-            with pytest.raises(ToolbusError if name == "wild_refuse" else ConnectionLost):
-                await opened.bus.call(name, {})
-        await opened.bus.call("calm_go_on", {})
-        await tab.see("#calls-ended tr", "calm_go_on")
-        assert await tab.count("#calls-charts svg path[fill=none]") == 4, "rate, errors, and two for latency"
-        assert "6 calls in the last minute" in await tab.text("#calls-charts")
-        assert "3 errors in the last minute" in await tab.text("#calls-charts")
-        await tab.do("check", "input[name=errors]")
-        await tab.do("selectOption", "select[name=server]", "wild")
-        await tab.click("button:text-is('Show')")
-        await tab.see("h2", "The last 3 calls")
-        assert "calm_go_on" not in await tab.text("#calls-ended")

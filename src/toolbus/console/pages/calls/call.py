@@ -14,6 +14,7 @@ from toolbus.console.pages.inbox.questions import call_of
 from toolbus.console.widgets import as_json, facts, moment, status
 from toolbus.core.operation.phases import CallPhase
 from toolbus.core.text.display import duration
+from toolbus.core.text.text import UNSEEN
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON
 from toolbus.shape.render import human_size
@@ -191,10 +192,15 @@ def _json(key: str, title: str, shown: JSON) -> Element:
             element("button", "Copy", type="button", data_copy=key, aria_label=f"Copy the {title.lower()}"),
             class_="title",
         ),
-        element("pre", as_json(shown), id=key, tabindex=0, aria_label=f"{title} as JSON", class_="breakable"),
+        element("pre", _copyable(shown), id=key, tabindex=0, aria_label=f"{title} as JSON"),
         class_="card",
         aria_labelledby=f"{key}-title",
     )
+
+
+def _copyable(value: JSON) -> str:
+    """JSON for people that is still JSON when it is copied: what cannot be seen is escaped as JSON has it."""
+    return UNSEEN.sub(lambda found: json.dumps(found.group())[1:-1], as_json(value))
 
 
 def request_of(call: RecordedCall) -> JSON:

@@ -294,7 +294,10 @@ def _decision(call: AuditedCall) -> Child:
         return element("span", "none", class_="faint")
     is_allowed = call.decision == "allow"
     by = ", ".join(list(decision_of(call.decided))[:1])
-    return [badge(call.decision, "good" if is_allowed else "bad"), by and element("div", by, class_="faint")]
+    return [
+        badge(call.decision, "good" if is_allowed else "bad"),
+        by and [" ", element("span", by, class_="faint")],
+    ]
 
 
 def _outcome(call: AuditedCall) -> Child:

@@ -148,7 +148,7 @@ def _trial(console: Console, spec: ToolSpec, trial: Trial) -> Child:
         copies(console.bus.config, trial),
         button("Cancel", "tools/cancel", again, hint=f"Cancel call {trial.number}")
         if is_running
-        else button("Call again", "tools/again", again, hint=f"Repeat call {trial.number}"),
+        else button("Call again", "tools/again", again, hint=f"Call again, call {trial.number}"),
         class_="card",
     )
 
