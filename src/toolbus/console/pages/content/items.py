@@ -14,7 +14,7 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ArgumentsError
 from toolbus.core.values.records import Prompt, Resource, ResourceTemplate
 from toolbus.core.values.skills import Skill
-from toolbus.core.values.uri_templates import variables
+from toolbus.core.values.uri_templates import required_variables, variables
 
 Kind: TypeAlias = Literal["resource", "template", "prompt", "skill"]
 KINDS: dict[Kind, str] = {
@@ -71,8 +71,12 @@ class ContentItem:
                 for one in self.entry.arguments
             ]
         if isinstance(self.entry, ResourceTemplate):
-            names = variables(self.entry.uri_template)
-            return [InputField(name=name, kind="text", title=name) for name in names]
+            template = self.entry.uri_template
+            needed = required_variables(template)
+            return [
+                InputField(name=name, kind="text", title=name, required=name in needed)
+                for name in variables(template)
+            ]
         return []
 
     @property

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 from toolbus.bus.inner import tenant_of
@@ -18,6 +19,8 @@ FEWEST_ROWS = 4
 """Of one server."""
 MOST_OPEN = 60
 """With more tools, most servers are closed."""
+ToolState: TypeAlias = Literal["on", "off", "denied"]
+"""`off`: the config excludes it; `denied`: the policy denies each call."""
 SORTS = {"name": "Name", "tokens": "Most tokens", "use": "Most used"}
 
 
@@ -59,13 +62,17 @@ class ToolRow:
     spec: ToolSpec
     tokens: int | None = None
     uses: int = 0
-    is_on: bool = True
-    """Whether it can be called: others are excluded by the config."""
+    state: ToolState = "on"
 
     @property
     def name(self) -> str:
         """The name that leads to its page."""
         return self.spec.name if self.is_on else str(self.spec.origin)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it can be called."""
+        return self.state == "on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,12 +107,12 @@ class ListSource:
             for spec in self.catalog
         ]
         off = [
-            ToolRow(spec=spec, is_on=False)
+            ToolRow(spec=spec, state="off")
             for inventory in self.inventories.values()
             for spec in inventory.tools
             if spec.origin not in known
         ]
-        return [*on, *off]
+        return [*on, *(ToolRow(spec=spec, state="denied") for spec in self.denied), *off]
 
 
 def search_form(query: ListQuery) -> Element:
@@ -199,7 +206,7 @@ def _summary(rows: Sequence[ToolRow], found: Sequence[ToolRow]) -> str:
     every, shown = sum(row.is_on for row in rows), sum(row.is_on for row in found)
     tools = f"{every:,} {'tool' if every == 1 else 'tools'}"
     text = tools if shown == every else f"{shown:,} of {tools}"
-    off = sum(not row.is_on for row in found)
+    off = sum(row.state == "off" for row in found)
     known = [row.tokens for row in found if row.is_on]
     tokens = [one for one in known if one is not None]
     text += f", {off:,} off" if off else ""
@@ -240,7 +247,7 @@ def _row(row: ToolRow, query: ListQuery) -> Element:
     own = spec.origin.tool if spec.name.endswith(spec.origin.tool) else spec.name
     link = element("a", own, href=query.url(row.name), aria_current="true" if is_shown else None)
     beside: Child = element("span", _figure(row, query.sort))
-    return element("li", link, badge("off", "quiet") if not row.is_on else beside)
+    return element("li", link, beside if row.is_on else badge(row.state, "quiet"))
 
 
 def _figure(row: ToolRow, sort: str) -> str:

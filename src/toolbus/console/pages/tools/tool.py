@@ -6,6 +6,7 @@ from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import server_link, tool_url
 from toolbus.console.pages.inbox.questions import question_card
+from toolbus.console.pages.tools.listing import ToolState
 from toolbus.console.pages.tools.result import copies, result_views, saved_links
 from toolbus.console.trials import Trial
 from toolbus.console.widgets import as_json, badge, button, facts, moment, status, titled
@@ -22,16 +23,18 @@ _HINTS = {
 }
 
 
-def about_tool(spec: ToolSpec, own: ToolSpec | None, tokens: Mapping[str, int], *, is_on: bool) -> Element:
+def about_tool(
+    spec: ToolSpec, own: ToolSpec | None, tokens: Mapping[str, int], state: ToolState = "on"
+) -> Element:
     """What a model sees of a tool; `own` is the tool as its server describes it."""
     given = {key: _hint(spec, key) for key in _HINTS}
     hints = [_HINTS[key][0 if hint else 1] for key, hint in given.items() if hint is not None]
     # A link: the change of the file is shown first.
-    words, to = ("Switch off", "off") if is_on else ("Switch on", "on")
+    words, to = ("Switch on", "on") if state == "off" else ("Switch off", "off")
     switch = element("a", words, href=tool_url(str(spec.origin), switch=to), class_="button small")
     return live(
         "tool-about",
-        titled("h2", spec.name, None if is_on else badge("off", "quiet"), switch, key="tool-name"),
+        titled("h2", spec.name, None if state == "on" else badge(state, "quiet"), switch, key="tool-name"),
         element("p", spec.description or "It has no description.", class_="description"),
         own is not None and _own_description(spec, own),
         facts(

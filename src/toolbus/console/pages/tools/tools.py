@@ -18,7 +18,7 @@ from toolbus.console.pages.tools.result import save_result
 from toolbus.console.pages.tools.switching import switch, switch_of, switch_panel
 from toolbus.console.pages.tools.tool import about_tool, trial_side, trial_url
 from toolbus.console.trials import Draft, Trial
-from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.errors import CallDenied, ToolbusError
 from toolbus.core.values.records import ToolSpec
 
 _CONTROLS = frozenset({"name", "do"})
@@ -70,7 +70,7 @@ async def _pane(console: Console, request: PageRequest, name: str) -> Element:
     return element(
         "section",
         back,
-        about_tool(spec, _as_listed(console, spec), tokens, is_on=True),
+        about_tool(spec, _as_listed(console, spec), tokens),
         to and await switch_panel(console, spec.origin, to),
         element(
             "div",
@@ -97,12 +97,14 @@ async def _missing(console: Console, request: PageRequest, name: str) -> Child:
         if str(tool.origin) == name
     ]
     error = calls_of(console.bus).missing(name, console.bus.catalog.names)
-    reason = element("p", f"{error}", class_="problem")
+    reason = live("tool-missing", element("p", str(error), class_="problem"), role="status")
     if not found:
-        return live("tool-missing", reason, role="status")
+        return reason
+    if isinstance(error, CallDenied):
+        return [about_tool(found[0], None, {}, "denied"), reason]
     to = switch_of(request.query.get("switch"))
     return [
-        about_tool(found[0], None, {}, is_on=False),
+        about_tool(found[0], None, {}, "off"),
         live("tool-missing", element("p", "No client can call it now."), role="status"),
         to and await switch_panel(console, found[0].origin, to),
     ]
