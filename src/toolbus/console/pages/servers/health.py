@@ -6,12 +6,11 @@ from toolbus.console.pages.calls.charts import state_strip
 from toolbus.console.record.counts import Counts
 
 HOUR = 3600.0
-CALLS_SECONDS = 900
 
 
 def counts_of(console: Console, alias: str) -> Counts:
-    """The calls of a server in the last 15 minutes."""
-    return console.calls.counts.last(CALLS_SECONDS, alias)
+    """The calls of a server in the last hour."""
+    return console.calls.counts.last(int(HOUR), alias)
 
 
 def is_looping(console: Console, alias: str) -> bool:
