@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, cast
 
 from toolbus.audit.history.read import (
-    HistoryUnreadable,
     CallPosition,
+    HistoryUnreadable,
     RecordedState,
     StepCount,
     history_file,

@@ -52,11 +52,7 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 def _unknown(console: Console) -> list[Element]:
     memory = "The last 1,000 calls are remembered"
-    why = (
-        f"{memory}, and the calls in the history."
-        if console.history
-        else f"{memory} while this process runs."
-    )
+    others = ", and the calls in the history." if console.history else " while this process runs."
     return [
         element("p", "This call is not known any more. ", memory, others, class_="empty"),
         element("a", "All calls", href="calls", class_="button"),
