@@ -57,7 +57,8 @@ ALLOWED: dict[str, set[str]] = {
     "connect": {"core", "config", "schema", "state"},
     "discover": {"core", "config", "connect"},
     "call": {"core", "schema", "shape"},
-    "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state", "search", "code", "schema"},
+    "tape": {"core", "config", "connect", "lock", "schema", "shape"},
+    "bus": STAGES | {"lock", "tape", "policy", "audit", "telemetry", "state", "search", "code", "schema"},
     **{part: {"core", "bus", "public"} for part in PUBLIC},
     "records": {"core", "bus", "lock", "search"},
     "adapters": FACE,
@@ -82,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # Which parts may import a package of others. Packages not named here are free.
-SDK_PARTS = {"connect", "discover", "gateway", "testing", "demo"}
+SDK_PARTS = {"connect", "discover", "tape", "gateway", "testing", "demo"}
 FRAMEWORKS = [
     "agent_framework",
     "agents",
