@@ -32,7 +32,7 @@ from toolbus.shape import Shaper
 from toolbus.tape.matching import Matching, TapeMode
 
 if TYPE_CHECKING:
-    from toolbus.tape.use import BusTapes
+    pass
 
 ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfig
 
@@ -74,14 +74,22 @@ class Toolbus(View):
         connected, and without a config, the servers are those of the tape. `mode` is for the tape that
         either of them names: `once`, `all`, `new_episodes` or `none`. `matching` says how calls are compared.
         """
-        tapes = tapes_of(record, replay, mode, matching)
-        read = (
-            bus_config(config, profile) if config is not None or tapes is None or tapes.needs_config else None
-        )
-        if tapes is not None:
-            read = tapes.prepare(read)
-            observers = observers if tapes.recorder is None else [*observers, tapes.recorder]
-        assert read is not None, "only a tape stands in for a config"
+        tapes = None
+        if record is not None or replay is not None:
+            from toolbus.tape.use import tapes_of
+
+            tapes = tapes_of(record, replay, mode, matching)
+            read = tapes.prepare(
+                None if config is None and not tapes.connects else bus_config(config, profile),
+                lambda behind: Toolbus(
+                    behind, observers=tapes.live_observers, get_secret=get_secret, interactions=interactions
+                ),
+            )
+            observers = [*observers, *tapes.observers]
+        elif mode is not None or matching is not None:
+            raise TypeError("mode and matching are for a tape; name it with record or replay")
+        else:
+            read = bus_config(config, profile)
         extensions = BusExtensions(
             hooks=hooks,
             shapers=shapers,
@@ -191,15 +199,15 @@ class Toolbus(View):
         Does not wait for an inactive server once others can be used; its tools join the catalog later.
         With a lockfile the catalog is known, so it waits only for `required` servers; see `wait_ready`.
         """
-        if self._tapes is not None and self._tapes.recorder is not None:
-            self._tapes.recorder.begin()
+        if self._tapes is not None:
+            self._tapes.begin()
         await self._bus.engine.start()
 
     async def close(self) -> None:
         """Disconnect from all servers; calls in flight fail. Any number of times, from anywhere."""
         await self._bus.engine.stop()
         if self._tapes is not None:
-            self._tapes.close()
+            await self._tapes.close()
 
     stop = close
     """The same under its earlier name."""
@@ -272,20 +280,6 @@ class Toolbus(View):
         new = with_profile(new, self.config.profile) if new.profile is None else new
         new = new if self._tapes is None else self._tapes.replayed(new)
         await self._change(new.with_switches)
-
-
-def tapes_of(
-    record: str | Path | None, replay: str | Path | None, mode: TapeMode | None, matching: Matching | None
-) -> "BusTapes | None":
-    """The tapes of a bus with these options; None without any."""
-    if record is None and replay is None:
-        if mode is not None or matching is not None:
-            raise TypeError("mode and matching are for a tape; name it with record or replay")
-        return None
-    from toolbus.tape.use import BusTapes, TapeUse
-
-    paths = [None if path is None else Path(path).expanduser() for path in (record, replay)]
-    return BusTapes(TapeUse(record=paths[0], replay=paths[1], mode=mode, matching=matching or Matching()))
 
 
 def config_of(

@@ -18,7 +18,14 @@ from typer.core import TyperGroup
 
 from toolbus.cli.completion import profile_names
 from toolbus.cli.help import GLOBAL, PlainCommand, write_commands, write_options, write_usage
-from toolbus.cli.options import SharedOptions, TargetOptions, check_config, repeat_config
+from toolbus.cli.options import (
+    SharedOptions,
+    TapeMode,
+    TapeOptions,
+    TargetOptions,
+    check_config,
+    repeat_config,
+)
 from toolbus.cli.target_words import TAKING_TARGETS, is_target, without_command
 from toolbus.cli.terminal import run_until_signal
 from toolbus.schema.values import JSON
@@ -31,6 +38,8 @@ if TYPE_CHECKING:
     from toolbus.core.operation.events import Event
 
 
+TAPES = "Tapes"
+"""The panel of their options in the help."""
 _TAKEN = ("import", "list")
 """Names that a function cannot have, or should not."""
 NO_COMMANDS: Mapping[str, tuple[str, str]] = {}
@@ -65,6 +74,8 @@ class Invocation:
         from toolbus.cli.session import load_trusted_config
 
         _ = self.screen  # it shows the log of what follows
+        if self.settings.tape is not None:
+            return _late("tapes").taped_config(self, self.settings.tape)
         if self.settings.target is not None:
             return _late("targets").target_config(self, self.settings.target)
         return load_trusted_config(self.settings)
@@ -115,17 +126,22 @@ def config_command(work: Callable[..., Any]) -> Callable[..., int | None]:
 
 
 def target_command(work: Callable[..., Any]) -> Callable[..., int | None]:
-    """The same for a command that also works with servers that no config has."""
-    return _adapted(work, _parameters(_target_options), cls=TargetCommand, needs_config=True)
+    """The same for a command that also works with servers that no config has, or of a tape."""
+    unused = [*_parameters(_target_options), *_parameters(_tape_options)]
+    return _adapted(work, unused, cls=TargetCommand, needs_config=True)
 
 
-def bus_command(work: Callable[..., Any], *, imports: bool = False) -> Callable[..., int | None]:
+def bus_command(
+    work: Callable[..., Any], *, imports: bool = False, tapes: bool = False
+) -> Callable[..., int | None]:
     """The same for one that uses the background bus of `toolbus up`, and may be told not to.
 
-    With `imports`, it offers the servers of editors if there is no config.
+    With `imports`, it offers the servers of editors if there is no config; with `tapes`, it can record and
+    replay a tape.
     """
     # `cli/entry.py` has looked at the option: a command does not know where it runs.
     unused = [*_parameters(_target_options), *_parameters(_bus_options)]
+    unused += _parameters(_tape_options) if tapes else []
     return _adapted(work, unused, cls=TargetCommand, needs_config=True, imports=imports)
 
 
@@ -230,6 +246,61 @@ def _target_options(
     """Never called; its parameters are added to a command that takes targets."""
 
 
+def _tape_options(
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            metavar="FILE",
+            rich_help_panel=TAPES,
+            help="Record what servers receive, send and offer.",
+        ),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay",
+            metavar="FILE",
+            rich_help_panel=TAPES,
+            help="Repeat a tape instead of starting servers; needs no config.",
+        ),
+    ] = None,
+    tape_mode: Annotated[
+        TapeMode | None,
+        typer.Option(
+            "--tape-mode",
+            rich_help_panel=TAPES,
+            help="Record if there is no tape (once), always (all), only calls that it lacks "
+            "(new_episodes), or nothing (none).",
+        ),
+    ] = None,
+    match_ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--match-ignore",
+            metavar="PATH",
+            rich_help_panel=TAPES,
+            help="Do not compare this argument with the tape, such as filter.since; repeatable.",
+        ),
+    ] = None,
+    match_pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--match-pattern",
+            metavar="PATH=GLOB",
+            rich_help_panel=TAPES,
+            help="Treat all values of this argument that match as the same; repeatable.",
+        ),
+    ] = None,
+    match_order: Annotated[
+        bool,
+        typer.Option("--match-order", rich_help_panel=TAPES, help="Require the calls in the recorded order."),
+    ] = False,
+) -> None:
+    """Never called; its parameters are added to a command that can use a tape."""
+
+
+_TAPE_NAMES = tuple(inspect.signature(_tape_options).parameters)
 _TARGET_NAMES = tuple(inspect.signature(_target_options).parameters)
 _COMMAND = "toolbus.command"
 """Where a context has the command of a server, which came after `--`."""
@@ -281,6 +352,29 @@ def _target(values: dict[str, Any], context: Any) -> TargetOptions | None:
     return None
 
 
+def _tape(values: dict[str, Any]) -> TapeOptions | None:
+    """The tape of a command, taken out of the values; None if there is none."""
+    if _TAPE_NAMES[0] not in values:
+        return None
+    given = {name: values.pop(name) for name in _TAPE_NAMES}
+    if given["record"] is not None or given["replay"] is not None:
+        return TapeOptions(
+            record=given["record"],
+            replay=given["replay"],
+            mode=given["tape_mode"],
+            ignore=tuple(given["match_ignore"] or ()),
+            patterns=tuple(given["match_pattern"] or ()),
+            in_order=given["match_order"],
+        )
+    for name, value in given.items():
+        if value:
+            from toolbus.cli.errors import Usage
+
+            option = name.replace("_", "-")
+            raise Usage(f"--{option} is for a tape; name it with --record or --replay")
+    return None
+
+
 def _adapted(
     work: Callable[..., Any],
     unused: Iterable[inspect.Parameter] = (),
@@ -296,24 +390,27 @@ def _adapted(
     def run(**values: Any) -> int | None:
         context = values.pop("ctx")
         target = _target(values, context) if cls is TargetCommand else None
+        tape = _tape(values) if cls is TargetCommand else None
         for parameter in unused:
             values.pop(parameter.name, None)
         given = {parameter.name: values.pop(parameter.name) for parameter in shared[1:]}
-        settings = replace(SharedOptions(**given).merged_with(context.obj), target=target)
+        settings = replace(SharedOptions(**given).merged_with(context.obj), target=target, tape=tape)
         context.obj = settings
         repeat_config(settings.config)
         if runs_alone and context.invoked_subcommand is not None:
             _pass_on(parameters, values, context)
             return None
         own = Invocation(settings)
-        if needs_config and not values.get("registry"):  # a search there needs none
+        has_servers = tape is not None and tape.replay is not None
+        if needs_config and not has_servers and not values.get("registry"):  # a search there needs none
             names = values["servers"] if context.command.name in TAKING_TARGETS else None
             _require_config(own, imports=imports, server=(names or [""])[0])
         if (spelling := getattr(context.command, "new_spelling", "")) and not settings.json:
             own.screen.note(f"'{context.command_path}' is now 'toolbus {spelling}'")
         if target is not None:
             _ = own.config  # outside of the event loop: a registry may have to be asked
-        return _shown(own, work, values)
+        with nullcontext() if tape is None else _late("tapes").taped(own):
+            return _shown(own, work, values)
 
     del run.__wrapped__  # or typer would use the signature without the options
     every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*parameters, *shared, *unused)]

@@ -35,6 +35,7 @@ from toolbus.core.values.records import JSON, JSONObject
 from toolbus.core.values.skills import SKILLS
 from toolbus.tape.content import CANCELLED, error_in, request_in
 from toolbus.tape.format import Listing, ListName, RecordedCall, Update
+from toolbus.tape.live import STATE
 from toolbus.tape.player import CallTarget, TapePlayer
 
 _LISTS: dict[str, tuple[str, ListName]] = {
@@ -216,18 +217,22 @@ class TapePeer:
 
     async def _call(self, method: str, params: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
         name, arguments = request_in(method, params)
-        target = CallTarget(self._server.server, method, name)
+        target, player = CallTarget(self._server.server, method, name), self._player
         if (state := params.get("requestState")) is not None:
-            call, played = self._resumed(target, str(state), params.get("inputResponses") or {})
+            answers: JSONObject = params.get("inputResponses") or {}
+            if player.live is not None and str(state).startswith(STATE):
+                return _complete(await player.live.go_on(str(state), answers))
+            call, played = self._resumed(target, str(state), answers)
             return await self._play(call, played, target, params, options)
-        call = await self._found(target, arguments)
-        return await self._play(call, 0, target, params, options)
+        if (found := player.find(target, arguments)) is not None:
+            return await self._play(found, 0, target, params, options)
+        if player.live is None:
+            raise player.miss(target, arguments)
 
-    async def _found(self, target: CallTarget, arguments: JSONObject) -> RecordedCall:
-        call = self._player.find(target, arguments)
-        if call is None:
-            raise self._player.miss(target, arguments)
-        return call
+        async def log(message: Mapping[str, JSON]) -> None:
+            await self._tell("notifications/message", dict(message))
+
+        return _complete(await player.live.send(self._server.alias, target, arguments, options, log))
 
     def _resumed(
         self, target: CallTarget, state: str, answers: Mapping[str, JSON]
@@ -362,6 +367,10 @@ class TapePeer:
 
 def _state(task: str, status: str, **more: JSON) -> dict[str, Any]:
     return {"taskId": task, "status": status, "ttlMs": None, **more}
+
+
+def _complete(result: dict[str, Any]) -> dict[str, Any]:
+    return {"resultType": "complete", **result}
 
 
 def _request(asked: JSONObject) -> dict[str, JSON]:

@@ -6,7 +6,7 @@ links of a bus.
 
 from array import array
 from collections.abc import Iterator
-from typing import NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
 
 from toolbus.core.values.errors import TapeMismatch
 from toolbus.core.values.records import JSON, JSONObject
@@ -17,6 +17,9 @@ from toolbus.tape.privacy import Privacy, has_mask
 _MOST_COMPARED = 200
 """Calls of a tool that are compared to find the nearest."""
 _MOST_DIFFERENCES = 5
+if TYPE_CHECKING:
+    from toolbus.tape.live import LiveServers
+
 T = TypeVar("T")
 NEXT_STEP = "record it with mode new_episodes"
 
@@ -40,6 +43,8 @@ class TapePlayer:
         self.tape = tape
         self.matching = matching or Matching()
         self.privacy = privacy or Privacy()
+        self.live: LiveServers | None = None
+        """The servers for calls that are not on the tape."""
         self._ids: dict[int, int | array[int]] = {}
         """By key: the id of the call; or how many were played, and the ids."""
         self._masked = array("L")

@@ -28,7 +28,7 @@ from toolbus.tape.content import (
     request_of,
     result_of,
 )
-from toolbus.tape.format import Entry, Listing, ListName, RecordedCall, TapeFile, Update
+from toolbus.tape.format import Entry, Listing, ListName, RecordedCall, Tape, TapeFile, Update
 from toolbus.tape.privacy import Privacy
 
 logger = logging.getLogger("toolbus")
@@ -38,6 +38,9 @@ MOST_SUSPENDED = 1_000
 """Suspended calls that are remembered, to know which call goes on with them."""
 CLOSE_TIMEOUT = 10.0
 """Seconds for what is yet to be written when the bus stops."""
+
+
+_NOT_LISTED = Inventory()
 
 
 class Recorder:
@@ -70,10 +73,12 @@ class Recorder:
         self._lists: dict[str, dict[ListName, list[JSON]]] = {}
         """What each server offers, as it was recorded last."""
         self._inventories: dict[str, Inventory] = {}
+        self._known: dict[tuple[str, ListName], list[JSON]] = {}
+        """What the tape had before, of the lists that were not made since."""
         self._updated: tuple[str, str, int] | None = None
         self._problem: str | None = None
         self._lock = threading.Lock()
-        self._waiting: queue.SimpleQueue[Callable[[], Entry] | None] = queue.SimpleQueue()
+        self._waiting: queue.SimpleQueue[Entry | Callable[[], Entry] | None] = queue.SimpleQueue()
         self._writer = threading.Thread(target=self._write, name="toolbus tape", daemon=True)
         self._is_closed = False
 
@@ -88,6 +93,13 @@ class Recorder:
                 self._problem = (error.strerror or "cannot be written").lower()
                 raise TapeError(self.path, self._problem, "choose another file") from None
             self._last = self._file.last_id
+            if self._appends and self._last:
+                tape = Tape(self.path)
+                listed = {server: tape.latest(server) for server in tape.servers}
+                self._known = {
+                    (one, kind): items for one, kinds in listed.items() for kind, items in kinds.items()
+                }
+                tape.close()
             self._began = time.monotonic()
             self._writer.start()
 
@@ -116,7 +128,7 @@ class Recorder:
         """Record the lists that are new."""
         self.begin()
         for alias, inventory in inventories.items():
-            if self._inventories.get(alias) is inventory:
+            if self._inventories.get(alias) is inventory or inventory == _NOT_LISTED:
                 continue
             self._inventories[alias] = inventory
             before, now = self._lists.get(alias, {}), lists_of(inventory)
@@ -124,18 +136,14 @@ class Recorder:
             after, at = self._last_of.get(alias, 0), self.now
             for name, items in now.items():
                 if items != before.get(name, []) or (not before and name == "tools"):
-                    self.put(
-                        lambda name=name, items=items, alias=alias, after=after, at=at: Listing(
-                            server=alias, after=after, kind=name, items=items, at=at
-                        )
-                    )
+                    self.put(Listing(server=alias, after=after, kind=name, items=items, at=at))
 
     def updated(self, server: str, uri: str, /) -> None:
         """Record that a resource changed; once, if several subscribe to it."""
         after, at = self._last_of.get(server, 0), self.now
         if self._updated != (server, uri, after):
             self._updated = server, uri, after
-            self.put(lambda: Update(server=server, after=after, uri=uri, at=at))
+            self.put(Update(server=server, after=after, uri=uri, at=at))
 
     def closed(self) -> None:
         """Write the rest, and end the tape; any number of times."""
@@ -160,8 +168,8 @@ class Recorder:
             self._last_of[server] = self._last
             return self._last
 
-    def put(self, entry: Callable[[], Entry]) -> None:
-        """Write an entry soon; the thread makes it."""
+    def put(self, entry: Entry | Callable[[], Entry]) -> None:
+        """Write an entry soon, or one that the thread makes."""
         if self._problem is not None or self._is_closed:
             return
         if self._waiting.qsize() >= MOST_WAITING:
@@ -194,7 +202,9 @@ class Recorder:
         while (make := self._waiting.get()) is not None:
             if self._problem is None:
                 try:
-                    file.add(self._hidden(make()))
+                    entry = self._hidden(make() if callable(make) else make)
+                    if not self._is_known(entry):
+                        file.add(entry)
                 except OSError as error:
                     self._fail((error.strerror or str(error)).lower())
                 except Exception as error:  # what cannot be recorded must not end the thread
@@ -204,6 +214,12 @@ class Recorder:
             file.close(is_complete=self._problem is None)
         except OSError as error:
             self._fail((error.strerror or str(error)).lower())
+
+    def _is_known(self, entry: Entry) -> bool:
+        """Whether it is a list that the tape had before."""
+        if not isinstance(entry, Listing):
+            return False
+        return self._known.pop((entry.server, entry.kind), None) == entry.items
 
     def _hidden(self, entry: Entry) -> Entry:
         """The entry without secrets and paths."""

@@ -1,18 +1,25 @@
 """How a bus uses a tape: what it records, and which of its servers are replayed."""
 
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
-from typing import get_args
+from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
 
 from toolbus.config import BusConfig, ServerConfig
+from toolbus.core.operation.operation import Observer, Operation, ServerObservation
 from toolbus.core.values.errors import TapeError
+from toolbus.core.values.records import Inventory
 from toolbus.tape.format import Tape
 from toolbus.tape.matching import Matching, TapeMode
 from toolbus.tape.player import TapePlayer
 from toolbus.tape.privacy import Privacy
 from toolbus.tape.recorder import Recorder
 
-LAUNCH: dict[str, object] = {
+if TYPE_CHECKING:
+    from toolbus.tape.live import LiveBus as LiveBus
+
+_NOT_STARTED: dict[str, Any] = {
     "command": None,
     "args": (),
     "env": {},
@@ -32,14 +39,33 @@ LAUNCH: dict[str, object] = {
     "lock": "off",
 }
 """What a replayed server does not have: nothing is started, and nobody signs in."""
-SETTINGS: dict[str, object] = {
+_KEPT_NOWHERE: dict[str, Any] = {
     "keeps_listings": False,
     "tokens": "memory",
     "store": None,
     "lock": "off",
     "file": None,
 }
-"""What a bus does not need: it keeps nothing, and its servers are what the tape says."""
+"""What a bus that only replays does not need: its servers are as the tape says."""
+_NOT_SHAPED: dict[str, Any] = {
+    "include": (),
+    "also_include": (),
+    "exclude": (),
+    "override": {},
+    "mark": False,
+    "repair": False,
+    "lazy": True,
+    "required": False,
+    "per_session": False,
+}
+"""How the servers behind a tape differ from those of the config, which has shaped the call already."""
+_NOT_DECIDED: dict[str, Any] = {"include": (), "exclude": (), "policy": (), "audit": None, "store": None}
+
+
+class _MakesBus(Protocol):
+    """Makes a bus that is connected to the servers of a config."""
+
+    def __call__(self, config: BusConfig, /) -> "LiveBus": ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,7 +97,7 @@ class TapeUse:
         if mode == "none" or (mode == "once" and is_there):
             return replace(self, record=None, replay=tape, mode=None)
         if mode == "new_episodes" and is_there:
-            return replace(self, record=tape, replay=tape, mode=mode)
+            return replace(self, record=tape, replay=tape)
         return replace(self, record=tape, replay=None, mode=None)
 
 
@@ -80,51 +106,133 @@ class BusTapes:
 
     def __init__(self, use: TapeUse) -> None:
         self._use = use.resolved
-        self.recorder: Recorder | None = None
-        """Set by `prepare`, if the bus records."""
+        self._adds = self._use.mode == "new_episodes" and self._use.replay is not None
+        """Whether calls that are not on the tape are made, and added to it."""
+        self._recorder: Recorder | None = None
+        self._tape = None if self._use.replay is None else Tape(self._use.replay)
         self._player: TapePlayer | None = None
 
     @property
-    def needs_config(self) -> bool:
-        """Whether there has to be a config: nothing else says which servers there are."""
-        return self._use.replay is None
+    def connects(self) -> bool:
+        """Whether servers may be started, so that there has to be a config."""
+        return self._use.replay is None or self._adds
 
-    def prepare(self, config: BusConfig | None) -> BusConfig:
-        """The config for a bus that records or replays; without one, with the servers of the tape."""
+    @property
+    def observers(self) -> list[Observer]:
+        """The observers of the bus, once it is prepared."""
+        if self._recorder is None:
+            return []
+        return [
+            _Others(self._recorder, self._tape.servers if self._tape else ())
+            if self._adds
+            else self._recorder
+        ]
+
+    @property
+    def live_observers(self) -> list[Observer]:
+        """The observers of the bus that makes calls which are not on the tape."""
+        return [] if self._recorder is None else [self._recorder]
+
+    def fits(self, config: BusConfig) -> bool:
+        """Whether a config has a server of the tape that is replayed."""
+        if self._tape is None:
+            return True
+        hide = Privacy(config).recorded
+        return any(hide(alias) in self._tape.servers for alias in config.servers)
+
+    def prepare(self, config: BusConfig | None, live: _MakesBus | None = None) -> BusConfig:
+        """The config for a bus that records or replays; without one, with the servers of the tape.
+
+        `live` makes a bus for calls that are not on the tape.
+        """
         privacy = Privacy(config)
         if self._use.record is not None:
-            appends = self._use.record == self._use.replay
-            self.recorder = Recorder(self._use.record, appends=appends, privacy=privacy)
-        if self._use.replay is not None:
-            self._player = TapePlayer(Tape(self._use.replay), self._use.matching, privacy)
+            self._recorder = Recorder(self._use.record, appends=self._adds, privacy=privacy)
+        if self._tape is not None:
+            self._player = TapePlayer(self._tape, self._use.matching, privacy)
+            if config is not None and config.servers and not self.fits(config):
+                names = ", ".join(self._tape.servers) or "none"
+                problem = f"has no server of the config; its servers: {names}"
+                raise TapeError(self._tape.path, problem, "use another tape, or no config")
+            if self._adds and live is not None and config is not None:
+                from toolbus.tape.live import LiveServers
+
+                self._player.live = LiveServers(partial(live, _unshaped(config)))
         return self.replayed(config)
 
     def replayed(self, config: BusConfig | None) -> BusConfig:
         """The config with links to the tape, if one is replayed."""
-        if self._player is None:
+        player, tape = self._player, self._tape
+        if player is None or tape is None:
             assert config is not None, "there is something to connect to"
             return config
         from toolbus.tape.peer import TapeServer
 
-        player, tape = self._player, self._player.tape
         if config is None:
             config = BusConfig(servers={alias: _server(alias) for alias in tape.servers})
-        elif config.servers and not any(player.recorded(alias) in tape.servers for alias in config.servers):
-            names = ", ".join(tape.servers) or "none"
-            raise TapeError(
-                tape.path, f"has no server of the config; its servers: {names}", "use another tape"
-            )
-        servers = {
-            alias: server.model_copy(update={**LAUNCH, "server": TapeServer(player, alias)})
-            for alias, server in config.servers.items()
-        }
-        return config.model_copy(update={"servers": servers, **SETTINGS})
 
-    def close(self) -> None:
-        """Close the tape that was replayed."""
-        if self._player is not None:
-            self._player.tape.close()
+        def linked(alias: str, server: ServerConfig) -> ServerConfig:
+            if self._adds and player.recorded(alias) not in tape.servers:
+                return server
+            return server.model_copy(update={**_NOT_STARTED, "server": TapeServer(player, alias)})
+
+        servers = {alias: linked(alias, server) for alias, server in config.servers.items()}
+        return config.model_copy(update={"servers": servers, **({} if self._adds else _KEPT_NOWHERE)})
+
+    def begin(self) -> None:
+        """Begin the file that is recorded; `TapeError` if it cannot be written."""
+        if self._recorder is not None:
+            self._recorder.begin()
+
+    async def close(self) -> None:
+        """Close what is left when the bus has stopped."""
+        if self._player is not None and self._player.live is not None:
+            await self._player.live.close()
+        if self._recorder is not None:
+            self._recorder.closed()
+        if self._tape is not None:
+            self._tape.close()
+
+
+class _Others:
+    """Records the servers that are not on the tape."""
+
+    at_server: Literal[True] = True
+
+    def __init__(self, recorder: Recorder, on_tape: Collection[str]) -> None:
+        self._recorder = recorder
+        self._on_tape = on_tape
+
+    def start(self, operation: Operation, /) -> ServerObservation | None:
+        """Follow a request to another server."""
+        return None if operation.server in self._on_tape else self._recorder.start(operation)
+
+    def offered(self, inventories: Mapping[str, Inventory], /) -> None:
+        """Record the lists of other servers."""
+        self._recorder.offered({k: one for k, one in inventories.items() if k not in self._on_tape})
+
+    def updated(self, server: str, uri: str, /) -> None:
+        """Record a change on another server."""
+        if server not in self._on_tape:
+            self._recorder.updated(server, uri)
+
+    def closed(self) -> None:
+        """The recorder is closed with the tapes."""
+
+
+def _unshaped(config: BusConfig) -> BusConfig:
+    """The config of the bus behind a tape."""
+    servers = {alias: server.model_copy(update=_NOT_SHAPED) for alias, server in config.servers.items()}
+    return config.model_copy(update={"servers": servers, **_NOT_DECIDED})
 
 
 def _server(alias: str) -> ServerConfig:
     return ServerConfig(alias=alias, transport="memory", server=object())
+
+
+def tapes_of(
+    record: str | Path | None, replay: str | Path | None, mode: TapeMode | None, matching: Matching | None
+) -> BusTapes:
+    """The tapes of a bus with these options."""
+    paths = [None if path is None else Path(path).expanduser() for path in (record, replay)]
+    return BusTapes(TapeUse(record=paths[0], replay=paths[1], mode=mode, matching=matching or Matching()))
