@@ -3,6 +3,7 @@
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 from toolbus.cli.command import Invocation
 from toolbus.cli.errors import Usage
@@ -12,7 +13,10 @@ from toolbus.cli.targets import target_config
 from toolbus.config import BusConfig
 from toolbus.core.values.errors import ConfigError
 from toolbus.tape.matching import Matching
-from toolbus.tape.use import BusTapes, LiveBus, TapeUse
+from toolbus.tape.use import BusTapes, TapeUse
+
+if TYPE_CHECKING:
+    from toolbus.tape.live import LiveBus
 
 
 @contextmanager
@@ -44,7 +48,7 @@ def taped_config(own: Invocation, options: TapeOptions) -> BusConfig:
             "use --tape-mode new_episodes"
         ) from None
 
-    def live(config: BusConfig) -> LiveBus:
+    def live(config: BusConfig) -> "LiveBus":
         from toolbus.bus.toolbus import Toolbus
 
         return Toolbus(config, interactions=own.interactions(), observers=tapes.live_observers)

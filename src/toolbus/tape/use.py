@@ -17,7 +17,7 @@ from toolbus.tape.privacy import Privacy
 from toolbus.tape.recorder import Recorder
 
 if TYPE_CHECKING:
-    from toolbus.tape.live import LiveBus as LiveBus
+    from toolbus.tape.live import LiveBus
 
 _NOT_STARTED: dict[str, Any] = {
     "command": None,
