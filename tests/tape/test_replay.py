@@ -16,6 +16,7 @@ from toolbus.errors import TapeMismatch
 from toolbus.events import CatalogChanged, ResourceUpdated
 from toolbus.testing import FakeServer
 
+pytestmark = pytest.mark.anyio
 ERAS = ("modern", "legacy")
 
 

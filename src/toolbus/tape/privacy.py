@@ -5,6 +5,7 @@ fills in its own folders; a literal `${HOME}` is written `$${HOME}`.
 """
 
 import base64
+import json
 import os
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -14,7 +15,13 @@ from urllib.parse import quote
 
 from toolbus.config import BusConfig
 from toolbus.config.secrets.literals import literal_secrets
-from toolbus.config.secrets.redact import Redactor, is_credential, names_credential, redacted_by_all
+from toolbus.config.secrets.redact import (
+    Redactor,
+    hidden_by_all,
+    is_credential,
+    names_credential,
+    redacted_by_all,
+)
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
@@ -84,6 +91,10 @@ class Privacy:
 
     def recorded(self, value: JSON) -> JSON:
         """The value for a tape."""
+        written = json.dumps(value, ensure_ascii=False, default=str).encode(errors="surrogatepass")
+        hidden = hidden_by_all(written)
+        if hidden is not written and hidden != written:
+            value = json.loads(hidden.decode(errors="surrogatepass"))
         return rewritten(value, self._recorded)
 
     def _recorded(self, text: str, key: str) -> str:

@@ -320,6 +320,7 @@ class Redactor:
         self._longest = max(map(len, self._spellings), default=0)
         echoes = None if self._echoes is None else self._echoes.union(map(_without_scheme, self._learned))
         self._hide = EchoFilter(echoes) if echoes else None
+        self._hide_all: EchoFilter | None = None
 
     def __call__(self, text: str) -> str:
         """The text without the secrets."""
@@ -342,6 +343,12 @@ class Redactor:
         """A JSON message of the server without the secrets that it must not contain; it stays JSON."""
         return message if self._hide is None else self._hide(message)
 
+    def disguised(self, message: bytes) -> bytes:
+        """A JSON message without any of the secrets, also in disguise; it stays JSON."""
+        if self._hide_all is None:
+            self._hide_all = EchoFilter(map(_without_scheme, [*self._secrets, *self._learned]))
+        return self._hide_all(message)
+
 
 _redactors: "WeakSet[Redactor]" = WeakSet()
 _guard = Lock()
@@ -354,6 +361,15 @@ def redacted_by_all(value: JSON) -> JSON:
     for redactor in known:
         value = redactor(value) if isinstance(value, str) else redactor.json(value)
     return value
+
+
+def hidden_by_all(message: bytes) -> bytes:
+    """A JSON message without the secrets of any server of this process, also in disguise; it stays JSON."""
+    with _guard:
+        known = tuple(_redactors)
+    for redactor in known:
+        message = redactor.disguised(message)
+    return message
 
 
 def _without_scheme(secret: str) -> str:
