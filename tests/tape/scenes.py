@@ -3,10 +3,10 @@
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from toolbus import Answer, Elicitation, Interactions, SamplingResult, Toolbus
+from toolbus import Answer, Elicitation, Interactions, Toolbus
 from toolbus.errors import ToolbusError
 from toolbus.events import CallEnded, CallStarted, Event, InputAnswered, InputAsked, Logged, Progressed
-from toolbus.records import Text, ToolResult
+from toolbus.records import SamplingResult, Text, ToolResult
 
 SEEN = (CallStarted, CallEnded, InputAsked, InputAnswered, Logged, Progressed)
 """The events that a replay repeats exactly, in their order."""

@@ -246,6 +246,19 @@ class _Recording:
         self.events: list[JSON] = []
         self._resumes = recorder.suspended_by(operation)
         self._name, self._arguments = request_of(operation)
+        resumed = operation.resumed
+        self._answered = (
+            [] if resumed is None else [resumed.pending.requests.get(key) for key in resumed.answers]
+        )
+        """Questions that were asked before: guards see them again, with their answers."""
+
+    def asked(self, event: dict[str, JSON]) -> None:
+        """Record a question, unless it was asked before."""
+        for known in self._answered:
+            if known and known["params"].get("message") == event["ask"]["params"].get("message"):
+                self._answered.remove(known)
+                return
+        self.events.append(event)
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Record progress."""
@@ -303,7 +316,7 @@ class _Question:
     """A request of a server during a call."""
 
     def __init__(self, asking: _Recording, operation: Operation) -> None:
-        self._events = asking.events
+        self._asking = asking
         self._operation = operation
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -328,7 +341,7 @@ class _Question:
             answer = {"action": "cancel"}
         if answer is not None:
             asked = {"method": self._operation.route, "params": dict(self._operation.arguments)}
-            self._events.append({"ask": {**asked, "answer": answer}})
+            self._asking.asked({"ask": {**asked, "answer": answer}})
 
 
 def _key_resumed(operation: Operation) -> tuple[str, str, str] | None:
