@@ -126,7 +126,8 @@ class TapePeer:
         given: Mapping[str, Any] = params or {}
         if method in _LISTS:
             key, name = _LISTS[method]
-            return {key: self._list(name), "resultType": "complete"}
+            # Changes are announced, so no list is fresh for longer than that.
+            return {key: self._list(name), "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
         match method:
             case "server/discover":
                 return self._discovered()
@@ -260,16 +261,16 @@ class TapePeer:
 
     def _gone_on(self, call: RecordedCall, target: CallTarget, answers: Mapping[str, JSON]) -> RecordedCall:
         """The recorded call that went on with a suspended one."""
-        recorded: JSONObject | None = None
-        for suspended in self._player.alike(call):
-            for one in self._player.going_on(suspended):
-                known = one.answers or {}
-                recorded = known if recorded is None else recorded
-                # The handlers of the host answer the others, such as sampling.
-                given = {key: answer for key, answer in answers.items() if key in known}
-                if self._player.is_same_answer(known, given):
-                    return one
-        raise self._player.wrong_answer(call, target, recorded, dict(answers))
+        known = [one for suspended in self._player.alike(call) for one in self._player.going_on(suspended)]
+        for one in known:
+            if self._player.is_same_answer(one.answers or {}, dict(answers)):
+                return one
+        for one in known:
+            # The handlers of the host answer the other questions, such as sampling.
+            given = {key: answer for key, answer in answers.items() if key in (one.answers or {})}
+            if given and self._player.is_same_answer(one.answers or {}, given):
+                return one
+        raise self._player.wrong_answer(call, target, known[0].answers if known else None, dict(answers))
 
     async def _play(
         self,

@@ -5,13 +5,14 @@ It uses nothing but the public interface of observers: `bus.observe(Recorder("ta
 fails, that is logged once, and the tape has no end line.
 """
 
+import json
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, NamedTuple, cast
 
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import Logged
@@ -68,8 +69,8 @@ class Recorder:
         self._began = time.monotonic()
         self._open: dict[int, _Recording] = {}
         """The calls in flight, by the id of the operation."""
-        self._suspended: dict[tuple[str, str, str], int] = {}
-        """The ids of suspended calls, by server, tool, and what the server knows them by."""
+        self._suspended: dict[_CallKey, int] = {}
+        """The ids of suspended calls."""
         self._lists: dict[str, dict[ListName, list[JSON]]] = {}
         """What each server offers, as it was recorded last."""
         self._inventories: dict[str, Inventory] = {}
@@ -181,18 +182,15 @@ class Recorder:
         """A call has ended."""
         self._open.pop(operation.id, None)
 
-    def suspended_by(self, operation: Operation) -> int | None:
-        """The suspended call that an operation goes on with."""
-        key = _key_resumed(operation)
+    def suspended_by(self, key: "_CallKey | None") -> int | None:
+        """The suspended call that a call goes on with."""
         return None if key is None else self._suspended.get(key)
 
-    def note_suspended(self, operation: Operation, result: ToolResult, id_: int) -> None:
+    def note_suspended(self, key: "_CallKey", id_: int) -> None:
         """Remember a call that waits for answers."""
-        pending = result.pending
-        if pending is not None and (known := pending.state or pending.task) is not None:
-            self._suspended[operation.server, operation.spec.origin.tool, known] = id_
-            while len(self._suspended) > MOST_SUSPENDED:
-                del self._suspended[next(iter(self._suspended))]
+        self._suspended[key] = id_
+        while len(self._suspended) > MOST_SUSPENDED:
+            del self._suspended[next(iter(self._suspended))]
 
     # The thread
 
@@ -244,13 +242,19 @@ class _Recording:
         self._began = recorder.now
         self.id = id_
         self.events: list[JSON] = []
-        self._resumes = recorder.suspended_by(operation)
         self._name, self._arguments = request_of(operation)
+        self._resumes = recorder.suspended_by(self._key(_resumed_state(operation)))
         resumed = operation.resumed
         self._answered = (
             [] if resumed is None else [resumed.pending.requests.get(key) for key in resumed.answers]
         )
         """Questions that were asked before: guards see them again, with their answers."""
+
+    def _key(self, state: str | None) -> "_CallKey | None":
+        if state is None:
+            return None
+        arguments = json.dumps(self._arguments, sort_keys=True, default=str)
+        return _CallKey(self._operation.server, self._name, arguments, state)
 
     def asked(self, event: dict[str, JSON]) -> None:
         """Record a question, unless it was asked before."""
@@ -289,8 +293,10 @@ class _Recording:
             isinstance(error, ToolbusError) and not error.sent and not self.events
         ):
             return  # its server got nothing
-        if result is not None:
-            recorder.note_suspended(operation, result, self.id)
+        if result is not None and (pending := result.pending) is not None:
+            key = self._key(pending.state or pending.task or "")
+            if key is not None:
+                recorder.note_suspended(key, self.id)
         ended = recorder.now
 
         def entry() -> RecordedCall:
@@ -344,14 +350,24 @@ class _Question:
             self._asking.asked({"ask": {**asked, "answer": answer}})
 
 
-def _key_resumed(operation: Operation) -> tuple[str, str, str] | None:
-    """What a server knows the suspended call by, that an operation goes on with."""
-    known: Any = None
+class _CallKey(NamedTuple):
+    """What a suspended call is known by."""
+
+    server: str
+    name: str
+    arguments: str
+    state: str
+    """What the server knows it by; empty if the arguments say enough."""
+
+
+def _resumed_state(operation: Operation) -> str | None:
+    """What a server knows the suspended call by that an operation goes on with; None if it is a new one."""
     if operation.resumed is not None:
-        known = operation.resumed.pending.state or operation.resumed.pending.task
-    elif operation.forwarding is not None:
-        known = operation.forwarding.state
-    return None if known is None else (operation.server, operation.spec.origin.tool, known)
+        return operation.resumed.pending.state or operation.resumed.pending.task or ""
+    forwarding = operation.forwarding
+    if forwarding is None or (forwarding.state is None and forwarding.responses is None):
+        return None
+    return forwarding.state or ""
 
 
 def _answers(operation: Operation) -> dict[str, JSON] | None:
