@@ -219,8 +219,10 @@ class TapePeer:
     async def _call(self, method: str, params: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
         name, arguments = request_in(method, params)
         target, player = CallTarget(self._server.server, method, name), self._player
-        if (state := params.get("requestState")) is not None:
-            answers: JSONObject = params.get("inputResponses") or {}
+        state, answers = params.get("requestState"), params.get("inputResponses") or {}
+        if state is None and answers and (asking := player.find(target, arguments)) is not None:
+            state = f"{asking.id}.{_first_question(asking)}"  # a server that keeps no state needs none
+        if state is not None:
             if player.live is not None and str(state).startswith(STATE):
                 return _complete(await player.live.go_on(str(state), answers))
             call, played = self._resumed(target, str(state), answers)
@@ -389,6 +391,11 @@ def _asking(requests: JSONObject, call: RecordedCall, played: int) -> dict[str, 
 def _told(call: RecordedCall, events: int) -> list[JSON]:
     """The questions and answers in the first events of a call."""
     return [event for event in call.events[:events] if "ask" in cast("JSONObject", event)]
+
+
+def _first_question(call: RecordedCall) -> int:
+    events = (index for index, event in enumerate(call.events) if "ask" in cast("JSONObject", event))
+    return next(events, len(call.events))
 
 
 def _is_task(call: RecordedCall) -> bool:
