@@ -251,7 +251,7 @@ class TapePeer:
             return self._gone_on(call, target, answers), 0
         recorded = asked[0]["ask"]
         given = answers.get(_QUESTION, next(iter(answers.values()), None))
-        if recorded["method"] != ELICITATION or self._player.is_same_answer(recorded["answer"], given):
+        if recorded["method"] != ELICITATION or self._player.is_same_answer(recorded.get("answer"), given):
             return call, played + 1
         for other in self._player.alike(call):
             # The same call, asked the same until now, with another answer to this question.
@@ -259,7 +259,7 @@ class TapePeer:
                 event = cast("JSONObject", other.events[played]).get("ask") or {}
                 if self._player.is_same_answer(event.get("answer"), given):
                     return other, played + 1
-        raise self._player.wrong_answer(call, target, recorded["answer"], given)
+        raise self._player.wrong_answer(call, target, recorded.get("answer"), given)
 
     def _gone_on(self, call: RecordedCall, target: CallTarget, answers: Mapping[str, JSON]) -> RecordedCall:
         """The recorded call that went on with a suspended one."""

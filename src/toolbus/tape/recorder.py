@@ -5,6 +5,7 @@ It uses nothing but the public interface of observers: `bus.observe(Recorder("ta
 fails, that is logged once, and the tape has no end line.
 """
 
+import asyncio
 import json
 import logging
 import queue
@@ -12,7 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import Logged
@@ -117,7 +118,7 @@ class Recorder:
             return None
         self.begin()
         if operation.route in ASKED:
-            asking = self._open.get(operation.during or 0)
+            asking = self._asking(operation)
             return None if asking is None else _Question(asking, operation)
         if operation.route not in RECORDED:
             return None
@@ -182,6 +183,15 @@ class Recorder:
         """A call has ended."""
         self._open.pop(operation.id, None)
 
+    def _asking(self, question: Operation) -> "_Recording | None":
+        """The call that a question belongs to: if that is unknown, the latest that waits for no answer."""
+        if question.during is not None:
+            return self._open.get(question.during)
+        of_server = [
+            one for one in self._open.values() if one.server == question.server and not one.is_asking
+        ]
+        return max(of_server, key=lambda one: one.id, default=None)
+
     def suspended_by(self, key: "_CallKey | None") -> int | None:
         """The suspended call that a call goes on with."""
         return None if key is None else self._suspended.get(key)
@@ -241,7 +251,7 @@ class _Recording:
         self._operation = operation
         self._began = recorder.now
         self.id = id_
-        self.events: list[JSON] = []
+        self.events: list[JSONObject] = []
         self._name, self._arguments = request_of(operation)
         self._resumes = recorder.suspended_by(self._key(_resumed_state(operation)))
         resumed = operation.resumed
@@ -256,13 +266,23 @@ class _Recording:
         arguments = json.dumps(self._arguments, sort_keys=True, default=str)
         return _CallKey(self._operation.server, self._name, arguments, state)
 
-    def asked(self, event: dict[str, JSON]) -> None:
-        """Record a question, unless it was asked before."""
+    @property
+    def server(self) -> str:
+        """The server that is called."""
+        return self._operation.server
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question of it waits for an answer."""
+        return any("answer" not in one["ask"] for one in self.events if "ask" in one)
+
+    def was_asked(self, question: JSONObject) -> bool:
+        """Whether a question was asked before, as the call was suspended: it is not recorded again."""
         for known in self._answered:
-            if known and known["params"].get("message") == event["ask"]["params"].get("message"):
+            if known and known["params"].get("message") == question["params"].get("message"):
                 self._answered.remove(known)
-                return
-        self.events.append(event)
+                return True
+        return False
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Record progress."""
@@ -279,8 +299,8 @@ class _Recording:
     def task(self, state: TaskState) -> None:
         """Record the state of a task, if it is another one."""
         more = {} if state.message is None else {"message": state.message}
-        event: JSON = {"task": {"status": state.status, **more}}
-        states = [one for one in self.events if "task" in cast("JSONObject", one)]
+        event: JSONObject = {"task": {"status": state.status, **more}}
+        states = [one for one in self.events if "task" in one]
         if not states or states[-1] != event:
             self.events.append(event)
 
@@ -306,7 +326,7 @@ class _Recording:
                 method=operation.route,
                 name=self._name,
                 arguments=self._arguments,
-                events=self.events,
+                events=list(self.events),
                 result=None if result is None else result_of(operation, result),
                 failure=failure_json(failure, error) if failure is not None and result is None else None,
                 resumes=self._resumes,
@@ -324,6 +344,10 @@ class _Question:
     def __init__(self, asking: _Recording, operation: Operation) -> None:
         self._asking = asking
         self._operation = operation
+        self._asked: dict[str, JSON] = {"method": operation.route, "params": dict(operation.arguments)}
+        self._event: JSONObject | None = None if asking.was_asked(self._asked) else {"ask": self._asked}
+        if self._event is not None:
+            asking.events.append(self._event)
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Questions have none."""
@@ -335,19 +359,23 @@ class _Question:
         """Questions have none."""
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
-        """Record the answer, if there was one."""
+        """Record the answer; a call that ends before is recorded without one."""
         observed = self._operation.observed
         error = None if observed is None else observed.error
-        answer: JSON = None
         if result is not None and result.pending is None:
             answer = answer_of(result.value)
         elif isinstance(error, CallDenied):
             answer = {"action": "decline"}
-        elif error is not None and not isinstance(error, InputNeeded):
+        elif error is None or isinstance(error, InputNeeded):
+            answer = None
+        elif isinstance(error, asyncio.CancelledError):
+            return
+        else:
             answer = {"action": "cancel"}
         if answer is not None:
-            asked = {"method": self._operation.route, "params": dict(self._operation.arguments)}
-            self._asking.asked({"ask": {**asked, "answer": answer}})
+            self._asked["answer"] = answer
+        elif self._event in self._asking.events:
+            self._asking.events.remove(self._event)  # it was put to nobody
 
 
 class _CallKey(NamedTuple):
