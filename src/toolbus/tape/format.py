@@ -122,7 +122,7 @@ Entry: TypeAlias = Listing | Update | RecordedCall
 
 
 def _object(value: JSON) -> dict[str, JSON]:
-    return cast("dict[str, JSON]", value) if is_object(value) else {}
+    return value if is_object(value) else {}
 
 
 def to_line(entry: Entry) -> dict[str, JSON]:

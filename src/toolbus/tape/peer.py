@@ -177,13 +177,14 @@ class TapePeer:
     # Changes
 
     async def _listen(self, params: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
-        stream = options["request_id"]
+        stream = options.get("request_id", "")
         wanted = self._listening[stream] = params.get("notifications") or {}
         try:
             await self._tell("notifications/subscriptions/acknowledged", {"notifications": wanted}, stream)
-            return await anyio.sleep_forever()
+            await anyio.sleep_forever()
         finally:
             del self._listening[stream]
+        return {}
 
     async def _tell(self, method: str, params: JSONObject, stream: RequestId | None = None) -> None:
         sent = params if stream is None else {**params, "_meta": {SUBSCRIPTION_ID_META_KEY: stream}}
@@ -219,13 +220,14 @@ class TapePeer:
     async def _call(self, method: str, params: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
         name, arguments = request_in(method, params)
         target, player = CallTarget(self._server.server, method, name), self._player
-        state, answers = params.get("requestState"), params.get("inputResponses") or {}
+        state: str | None = params.get("requestState")
+        answers: JSONObject = params.get("inputResponses") or {}
         if state is None and answers and (asking := player.find(target, arguments)) is not None:
             state = f"{asking.id}.{_first_question(asking)}"  # a server that keeps no state needs none
         if state is not None:
-            if player.live is not None and str(state).startswith(STATE):
-                return _complete(await player.live.go_on(str(state), answers))
-            call, played = self._resumed(target, str(state), answers)
+            if player.live is not None and state.startswith(STATE):
+                return _complete(await player.live.go_on(state, answers))
+            call, played = self._resumed(target, state, answers)
             return await self._play(call, played, target, params, options)
         if (found := player.find(target, arguments)) is not None:
             return await self._play(found, 0, target, params, options)
@@ -250,13 +252,15 @@ class TapePeer:
         if not asked or "ask" not in asked[0]:
             return self._gone_on(call, target, answers), 0
         recorded = asked[0]["ask"]
-        given = answers.get(_QUESTION, next(iter(answers.values()), None))
+        if _QUESTION not in answers:
+            return call, played  # it is asked again
+        given = answers[_QUESTION]
         if recorded["method"] != ELICITATION or self._player.is_same_answer(recorded.get("answer"), given):
             return call, played + 1
         for other in self._player.alike(call):
             # The same call, asked the same until now, with another answer to this question.
             if _told(other, played) == _told(call, played) and len(other.events) > played:
-                event = cast("JSONObject", other.events[played]).get("ask") or {}
+                event: JSONObject = cast("JSONObject", other.events[played]).get("ask") or {}
                 if self._player.is_same_answer(event.get("answer"), given):
                     return other, played + 1
         raise self._player.wrong_answer(call, target, recorded.get("answer"), given)
@@ -292,8 +296,8 @@ class TapePeer:
                 if "ask" in event:
                     return _asking({_QUESTION: event["ask"]}, call, index)
                 if "progress" in event and report is not None:
-                    progress, total, message = (*event["progress"], None, None)[:3]
-                    await report(progress, total, message)
+                    values: list[Any] = [*event["progress"], None, None]
+                    await report(values[0], values[1], values[2])
                 elif "log" in event:
                     await self._tell("notifications/message", event["log"])
         if call.failure is not None:
@@ -407,5 +411,6 @@ def _knows_tasks(params: Mapping[str, Any]) -> bool:
     in_flight = CURRENT.get()
     if in_flight is None or in_flight.forwarding is None:
         return False
-    declared: Any = (params.get("_meta") or {}).get(CLIENT_CAPABILITIES_META_KEY) or {}
+    meta: JSONObject = params.get("_meta") or {}
+    declared: JSONObject = meta.get(CLIENT_CAPABILITIES_META_KEY) or {}
     return TASKS in (declared.get("extensions") or {})

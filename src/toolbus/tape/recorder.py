@@ -30,7 +30,17 @@ from toolbus.tape.content import (
     request_of,
     result_of,
 )
-from toolbus.tape.format import Entry, Listing, ListName, RecordedCall, Tape, TapeFile, Update
+from toolbus.tape.format import (
+    Entry,
+    Listing,
+    ListName,
+    RecordedCall,
+    Tape,
+    TapeFile,
+    Update,
+    from_line,
+    to_line,
+)
 from toolbus.tape.privacy import Privacy
 
 logger = logging.getLogger("toolbus")
@@ -231,11 +241,10 @@ class Recorder:
 
     def _hidden(self, entry: Entry) -> Entry:
         """The entry without secrets and paths."""
-        hide, values = self._privacy.recorded, {}
-        for name in entry.__dataclass_fields__:
-            value = getattr(entry, name)
-            values[name] = value if name in ("method", "kind") else hide(value)
-        return type(entry)(**values)
+        line: dict[str, JSON] = self._privacy.recorded(to_line(entry))
+        hidden = from_line(line)
+        assert hidden is not None, "it is an entry"
+        return hidden
 
     def _fail(self, problem: str) -> None:
         if self._problem is None:
