@@ -34,7 +34,7 @@ from toolbus.core.values.errors import ConnectionLost
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.core.values.skills import SKILLS
 from toolbus.tape.content import CANCELLED, error_in, request_in
-from toolbus.tape.format import Listing, ListName, RecordedCall, Update
+from toolbus.tape.format import ListName, RecordedCall, Update
 from toolbus.tape.live import STATE
 from toolbus.tape.player import CallTarget, TapePlayer
 
@@ -72,6 +72,9 @@ class TapeServer:
         """Its name on the tape."""
         self.played = 0
         """The id of the last call that was played, which decides what the server offers."""
+        changes = (*player.tape.listings.get(self.server, ()), *player.tape.updates.get(self.server, ()))
+        self.changes = sorted((one for one in changes if one.after), key=lambda one: one.after)
+        """What happened between its calls."""
 
     def __repr__(self) -> str:
         return f"<TapeServer {self.server!r} of {self.player.tape.path}>"
@@ -146,7 +149,7 @@ class TapePeer:
 
     def _list(self, name: ListName) -> list[JSON]:
         listed = self._player.tape.latest(self._server.server, self._server.played).get(name, [])
-        shown: list[JSON] = self._player.privacy.replayed(listed)
+        shown: list[JSON] = self._player.shown(listed)
         return shown
 
     def _discovered(self) -> dict[str, Any]:
@@ -193,18 +196,15 @@ class TapePeer:
 
     async def _advance(self, call: RecordedCall) -> None:
         """What happened after a call happens now."""
-        server, tape = self._server, self._player.tape
+        server = self._server
         if call.id <= server.played:
             return
         before, server.played = server.played, call.id
-        due: list[Listing | Update] = [
-            one
-            for one in (*tape.listings.get(server.server, ()), *tape.updates.get(server.server, ()))
-            if before < one.after <= call.id
-        ]
-        for one in sorted(due, key=lambda one: one.after):
+        for one in server.changes:
+            if not before < one.after <= call.id:
+                continue
             if isinstance(one, Update):
-                uri = self._player.privacy.places.show(one.uri)
+                uri = self._player.shown(one.uri)
                 await self._tell_all("resourceSubscriptions", "resources/updated", {"uri": uri}, uri)
             elif (kind := _CHANGED.get(one.kind)) is not None:
                 await self._tell_all(f"{kind}ListChanged", f"{kind}/list_changed", {})
@@ -292,7 +292,7 @@ class TapePeer:
         if call.events:
             report = options.get("on_progress")
             for index in range(played, len(call.events)):
-                event = cast("JSONObject", self._player.privacy.replayed(call.events[index]))
+                event = cast("JSONObject", self._player.shown(call.events[index]))
                 if "ask" in event:
                     return _asking({_QUESTION: event["ask"]}, call, index)
                 if "progress" in event and report is not None:
@@ -303,7 +303,7 @@ class TapePeer:
         if call.failure is not None:
             raise await self._failed(call)
         await self._advance(call)
-        result = cast("dict[str, JSON]", self._player.privacy.replayed(dict(call.result or {})))
+        result = self._player.shown(dict(call.result or {}))
         if "inputRequests" in result and not target.method.startswith("tasks/"):
             return _asking(result["inputRequests"], call, len(call.events))
         if target.method == "tools/call" and "taskId" in result:
@@ -311,7 +311,7 @@ class TapePeer:
         return {**result, "resultType": "complete"}
 
     async def _failed(self, call: RecordedCall) -> Exception:
-        failure = cast("JSONObject", self._player.privacy.replayed(call.failure))
+        failure = cast("JSONObject", self._player.shown(call.failure))
         if failure.get("error") == CANCELLED:
             await anyio.sleep_forever()  # whoever called gives up again
         error = error_in(self._server.alias, failure)
@@ -351,7 +351,7 @@ class TapePeer:
         return {**await self._next_state(task, call, played), "resultType": "complete"}
 
     async def _next_state(self, task: str, call: RecordedCall, played: int) -> dict[str, Any]:
-        events = cast("list[JSONObject]", self._player.privacy.replayed(call.events))
+        events = cast("list[JSONObject]", self._player.shown(call.events))
         for index in range(played, len(events)):
             event = events[index]
             if "ask" in event:
@@ -368,7 +368,7 @@ class TapePeer:
             error = await self._failed(call)
             return _state(task, "failed", error={"code": -32603, "message": str(error)})
         await self._advance(call)
-        result = cast("dict[str, JSON]", self._player.privacy.replayed(dict(call.result or {})))
+        result = self._player.shown(dict(call.result or {}))
         return _state(task, "completed", result=result)
 
 
