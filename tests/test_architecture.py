@@ -57,9 +57,10 @@ ALLOWED: dict[str, set[str]] = {
     "connect": {"core", "config", "schema", "state"},
     "discover": {"core", "config", "connect"},
     "call": {"core", "schema", "shape"},
-    "bus": STAGES | {"lock", "policy", "audit", "telemetry", "state", "search", "code", "schema"},
+    "tape": {"core", "config", "connect", "lock", "schema", "shape"},
+    "bus": STAGES | {"lock", "tape", "policy", "audit", "telemetry", "state", "search", "code", "schema"},
     **{part: {"core", "bus", "public"} for part in PUBLIC},
-    "records": {"core", "bus", "lock", "search"},
+    "records": {"core", "bus", "lock", "search", "tape"},
     "adapters": FACE,
     # Tokens: the fetcher of the sign-in; keys: private files.
     "gateway": FACE | {"connect", "state", "telemetry", "audit", "lock", "schema"},
@@ -74,7 +75,7 @@ ALLOWED: dict[str, set[str]] = {
     "extension": FACE | {"adapters"},  # its host takes tools of one framework
     "cli": STAGES
     | FACES
-    | {"bus", "lock", "policy", "audit", "schema", "state", "testing", "search", "code", "__init__"},
+    | {"bus", "lock", "policy", "audit", "schema", "state", "tape", "testing", "search", "code", "__init__"},
     "public": STAGES | {"bus", "lock", "state", "search"},
     "__init__": {"core", "public"},
     "demo": set(),
@@ -82,7 +83,7 @@ ALLOWED: dict[str, set[str]] = {
 }
 
 # Which parts may import a package of others. Packages not named here are free.
-SDK_PARTS = {"connect", "discover", "gateway", "testing", "demo"}
+SDK_PARTS = {"connect", "discover", "tape", "gateway", "testing", "demo"}
 FRAMEWORKS = [
     "agent_framework",
     "agents",
@@ -445,7 +446,7 @@ BROKEN: list[tuple[Rule, dict[str, str], list[str]]] = [
             "gateway/page.py": "from rich import print\n",
         },
         [
-            "toolbus/bus.py:2: 'mcp' only in ['connect', 'demo', 'discover', 'gateway', 'testing']",
+            "toolbus/bus.py:2: 'mcp' only in ['connect', 'demo', 'discover', 'gateway', 'tape', 'testing']",
             "toolbus/gateway/page.py:1: 'rich' only in ['cli']",
         ],
     ),

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Self, cast, overload
 
 from toolbus.bus.engine.engine import BusExtensions
 from toolbus.bus.engine.stores import sign_in
@@ -29,6 +29,10 @@ from toolbus.lock.file import Lockfile
 from toolbus.policy.rules import Policy
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
+from toolbus.tape.matching import Matching, TapeMode
+
+if TYPE_CHECKING:
+    pass
 
 ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfig
 
@@ -56,12 +60,36 @@ class Toolbus(View):
         interactions: Interactions = NO_HANDLERS,
         encoder: EncodingFunction | None = None,
         profile: str | None = None,
+        record: str | Path | None = None,
+        replay: str | Path | None = None,
+        mode: TapeMode | None = None,
+        matching: Matching | None = None,
     ) -> None:
         """Read the config, by default the one that is found and trusted; starts nothing yet.
 
         With a `profile` of the config, the bus has the servers and tools of that only. `encoder` makes a
         vector for each text of a list, to find tools by meaning; it may be async.
+
+        `record` writes what servers receive, send and offer to a tape. `replay` repeats a tape: nothing is
+        connected, and without a config, the tape says which servers there are. `mode` is for the tape that
+        either of them names: `once`, `all`, `new_episodes` or `none`. `matching` says how calls are compared.
         """
+        tapes = None
+        if record is not None or replay is not None:
+            from toolbus.tape.use import tapes_of
+
+            tapes = tapes_of(record, replay, mode, matching)
+            read = tapes.prepare(
+                None if config is None and not tapes.connects else bus_config(config, profile),
+                lambda behind: Toolbus(
+                    behind, observers=tapes.live_observers, get_secret=get_secret, interactions=interactions
+                ),
+            )
+            observers = [*observers, *tapes.observers]
+        elif mode is not None or matching is not None:
+            raise TypeError("mode and matching are for a tape; name it with record or replay")
+        else:
+            read = bus_config(config, profile)
         extensions = BusExtensions(
             hooks=hooks,
             shapers=shapers,
@@ -71,9 +99,9 @@ class Toolbus(View):
             interactions=interactions,
             encoder=encoder,
         )
-        read = bus_config(config, profile)
         check_mode(read.expose)
         self._bus = BusTenant(read, extensions)
+        self._tapes = tapes
         super().__init__(self._bus, Scope())
         if on_event is not None:
             self.on_event(on_event)
@@ -171,11 +199,15 @@ class Toolbus(View):
         Does not wait for an inactive server once others can be used; its tools join the catalog later.
         With a lockfile the catalog is known, so it waits only for `required` servers; see `wait_ready`.
         """
+        if self._tapes is not None:
+            self._tapes.begin()
         await self._bus.engine.start()
 
     async def close(self) -> None:
         """Disconnect from all servers; calls in flight fail. Any number of times, from anywhere."""
         await self._bus.engine.stop()
+        if self._tapes is not None:
+            await self._tapes.close()
 
     stop = close
     """The same under its earlier name."""
@@ -183,6 +215,8 @@ class Toolbus(View):
     async def add_server(self, alias: str, config: Any) -> None:
         """Connect to one more server; its tools join the catalog. Fails as `start` does."""
         added = load_server(config, alias=alias, bus=self.config)
+        if self._tapes is not None:
+            added = self._tapes.replayed(BusConfig(servers={alias: added})).servers[alias]
         if alias in self.config.servers or alias in self.config.off:
             raise ConfigError("a server with that alias already exists", server=alias)
         await self._change(lambda old: old.model_copy(update={"servers": {**old.servers, alias: added}}))
@@ -244,6 +278,7 @@ class Toolbus(View):
         """
         new = bus_config(config)
         new = with_profile(new, self.config.profile) if new.profile is None else new
+        new = new if self._tapes is None else self._tapes.replayed(new)
         await self._change(new.with_switches)
 
 

@@ -16,20 +16,22 @@ from typing import Any, Protocol, TypeAlias, TypeVar
 from toolbus.call.arguments.check import ArgumentStation, CheckedArguments, accepted
 from toolbus.core.ask.approval import Approval, ApprovalPending
 from toolbus.core.ask.interactions import PEOPLE, PeopleTime
-from toolbus.core.operation.events import CallEnded, CallStarted, Hub, Progressed
+from toolbus.core.operation.events import CallEnded, CallStarted, Hub, Logged, OnLog, Progressed
 from toolbus.core.operation.operation import (
     JOURNAL,
     CallRegister,
     Failure,
     Guard,
     Observation,
+    ObservedOperation,
     Observer,
     Operation,
     OperationTenant,
     Route,
+    sees_servers,
 )
 from toolbus.core.values.errors import ArgumentsError, CallDenied, ToolNotFound
-from toolbus.core.values.records import ToolResult, pending_result
+from toolbus.core.values.records import TaskState, ToolResult, pending_result
 
 logger = logging.getLogger("toolbus")
 T = TypeVar("T")
@@ -70,7 +72,9 @@ class ObserverStation:
     """Tells observers of the start, the progress and the end of every operation."""
 
     def __init__(self, observers: Sequence[Observer]) -> None:
-        self._observers = observers
+        self._all = observers
+        self._observers = [one for one in observers if not sees_servers(one)]
+        self._at_servers = [one for one in observers if sees_servers(one)]
 
     @property
     def times_stations(self) -> bool:
@@ -99,9 +103,33 @@ class ObserverStation:
 
         return run
 
+    def lay_last(self, onward: Next) -> Next:
+        """The path from here on, of observers that see what servers receive and send."""
+        observers = self._at_servers
+        if not observers:
+            return onward
+
+        async def run(operation: Operation) -> ToolResult:
+            outer, operation = operation.observed, replace(operation)
+            observed = observe(observers, operation)
+            if observed is None:
+                return await onward(operation)
+            observed.within(outer)
+            object.__setattr__(operation, "observed", observed)  # as above
+            object.__setattr__(operation, "on_log", observed.following_log(operation.on_log))
+            try:
+                result = await onward(operation)
+            except BaseException as error:
+                observed.end(error)
+                raise
+            observed.end(result)
+            return result
+
+        return run
+
     async def follow(self, operation: Operation, answer: Callable[[], Awaitable[T]]) -> T:
         """Tell observers of a request of a server."""
-        observed = observe(self._observers, operation)
+        observed = observe(self._all, operation)
         object.__setattr__(operation, "observed", observed)  # its own time is what the person takes
         try:
             answered = await answer()
@@ -299,7 +327,7 @@ class CallPath:
         with self._laying:  # from several threads: the path that stays is the one that was listed last
             stations = self._stations = self._list()
             timed = _timed if stations.observers.times_stations else _untimed
-            end = timed("connection", stations.routes.run, None)
+            end = timed("connection", stations.observers.lay_last(stations.routes.run), None)
             end = timed("policy", stations.policy.lay(end), end)
             end = timed("guards", stations.guards.lay(end), end)
             end = timed("arguments", stations.arguments.lay(end, stations.policy.check_offered), end)
@@ -388,17 +416,44 @@ class Observations:
         self.error: BaseException | None = None
         self.people = PeopleTime(PEOPLE.get())
 
+        self._outer: ObservedOperation | None = None
+
+    def within(self, outer: ObservedOperation | None) -> None:
+        """Share the progress with the outer observers of the same operation."""
+        self._outer = outer
+        if outer is not None:
+            self.people = outer.people
+
     @property
     def follows_progress(self) -> bool:
         """Whether any of them follows progress."""
-        for one in self._all:  # noqa: SIM110 - every observed call is here
+        for one in self._all:
             if not getattr(one, "ignores_progress", False):
                 return True
-        return False
+        return self._outer is not None and self._outer.follows_progress
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         for one in self._all:
             _safely(lambda one=one: one.progress(progress, total, message))
+        if self._outer is not None:
+            self._outer.progress(progress, total, message)
+
+    def task(self, state: TaskState) -> None:
+        """The call became a task, or its task was polled."""
+        for one in self._all:
+            if (tell := getattr(one, "task", None)) is not None:
+                _safely(lambda tell=tell: tell(state))
+
+    def following_log(self, on_log: OnLog | None) -> OnLog:
+        """Pass a log message to the observers, and then to the caller."""
+        tell = [told for one in self._all if (told := getattr(one, "log", None)) is not None]
+
+        def log(event: Logged) -> Awaitable[None] | None:
+            for one in tell:
+                _safely(lambda one=one: one(event))
+            return None if on_log is None else on_log(event)
+
+        return log
 
     def end(self, outcome: ToolResult | BaseException | Failure) -> None:
         """Report the end of the operation: its result, or the error that it raised."""

@@ -105,6 +105,8 @@ class TaskPoller:
                 most = f"{self._server.most_tasks:,} calls as tasks at the same time (limits.tasks)"
                 raise self._rejected(f"the server runs more than {most}")
             while True:
+                if self._operation.observed is not None:
+                    self._operation.observed.task(state)
                 if (result := await self._handle(state)) is not None:
                     return result
                 await self._report(state)

@@ -18,7 +18,13 @@ from typer.core import TyperGroup
 
 from toolbus.cli.completion import profile_names
 from toolbus.cli.help import GLOBAL, PlainCommand, write_commands, write_options, write_usage
-from toolbus.cli.options import SharedOptions, TargetOptions, check_config, repeat_config
+from toolbus.cli.options import (
+    SharedOptions,
+    TargetOptions,
+    check_config,
+    repeat_config,
+)
+from toolbus.cli.parameters import tape_of, tape_options
 from toolbus.cli.target_words import TAKING_TARGETS, is_target, without_command
 from toolbus.cli.terminal import run_until_signal
 from toolbus.schema.values import JSON
@@ -65,6 +71,8 @@ class Invocation:
         from toolbus.cli.session import load_trusted_config
 
         _ = self.screen  # it shows the log of what follows
+        if self.settings.tape is not None:
+            return _late("input.tapes").taped_config(self, self.settings.tape)
         if self.settings.target is not None:
             return _late("targets").target_config(self, self.settings.target)
         return load_trusted_config(self.settings)
@@ -115,17 +123,22 @@ def config_command(work: Callable[..., Any]) -> Callable[..., int | None]:
 
 
 def target_command(work: Callable[..., Any]) -> Callable[..., int | None]:
-    """The same for a command that also works with servers that no config has."""
-    return _adapted(work, _parameters(_target_options), cls=TargetCommand, needs_config=True)
+    """The same for a command that also works with servers that no config has, or of a tape."""
+    unused = [*_parameters(_target_options), *_parameters(tape_options)]
+    return _adapted(work, unused, cls=TargetCommand, needs_config=True)
 
 
-def bus_command(work: Callable[..., Any], *, imports: bool = False) -> Callable[..., int | None]:
+def bus_command(
+    work: Callable[..., Any], *, imports: bool = False, tapes: bool = False
+) -> Callable[..., int | None]:
     """The same for one that uses the background bus of `toolbus up`, and may be told not to.
 
-    With `imports`, it offers the servers of editors if there is no config.
+    With `imports`, it offers the servers of editors if there is no config; with `tapes`, it can record and
+    replay a tape.
     """
     # `cli/entry.py` has looked at the option: a command does not know where it runs.
     unused = [*_parameters(_target_options), *_parameters(_bus_options)]
+    unused += _parameters(tape_options) if tapes else []
     return _adapted(work, unused, cls=TargetCommand, needs_config=True, imports=imports)
 
 
@@ -296,24 +309,27 @@ def _adapted(
     def run(**values: Any) -> int | None:
         context = values.pop("ctx")
         target = _target(values, context) if cls is TargetCommand else None
+        tape = tape_of(values) if cls is TargetCommand else None
         for parameter in unused:
             values.pop(parameter.name, None)
         given = {parameter.name: values.pop(parameter.name) for parameter in shared[1:]}
-        settings = replace(SharedOptions(**given).merged_with(context.obj), target=target)
+        settings = replace(SharedOptions(**given).merged_with(context.obj), target=target, tape=tape)
         context.obj = settings
         repeat_config(settings.config)
         if runs_alone and context.invoked_subcommand is not None:
             _pass_on(parameters, values, context)
             return None
         own = Invocation(settings)
-        if needs_config and not values.get("registry"):  # a search there needs none
+        has_servers = tape is not None and tape.replay is not None
+        if needs_config and not has_servers and not values.get("registry"):  # a search there needs none
             names = values["servers"] if context.command.name in TAKING_TARGETS else None
             _require_config(own, imports=imports, server=(names or [""])[0])
         if (spelling := getattr(context.command, "new_spelling", "")) and not settings.json:
             own.screen.note(f"'{context.command_path}' is now 'toolbus {spelling}'")
         if target is not None:
             _ = own.config  # outside of the event loop: a registry may have to be asked
-        return _shown(own, work, values)
+        with nullcontext() if tape is None else _late("input.tapes").taped(own):
+            return _shown(own, work, values)
 
     del run.__wrapped__  # or typer would use the signature without the options
     every = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*parameters, *shared, *unused)]

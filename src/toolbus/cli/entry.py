@@ -43,7 +43,7 @@ WITH_VALUE = frozenset(
 """The options of these commands that take the next word as their value."""
 WITH_WORDS = frozenset(("search", "call", "resume", "read", "prompt", "skill"))
 """The commands that need an argument, which may come after `--`."""
-NOT_THERE = frozenset(("--no-up", "--registry", "-h", "--help", "--version"))
+NOT_THERE = frozenset(("--no-up", "--registry", "--record", "--replay", "-h", "--help", "--version"))
 """Options with which a command runs by itself."""
 
 
@@ -66,7 +66,7 @@ def background_command(words: Sequence[str]) -> BackgroundCommand | None:
         if word == "--":
             break
         option, equals, value = word.partition("=")
-        if word in NOT_THERE or option == "--server" or (name in TAKING_TARGETS and is_target(word)):
+        if option in NOT_THERE or option == "--server" or (name in TAKING_TARGETS and is_target(word)):
             return None
         if option in WITH_VALUE and name is None and option not in ("--config", "--profile"):
             return None  # a mistake, which the parser explains

@@ -5,6 +5,7 @@ import shlex
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Literal
 
 from toolbus.cli.terminal import TERMINAL, working_folder
 from toolbus.core.values.errors import CREDENTIALS_STEP
@@ -23,6 +24,22 @@ class TargetOptions:
     yes: bool = False
 
 
+TapeMode = Literal["once", "all", "new_episodes", "none"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TapeOptions:
+    """The tape that a command records or replays, as it was typed."""
+
+    record: Path | None = None
+    replay: Path | None = None
+    mode: TapeMode | None = None
+    ignore: tuple[str, ...] = ()
+    patterns: tuple[str, ...] = ()
+    """Each a path and a glob: `PATH=GLOB`."""
+    in_order: bool = False
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SharedOptions:
     """The values of the shared options."""
@@ -34,6 +51,7 @@ class SharedOptions:
     no_color: bool = False
     debug: bool = False
     target: TargetOptions | None = None
+    tape: TapeOptions | None = None
 
     def merged_with(self, outer: "SharedOptions | None") -> "SharedOptions":
         """Return these settings combined with those given before the command's name."""

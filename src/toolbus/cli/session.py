@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
     from toolbus.cli.output.spinner import Spinner
     from toolbus.state.tokens.tokens import TokenSource
+    from toolbus.tape.use import BusTapes
 
 MOST_SHOWN = 8
 """How many of the servers that are starting the spinner names."""
@@ -85,6 +86,8 @@ class OwnBus:
     """Starts a bus for each command."""
 
     session = ""
+    tapes: "BusTapes | None" = None
+    """The tapes of the command that runs."""
 
     def config(self, settings: SharedOptions) -> BusConfig:
         """The config from `--config`, or the one found."""
@@ -103,7 +106,7 @@ class OwnBus:
 
     def listings(self, config: BusConfig) -> Mapping[str, CachedListing]:
         """The cached ones that are fresh."""
-        return fresh_listings(config)
+        return fresh_listings(config) if self.tapes is None else {}
 
     def startups(self, servers: Collection[str]) -> Iterable[Event]:
         """Nothing: the command has seen all of it."""
@@ -128,8 +131,16 @@ class OwnBus:
 
                 starting = _StartupMonitor(config, spinner, on_event)
                 own = starting_only(config, servers, tokens)
-                bus = Toolbus(own, on_event=starting.handle, interactions=interactions)
+                tapes = self.tapes
+                bus = Toolbus(
+                    own,
+                    on_event=starting.handle,
+                    interactions=interactions,
+                    observers=() if tapes is None else tapes.observers,
+                )
                 try:
+                    if tapes is not None:
+                        tapes.begin()
                     await bus.start()
                     if bus.lock is not None:  # then it has not started them yet
                         await bus.wait_ready(list(servers), timeout=0)
@@ -144,15 +155,19 @@ class OwnBus:
                 yield bus
             finally:
                 try:
-                    save_listings(config, bus)
+                    if tapes is None:
+                        save_listings(config, bus)
                 finally:
                     await bus.close()
+                    if tapes is not None:
+                        await tapes.close()
 
     async def start_others(self, bus: "Toolbus", config: BusConfig, servers: Collection[str]) -> None:
         await bus.reload(starting_only(config, config.servers))
 
 
-BUS: CommandValue[BusSource] = CommandValue("toolbus_bus", OwnBus())
+OWN_BUS = OwnBus()
+BUS: CommandValue[BusSource] = CommandValue("toolbus_bus", OWN_BUS)
 
 
 def command_line() -> Caller:

@@ -244,7 +244,7 @@ class Link:
             except ConnectionLost as lost:
                 # A request that was not sent may be retried over any number of lost links.
                 repeats += lost.sent or not session.gone.is_set()
-                if self._closing or repeats > MAX_REPEATS or (lost.sent and not repeatable):
+                if self._closing or lost.is_final or repeats > MAX_REPEATS or (lost.sent and not repeatable):
                     raise
                 add_event("toolbus.retry")
             except ToolbusError as refused:

@@ -272,7 +272,7 @@ class RequestDeadline(Deadline):
         DELIVERY.reset(self._token)
         if self.stop(error):
             error = TimeoutError()
-        if error is None or not isinstance(error, Exception):
+        if error is None or not isinstance(error, Exception) or isinstance(error, ToolbusError):
             return
         failed = self._failure(error)
         if failed is not None:

@@ -32,7 +32,7 @@ from toolbus.core.operation.events import (
     Emit,
     Hub,
 )
-from toolbus.core.operation.operation import Guard, Observer
+from toolbus.core.operation.operation import Guard, Observer, ServerObserver, sees_servers
 from toolbus.core.values.catalog import Same
 from toolbus.core.values.errors import FORKED, BusClosed
 from toolbus.core.values.records import Inventory
@@ -284,6 +284,8 @@ class Engine:
         await asyncio.gather(self.root.servers.close(), self.root.close_others())
         await self._shared.close()
         self.enforcement.close()
+        for observer in self.server_observers:
+            observer.closed()
         self.root.hub.end()
         if self._helpers is not None:
             await self._helpers.release(self)
@@ -322,6 +324,11 @@ class Engine:
             await root.follow()
             await servers.close_servers(gone)
             await servers.notify_roots_changed()
+
+    @property
+    def server_observers(self) -> list[ServerObserver]:
+        """The observers that are told what servers offer."""
+        return [one for one in (*self.extensions.observers, *self.enforcement.observers) if sees_servers(one)]
 
     def _layer(self, rules: Sequence[PolicyRule], prefix: str) -> Layer:
         """The rules as a layer of the policy; one that stays goes on counting."""

@@ -21,6 +21,7 @@ from toolbus.core.operation.events import (
     ListChanged,
     Logged,
     LoginNeeded,
+    ResourceUpdated,
     StateChanged,
 )
 from toolbus.core.operation.operation import Caller, CallRegister, Operation
@@ -166,6 +167,8 @@ class Tenant:
     def servers_changed(self) -> None:
         """One of its own servers offers something else now."""
         self.live.change()
+        for observer in self.engine.server_observers:
+            observer.offered(self.servers.inventories)
         for child in self.children:
             child.outdate()
 
@@ -189,6 +192,9 @@ class Tenant:
             return
         if isinstance(event, StateChanged):
             self.servers.note_state(event)
+        if isinstance(event, ResourceUpdated):
+            for observer in self.engine.server_observers:
+                observer.updated(event.server, event.uri)
         self.hub.emit(event)
         if isinstance(event, StateChanged):
             self._report_login(event)

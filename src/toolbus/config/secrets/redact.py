@@ -320,6 +320,7 @@ class Redactor:
         self._longest = max(map(len, self._spellings), default=0)
         echoes = None if self._echoes is None else self._echoes.union(map(_without_scheme, self._learned))
         self._hide = EchoFilter(echoes) if echoes else None
+        self._hide_all: EchoFilter | None = None
 
     @property
     def longest(self) -> int:
@@ -347,6 +348,17 @@ class Redactor:
         """A JSON message of the server without the secrets that it must not contain; it stays JSON."""
         return message if self._hide is None else self._hide(message)
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether it knows any."""
+        return bool(self._spellings)
+
+    def disguised(self, message: bytes) -> bytes:
+        """A JSON message without the secrets, in any disguise; it stays JSON."""
+        if self._hide_all is None:
+            self._hide_all = EchoFilter(map(_without_scheme, [*self._secrets, *self._learned]))
+        return self._hide_all(message)
+
 
 _redactors: "WeakSet[Redactor]" = WeakSet()
 _guard = Lock()
@@ -372,6 +384,21 @@ def head_by_all(text: str, length: int) -> str:
     if len(text) > length + 2 * longest:
         window = window[: max(0, len(window) - longest)]
     return window[:length]
+
+
+def knows_secrets() -> bool:
+    """Whether there is anything to hide."""
+    with _guard:
+        return any(redactor.has_secrets for redactor in _redactors)
+
+
+def hidden_by_all(message: bytes) -> bytes:
+    """A JSON message without the secrets of any server of this process, in any disguise; it stays JSON."""
+    with _guard:
+        known = tuple(_redactors)
+    for redactor in known:
+        message = redactor.disguised(message)
+    return message
 
 
 def _without_scheme(secret: str) -> str:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 from mcp.server import Server
 from mcp.server.mcpserver import MCPServer
@@ -228,11 +228,22 @@ TRANSPORTS: dict[str, Callable[[Attempt], AbstractAsyncContextManager[Dispatcher
 }
 
 
+@runtime_checkable
+class LinkSource(Protocol):
+    """Stands in for a server: it makes the dispatcher of a link itself."""
+
+    def connector(self, lost: Callable[[str], None], /) -> Connector:
+        """The function that opens the dispatcher; `lost` ends the connection, with the reason."""
+        ...
+
+
 def connector(attempt: Attempt) -> Connector:
     """The function that opens a client's dispatcher over the config's transport."""
     config = attempt.config
     if config.transport == "memory":
         attempt.diagnostics.phase = "handshake"
+        if isinstance(config.server, LinkSource):
+            return config.server.connector(attempt.diagnostics.mark_lost)
         # FastMCP keeps the SDK's server, which runs the whole lifespan, in this attribute.
         server: Any = getattr(config.server, "_mcp_server", config.server)
         if not isinstance(server, Server | MCPServer):

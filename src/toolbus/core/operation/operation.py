@@ -9,16 +9,25 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeVar
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias, TypeGuard, TypeVar
 
 from toolbus.core.ask.approval import Approval
 from toolbus.core.ask.interactions import PEOPLE, Forwarding, PeopleTime
 from toolbus.core.fast_init import with_fast_init
-from toolbus.core.operation.events import Hub, OnLog, Reason
+from toolbus.core.operation.events import Hub, Logged, OnLog, Reason
 from toolbus.core.operation.phases import CallClock
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
-from toolbus.core.values.records import JSON, OWN, Inventory, Origin, Progress, ToolResult, ToolSpec
+from toolbus.core.values.records import (
+    JSON,
+    OWN,
+    Inventory,
+    Origin,
+    Progress,
+    TaskState,
+    ToolResult,
+    ToolSpec,
+)
 
 T = TypeVar("T")
 OnInput: TypeAlias = Literal["ask", "suspend"]
@@ -222,7 +231,8 @@ class Failure(NamedTuple):
 class Observation(Protocol):
     """One operation as an observer follows it.
 
-    With `ignores_progress = True`, servers are not asked for progress because of it.
+    With `ignores_progress = True`, servers are not asked for progress because of it. It may also have the
+    methods of `ServerObservation`.
     """
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -239,11 +249,55 @@ class Observer(Protocol):
 
     The duration of an operation excludes `operation.people.seconds`, in which a person was asked.
     With `times_stations = True`, stations enter their phases in `operation.clock`, if it is set.
+    It may also be a `ServerObserver`.
     """
 
     def start(self, operation: Operation, /) -> Observation | None:
         """An operation begins; return None to ignore it."""
         ...
+
+
+class ServerObservation(Observation, Protocol):
+    """One operation on its way to a server, as a `ServerObserver` follows it."""
+
+    def log(self, event: Logged) -> None:
+        """The server sent a log message during a tool call."""
+        ...
+
+    def task(self, state: TaskState) -> None:
+        """The server runs the call as a task, or reported its state."""
+        ...
+
+
+class ServerObserver(Observer, Protocol):
+    """An observer with `at_server = True`: sees what servers receive, send and offer.
+
+    It follows operations inside of hooks, repairs and guards, so it does not see what those refuse. Requests
+    of servers (elicitation, sampling, roots) are operations whose result has the answer as its `value`.
+    """
+
+    at_server: Literal[True]
+
+    def start(self, operation: Operation, /) -> ServerObservation | None:
+        """An operation is being sent."""
+        ...
+
+    def offered(self, inventories: Mapping[str, Inventory], /) -> None:
+        """Servers offer something else now; by alias, before the lock and the config select from it."""
+        ...
+
+    def updated(self, server: str, uri: str, /) -> None:
+        """A subscribed resource changed."""
+        ...
+
+    def closed(self) -> None:
+        """The bus has stopped."""
+        ...
+
+
+def sees_servers(observer: Observer) -> TypeGuard[ServerObserver]:
+    """Whether an observer is a `ServerObserver`."""
+    return getattr(observer, "at_server", False) is True
 
 
 class ObservedOperation(Protocol):
@@ -262,6 +316,10 @@ class ObservedOperation(Protocol):
         ...
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None: ...
+
+    def task(self, state: TaskState) -> None:
+        """The call became a task, or its task was polled."""
+        ...
 
 
 @with_fast_init

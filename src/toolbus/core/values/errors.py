@@ -21,6 +21,8 @@
     ├── RunCancelled           a durable run was cancelled
     ├── RunDiverged            a resumed run does not repeat what it recorded
     ├── NotWaiting             a durable run does not wait for that answer
+    ├── TapeError              a tape cannot be read or written
+    ├── TapeMismatch           a call, or an answer, is not on the tape that is replayed
     ├── ExtraMissing           a part of toolbus needs packages that are not installed (also an ImportError)
     └── ServerError            an error about one server, named by `server`
         ├── ServerNotFound     the bus has no server with that alias (also a LookupError)
@@ -573,6 +575,9 @@ class SkillRejected(ServerError):
 
 class ConnectionLost(ServerError):
     """The connection was lost. If `what` was already `sent`, it may or may not have taken effect."""
+
+    is_final = False
+    """Whether a repetition is known to end the same way: it is on a tape."""
 
     def __init__(self, server: str, what: str | None, reason: str, *, sent: bool = True) -> None:
         self.what, self.reason, self.sent = what, reason, sent

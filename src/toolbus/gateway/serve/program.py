@@ -1,6 +1,6 @@
 """The program around a gateway: its log, its cache of listings, and the runs of its console."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
@@ -10,6 +10,7 @@ from toolbus.bus.view import View
 from toolbus.config import BusConfig
 from toolbus.config.settings.serve import Serve
 from toolbus.core.operation.events import Event
+from toolbus.core.operation.operation import Observer
 from toolbus.core.values.records import Inventory
 
 if TYPE_CHECKING:  # over stdio, nothing of the console is imported
@@ -40,3 +41,5 @@ class ServeProgram:
     last_inventories: Callable[[BusConfig], Mapping[str, Inventory]]
     save_listings: Callable[[BusConfig, Toolbus], None]
     console_runs: Callable[["Console"], AbstractAsyncContextManager[None]]
+    observers: Sequence[Observer] = ()
+    """Follow the operations of the bus."""

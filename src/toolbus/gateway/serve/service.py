@@ -70,7 +70,7 @@ async def _serve(
     worker: "GatewayWorker | None" = None,
 ) -> int:
     serve, board, report = front.settings, QuestionRouter(), program.report
-    bus = Toolbus(config, interactions=front.interactions(board))
+    bus = Toolbus(config, interactions=front.interactions(board), observers=program.observers)
     tenant_of(bus).assume(program.last_inventories(config))
     bus.on_event(report.on_event, calls=False)
     if "max_sessions" in serve.model_fields_set:

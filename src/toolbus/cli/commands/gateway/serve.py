@@ -4,6 +4,7 @@ import os
 import re
 import sys
 import time
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -93,11 +94,14 @@ def _serve(own: Invocation, settings_of: "Chosen", *, over_stdio: bool, began: i
 
     from toolbus.cli.output.event_lines import DATE_AND_TIME
     from toolbus.cli.output.screen import enable_part_log
+    from toolbus.cli.session import OWN_BUS
     from toolbus.state.stderr_log import kept_stderr
 
-    screen, config = own.screen, own.config
+    screen, config, tapes = own.screen, own.config, OWN_BUS.tapes
     own.selected()  # raises if there is none
     settings = settings_of(config)  # raises before anything starts
+    if tapes is not None and settings.workers > 1 and not over_stdio:
+        raise Usage("a tape is recorded and replayed by one process; use --workers 1")
     if not own.settings.verbose:
         enable_part_log("gateway", DATE_AND_TIME)
         enable_part_log("store", DATE_AND_TIME, "store")
@@ -108,6 +112,9 @@ def _serve(own: Invocation, settings_of: "Chosen", *, over_stdio: bool, began: i
     chosen = partial(_usable_settings, settings_of=settings_of)
     if over_stdio or settings.workers == 1:
         program = serve_program(screen)
+        if tapes is not None:
+            tapes.begin()
+            program = replace(program, observers=tapes.observers)
         with kept_stderr(config.file):
             return asyncio.run(serve(program, config, chosen, over_stdio=over_stdio, began=began))
     from toolbus.bus.engine.startup import import_late

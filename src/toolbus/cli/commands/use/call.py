@@ -2,6 +2,7 @@
 
 from collections.abc import Coroutine, Mapping
 from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
     from toolbus.core.operation.events import Event, Warned
 
 
-@bus_command
+@partial(bus_command, tapes=True)
 def call(
     own: Invocation,
     name: Annotated[

@@ -3,6 +3,7 @@
 import os
 import sys
 import warnings
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -15,7 +16,7 @@ from toolbus.cli.options import SharedOptions
 from toolbus.cli.parameters import Model
 
 
-@bus_command
+@partial(bus_command, tapes=True)
 def chat(
     own: Invocation,
     prompt: Annotated[

@@ -1,6 +1,7 @@
 """`toolbus prompt`: fill in one prompt."""
 
 from collections.abc import Coroutine, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from toolbus.bus.toolbus import Toolbus
 
 
-@bus_command
+@partial(bus_command, tapes=True)
 def prompt(
     own: Invocation,
     name: Annotated[

@@ -4,6 +4,7 @@ import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -41,7 +42,7 @@ class _ReadRequest:
     values: Values | None = None
 
 
-@bus_command
+@partial(bus_command, tapes=True)
 async def read(
     own: Invocation,
     first: Annotated[

@@ -1,6 +1,7 @@
 """`toolbus script`: run a script that calls tools."""
 
 import re
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 _AWAITED = re.compile(r"\bawait\s+(\w+)")
 
 
-@bus_command
+@partial(bus_command, tapes=True)
 async def script(
     own: Invocation,
     file: Annotated[

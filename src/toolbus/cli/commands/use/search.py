@@ -1,6 +1,7 @@
 """`toolbus search`: find tools by what they do."""
 
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,7 +23,7 @@ _ENCODER_WITHIN = 10.0
 """Seconds in which an encoder reads the tools, unless the user waits longer."""
 
 
-@bus_command
+@partial(bus_command, tapes=True)
 async def search(
     own: Invocation,
     words: Annotated[

@@ -39,7 +39,7 @@ APP_ONLY = "app only"
 _SHORT_MODES: "tuple[ExposeMode, ...]" = ("search", "code")
 
 
-@partial(bus_command, imports=True)
+@partial(bus_command, imports=True, tapes=True)
 async def tools(
     own: Invocation,
     servers: ServersOrTargets = None,

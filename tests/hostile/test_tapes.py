@@ -1,0 +1,162 @@
+"""What a tape must not give away, and what a damaged or forged tape must not do."""
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import warm
+from tests.hostile.echoing import FORMS
+from tests.hostile.leaks import SECRET, leaks
+from toolbus import Interactions, Toolbus
+from toolbus.errors import TapeError, ToolbusError
+from toolbus.testing import FakeServer
+
+pytestmark = pytest.mark.anyio
+ECHOING = str(Path(__file__).parent / "echoing.py")
+
+
+def files(tape: Path) -> list[Path]:
+    """The large contents of a tape."""
+    return list(tape.parent.glob(f"{tape.stem}.files/*"))
+
+
+def kept(tape: Path) -> list[str]:
+    """All that a tape and its folder have."""
+    every = [tape, *files(tape)]
+    return [one.read_bytes().decode(errors="replace") for one in every] + [one.name for one in every]
+
+
+async def try_all(bus: Toolbus) -> None:
+    """Make every call with which the server can repeat its secret."""
+    for tool in ("look", "fail", "reject", "mismatch", "garble", "ask", "die"):
+        with contextlib.suppress(ToolbusError):
+            await bus.call(f"echoing/{tool}", {"a": SECRET})
+    for work in (
+        bus.read_resource("echoing", "test://one"),
+        bus.get_prompt("echoing", "ask", {"a": SECRET}),
+        bus.complete("echoing", "ask", "a", SECRET),
+    ):
+        with contextlib.suppress(ToolbusError):
+            await work
+
+
+@pytest.mark.parametrize("redact", [True, False])
+@pytest.mark.parametrize("form", FORMS)
+async def test_a_server_that_repeats_its_secret_in_every_answer(
+    form: str, redact: bool, tmp_path: Path
+) -> None:
+    """The tape does not have it, even if results may."""
+    entry = {
+        "command": warm.python(),
+        "args": [ECHOING, form],
+        "env": {"API_TOKEN": SECRET},
+        "redact": redact,
+    }
+    tape = tmp_path / "tape.jsonl"
+    asked = Interactions(elicit=lambda question: question.accept({"a": SECRET}))
+    async with Toolbus({"servers": {"echoing": entry}}, record=tape, interactions=asked) as bus:
+        await try_all(bus)
+    assert len(tape.read_text().splitlines()) > 8
+    assert leaks(kept(tape)) == []
+
+
+async def test_a_secret_of_one_server_in_the_calls_of_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is hidden in arguments, results, large contents and names, before its own server is started."""
+    monkeypatch.setenv("OTHER_TOKEN", SECRET)
+    large = f"{'x' * 70_000}{SECRET}"
+    fake = FakeServer({"echo": lambda text, more="": f"{text} {large}"})
+    idle = {"command": "none", "env": {"API_TOKEN": "${OTHER_TOKEN}"}, "lazy": True}
+    tape = tmp_path / "tape.jsonl"
+    config: dict[str, Any] = {"servers": {"fake": {"server": fake}, "idle": idle}}
+    async with Toolbus(config, record=tape) as bus:
+        await bus.call("fake/echo", {"text": f"https://me:{SECRET}@host/", "more": large})
+        await bus.call("fake/echo", {"text": SECRET})
+    assert leaks(kept(tape)) == []
+    assert files(tape)
+
+
+async def test_a_call_whose_secret_was_hidden_is_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a machine with another secret, or with none."""
+    monkeypatch.setenv("OTHER_TOKEN", SECRET)
+    fake = FakeServer({"echo": lambda token: "in"})
+    servers = {
+        "fake": {"server": fake},
+        "idle": {"command": "none", "env": {"API_TOKEN": "${OTHER_TOKEN}"}, "lazy": True},
+    }
+    tape = tmp_path / "tape.jsonl"
+    async with Toolbus({"servers": servers}, record=tape) as bus:
+        await bus.call("fake/echo", {"token": SECRET})
+    monkeypatch.delenv("OTHER_TOKEN")
+    async with Toolbus(replay=tape) as bus:
+        assert (await bus.call("fake/echo", {"token": "another-Secret_7"})).text == "in"
+
+
+async def test_a_tape_that_only_its_owner_may_read(tmp_path: Path) -> None:
+    """The file and its folder are private, whatever the umask."""
+    fake = FakeServer({"echo": lambda: "x" * 70_000})
+    tape = tmp_path / "tape.jsonl"
+    before = os.umask(0)
+    try:
+        async with Toolbus({"servers": {"fake": {"server": fake}}}, record=tape) as bus:
+            await bus.call("fake/echo")
+    finally:
+        os.umask(before)
+    assert tape.stat().st_mode & 0o077 == 0
+    assert tape.with_name("tape.files").stat().st_mode & 0o077 == 0
+    assert all(one.stat().st_mode & 0o077 == 0 for one in files(tape))
+
+
+HEAD = '{"tape": 1, "toolbus": "0"}\n'
+CALL: dict[str, Any] = {
+    "id": 1,
+    "server": "fake",
+    "method": "tools/call",
+    "name": "echo",
+    "arguments": {},
+    "result": {"content": [{"type": "text", "text": "x"}]},
+}
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "not json\n",
+        "[]\n" * 3,
+        '{"servers": {}}\n',
+        '{"tape": 99}\n',
+        HEAD + "{}\n" + HEAD,
+        HEAD + '{"id": "one", "server": "x"}\n' + HEAD,
+        HEAD + '{"id": 999999999999, "server": "x"}\n' + HEAD,
+        HEAD + "[" * 100_000 + "\n" + HEAD,
+    ],
+)
+async def test_a_damaged_tape(content: str, tmp_path: Path) -> None:
+    """It is refused with its name and the next step, and takes no memory."""
+    tape = tmp_path / "tape.jsonl"
+    tape.write_text(content)
+    with pytest.raises(TapeError, match=r"tape\.jsonl.*;"):
+        Toolbus(replay=tape)
+
+
+@pytest.mark.parametrize("name", ["../../secret", "/etc/passwd", "a" * 64, None, 5])
+async def test_a_tape_that_names_files_of_the_reader(name: object, tmp_path: Path) -> None:
+    """A content is a file of its folder, with the digest that is its name."""
+    tape = tmp_path / "tape.jsonl"
+    (tmp_path / "secret").write_text(SECRET)
+    (tmp_path / "tape.files").mkdir()
+    (tmp_path / "tape.files" / ("a" * 64)).write_text(SECRET)
+    forged = {**CALL, "result": {"content": [{"type": "text", "text": {"$text": name}}]}}
+    tools = {"server": "fake", "after": 0, "list": "tools", "items": [{"name": "echo", "inputSchema": {}}]}
+    tape.write_text(HEAD + json.dumps(tools) + "\n" + json.dumps(forged) + "\n")
+    with pytest.raises(TapeError):
+        async with Toolbus(replay=tape) as bus:
+            assert leaks(await bus.call("fake/echo")) == []
