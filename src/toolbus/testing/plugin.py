@@ -11,6 +11,8 @@ from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from traceback import walk_tb
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 import pytest
@@ -177,11 +179,15 @@ def _hide_toolbus(caught: pytest.ExceptionInfo[BaseException]) -> None:
     """Leave toolbus out of the traceback of a call that is not on the tape."""
     from toolbus.core.values.errors import TapeError, TapeMismatch
 
-    if isinstance(caught.value, TapeError | TapeMismatch):
-        ours = Path(__file__).parents[1]
-        shown = caught.traceback.filter(lambda entry: ours not in Path(entry.path).parents)
-        if shown:
-            caught.traceback = shown
+    if not isinstance(caught.value, TapeError | TapeMismatch):
+        return
+    ours = str(Path(__file__).parents[1])
+    shown: TracebackType | None = None
+    for frame, line in reversed(list(walk_tb(caught.tb))):
+        if not frame.f_code.co_filename.startswith(ours):
+            shown = TracebackType(shown, frame, frame.f_lasti, line)
+    if shown is not None:
+        caught.traceback = type(caught.traceback)(shown)
 
 
 # Which tape
