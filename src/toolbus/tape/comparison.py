@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 
@@ -155,10 +156,8 @@ def _block(block: JSON) -> dict[str, JSON]:
     found = {key: value for key, value in entries_of(block).items() if key != "_meta"}
     text = found.get("text")
     if isinstance(text, str) and text.lstrip()[:1] in ("{", "["):
-        try:
+        with suppress(ValueError, RecursionError):
             found["text"] = json.loads(text)
-        except (ValueError, RecursionError):
-            pass
     return found
 
 

@@ -8,12 +8,12 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import Any, Literal, Protocol, TypeAlias, cast
 
 from toolbus.core.ask.interactions import Interactions, Sampling, SamplingResult
 from toolbus.core.operation.events import Logged
 from toolbus.core.operation.operation import Failure, OnInput, Operation
-from toolbus.core.text.display import counted
 from toolbus.core.values.elicitation import ELICITATION, Answer, Elicitation
 from toolbus.core.values.errors import CallDenied, ToolbusError, ToolNotFound
 from toolbus.core.values.records import (
@@ -422,19 +422,10 @@ def _chains(tape: Tape) -> dict[int, list[RecordedCall]]:
 def _asked(chain: Sequence[RecordedCall]) -> list[JSONObject]:
     """The questions during a call, with their answers."""
     found = [asked for call in chain for asked in call.questions]
-    for suspended, going_on in zip(chain, chain[1:], strict=False):
+    for suspended, going_on in pairwise(chain):
         requests = entries_of((suspended.result or {}).get("inputRequests"))
         answers = going_on.answers or {}
         found += [
             {**entries_of(asked), "answer": answers[key]} for key, asked in requests.items() if key in answers
         ]
     return found
-
-
-def skipped_line(calls: Sequence[VerifiedCall]) -> str:
-    """How many calls were skipped, and why; empty if none was."""
-    reasons: dict[str, int] = {}
-    for one in calls:
-        if one.status == "skipped":
-            reasons[one.reason] = reasons.get(one.reason, 0) + 1
-    return "; ".join(f"{counted(number, 'call')} skipped: {reason}" for reason, number in reasons.items())
