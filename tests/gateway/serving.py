@@ -72,10 +72,10 @@ def stdio_command(config: Path) -> list[str]:
 
 
 @contextmanager
-def gateway(config: Path) -> Generator[str]:
+def gateway(config: Path, *options: str) -> Generator[str]:
     """The gateway over HTTP on a free port; gives its URL."""
     log = config.with_suffix(".log")
-    words = ["serve", "--http", "127.0.0.1:0", "--config", str(config)]
+    words = ["serve", "--http", "127.0.0.1:0", "--config", str(config), *options]
     with log.open("w") as stderr:
         process = subprocess.Popen(
             [str(warm.folder() / "toolbus"), *words],

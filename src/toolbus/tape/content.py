@@ -1,7 +1,9 @@
 """Operations, results and failures as a tape has them, and back: JSON in the form of MCP, of no era."""
 
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, cast
+
+from pydantic import BaseModel
 
 from toolbus.core.ask.interactions import ClientError, SamplingResult
 from toolbus.core.operation.operation import Failure, Operation
@@ -81,7 +83,8 @@ def request_in(method: str, params: Mapping[str, Any]) -> tuple[str, dict[str, J
         case "completion/complete":
             ref, argument = params["ref"], params["argument"]
             is_prompt = ref["type"] == "ref/prompt"
-            known = (params.get("context") or {}).get("arguments")
+            context: dict[str, Any] = params.get("context") or {}
+            known = context.get("arguments")
             asked = {
                 "ref": "prompt" if is_prompt else "resource",
                 "argument": argument["name"],
@@ -145,11 +148,10 @@ def answer_of(value: object) -> JSON:
             return {"role": "assistant", "content": block_json(value.content), "model": value.model, **more}
         case ClientError():
             return {"error": {"code": value.code, "message": value.message}}
+        case BaseModel():
+            return value.model_dump(by_alias=True, mode="json", exclude_none=True)
         case dict():
-            return value  # of an MCP client
-        case _ if hasattr(value, "model_dump"):
-            dumped: JSON = value.model_dump(by_alias=True, mode="json", exclude_none=True)  # pyright: ignore
-            return dumped
+            return cast("JSONObject", value)  # of an MCP client
         case _:
             return None
 
@@ -184,8 +186,9 @@ def failure_json(failure: Failure, error: BaseException | None) -> dict[str, JSO
     if kind is None:
         name = CANCELLED if failure.reason == "cancelled" else type(error).__name__ if error else "failure"
         return {"error": name, "message": failure.error or ""}
-    facts = {name: getattr(error, name) for name in _FACTS[kind]}
-    given = {key: list(v) if isinstance(v, tuple) else v for key, v in facts.items() if v not in (None, ())}
+    facts: dict[str, JSON] = {name: getattr(error, name) for name in _FACTS[kind]}
+    facts |= {name: [*facts[name]] for name in ("stderr",) if name in facts}
+    given = {name: value for name, value in facts.items() if value not in (None, [])}
     return {"error": kind.__name__, "text": str(error), **given}
 
 
@@ -194,10 +197,10 @@ def error_in(server: str, failure: JSONObject) -> ToolbusError:
     name = failure.get("error")
     for kind, facts in _FACTS.items():
         if kind.__name__ == name:
-            given = {fact: failure.get(fact) for fact in facts if failure.get(fact) is not None}
-            make: Callable[..., ToolbusError] = kind
-            missing = {"reason": None} if kind is ServerDown else {}
+            given: dict[str, Any] = {fact: failure[fact] for fact in facts if fact in failure}
+            missing: dict[str, Any] = {"reason": None} if kind is ServerDown else {}
             missing |= {"status": None} if kind is AuthRequired else {}
+            make: Callable[..., ToolbusError] = kind
             try:
                 return make(server, **{**missing, **given})
             except TypeError:

@@ -14,7 +14,7 @@ Read a tape with `Tape(path)`:
     for entry in tape:               # in the order of the file: Listing, RecordedCall and Update records
         if isinstance(entry, RecordedCall):
             print(entry.id, entry.server, entry.method, entry.name, entry.arguments, entry.result)
-    call = tape.call(3)              # by id; contents from the folder and placeholders are filled in
+    call = tape.call(3)              # by id; large contents are read from the folder
     inventory = tape.inventory("notes", after=3)
 
 `after` is the id of the last call that had begun: ids are the counter of the tape. Large contents are files
@@ -122,7 +122,7 @@ Entry: TypeAlias = Listing | Update | RecordedCall
 
 
 def _object(value: JSON) -> dict[str, JSON]:
-    return cast("dict[str, JSON]", value) if is_object(value) else {}
+    return value if is_object(value) else {}
 
 
 def to_line(entry: Entry) -> dict[str, JSON]:
@@ -363,6 +363,8 @@ class Tape:
         self.folder = ContentFolder(self.path)
         self.is_complete = False
         """Whether it has everything: it was closed, and nothing failed."""
+        self.has_placeholders = False
+        """Whether it names folders that differ from machine to machine."""
         self.version = ""
         """The version of toolbus that wrote it."""
         self.servers: list[str] = []
@@ -415,6 +417,8 @@ class Tape:
                     raise self._damaged(place, "is not JSON")
                 if place == 0:
                     self._check_version(document)
+                has_any = b"${" in line or b'"$text' in line
+                self.has_placeholders = self.has_placeholders or has_any
                 yield place, document
                 place += len(line)
         if place == 0:

@@ -34,7 +34,7 @@ from toolbus.core.values.errors import ConnectionLost
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.core.values.skills import SKILLS
 from toolbus.tape.content import CANCELLED, error_in, request_in
-from toolbus.tape.format import Listing, ListName, RecordedCall, Update
+from toolbus.tape.format import ListName, RecordedCall, Update
 from toolbus.tape.live import STATE
 from toolbus.tape.player import CallTarget, TapePlayer
 
@@ -72,6 +72,9 @@ class TapeServer:
         """Its name on the tape."""
         self.played = 0
         """The id of the last call that was played, which decides what the server offers."""
+        changes = (*player.tape.listings.get(self.server, ()), *player.tape.updates.get(self.server, ()))
+        self.changes = sorted((one for one in changes if one.after), key=lambda one: one.after)
+        """What happened between its calls."""
 
     def __repr__(self) -> str:
         return f"<TapeServer {self.server!r} of {self.player.tape.path}>"
@@ -126,7 +129,8 @@ class TapePeer:
         given: Mapping[str, Any] = params or {}
         if method in _LISTS:
             key, name = _LISTS[method]
-            return {key: self._list(name), "resultType": "complete"}
+            # Changes are announced, so no list is fresh for longer than that.
+            return {key: self._list(name), "ttlMs": 0, "cacheScope": "private", "resultType": "complete"}
         match method:
             case "server/discover":
                 return self._discovered()
@@ -145,7 +149,7 @@ class TapePeer:
 
     def _list(self, name: ListName) -> list[JSON]:
         listed = self._player.tape.latest(self._server.server, self._server.played).get(name, [])
-        shown: list[JSON] = self._player.privacy.replayed(listed)
+        shown: list[JSON] = self._player.shown(listed)
         return shown
 
     def _discovered(self) -> dict[str, Any]:
@@ -176,13 +180,14 @@ class TapePeer:
     # Changes
 
     async def _listen(self, params: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
-        stream = options["request_id"]
+        stream = options.get("request_id", "")
         wanted = self._listening[stream] = params.get("notifications") or {}
         try:
             await self._tell("notifications/subscriptions/acknowledged", {"notifications": wanted}, stream)
-            return await anyio.sleep_forever()
+            await anyio.sleep_forever()
         finally:
             del self._listening[stream]
+        return {}
 
     async def _tell(self, method: str, params: JSONObject, stream: RequestId | None = None) -> None:
         sent = params if stream is None else {**params, "_meta": {SUBSCRIPTION_ID_META_KEY: stream}}
@@ -191,18 +196,15 @@ class TapePeer:
 
     async def _advance(self, call: RecordedCall) -> None:
         """What happened after a call happens now."""
-        server, tape = self._server, self._player.tape
+        server = self._server
         if call.id <= server.played:
             return
         before, server.played = server.played, call.id
-        due: list[Listing | Update] = [
-            one
-            for one in (*tape.listings.get(server.server, ()), *tape.updates.get(server.server, ()))
-            if before < one.after <= call.id
-        ]
-        for one in sorted(due, key=lambda one: one.after):
+        for one in server.changes:
+            if not before < one.after <= call.id:
+                continue
             if isinstance(one, Update):
-                uri = self._player.privacy.places.show(one.uri)
+                uri = self._player.shown(one.uri)
                 await self._tell_all("resourceSubscriptions", "resources/updated", {"uri": uri}, uri)
             elif (kind := _CHANGED.get(one.kind)) is not None:
                 await self._tell_all(f"{kind}ListChanged", f"{kind}/list_changed", {})
@@ -218,11 +220,14 @@ class TapePeer:
     async def _call(self, method: str, params: Mapping[str, Any], options: CallOptions) -> dict[str, Any]:
         name, arguments = request_in(method, params)
         target, player = CallTarget(self._server.server, method, name), self._player
-        if (state := params.get("requestState")) is not None:
-            answers: JSONObject = params.get("inputResponses") or {}
-            if player.live is not None and str(state).startswith(STATE):
-                return _complete(await player.live.go_on(str(state), answers))
-            call, played = self._resumed(target, str(state), answers)
+        state: str | None = params.get("requestState")
+        answers: JSONObject = params.get("inputResponses") or {}
+        if state is None and answers and (asking := player.find(target, arguments)) is not None:
+            state = f"{asking.id}.{_first_question(asking)}"  # a server that keeps no state needs none
+        if state is not None:
+            if player.live is not None and state.startswith(STATE):
+                return _complete(await player.live.go_on(state, answers))
+            call, played = self._resumed(target, state, answers)
             return await self._play(call, played, target, params, options)
         if (found := player.find(target, arguments)) is not None:
             return await self._play(found, 0, target, params, options)
@@ -247,29 +252,31 @@ class TapePeer:
         if not asked or "ask" not in asked[0]:
             return self._gone_on(call, target, answers), 0
         recorded = asked[0]["ask"]
-        given = answers.get(_QUESTION, next(iter(answers.values()), None))
-        if recorded["method"] != ELICITATION or self._player.is_same_answer(recorded["answer"], given):
+        if _QUESTION not in answers:
+            return call, played  # it is asked again
+        given = answers[_QUESTION]
+        if recorded["method"] != ELICITATION or self._player.is_same_answer(recorded.get("answer"), given):
             return call, played + 1
         for other in self._player.alike(call):
             # The same call, asked the same until now, with another answer to this question.
             if _told(other, played) == _told(call, played) and len(other.events) > played:
-                event = cast("JSONObject", other.events[played]).get("ask") or {}
+                event: JSONObject = cast("JSONObject", other.events[played]).get("ask") or {}
                 if self._player.is_same_answer(event.get("answer"), given):
                     return other, played + 1
-        raise self._player.wrong_answer(call, target, recorded["answer"], given)
+        raise self._player.wrong_answer(call, target, recorded.get("answer"), given)
 
     def _gone_on(self, call: RecordedCall, target: CallTarget, answers: Mapping[str, JSON]) -> RecordedCall:
         """The recorded call that went on with a suspended one."""
-        recorded: JSONObject | None = None
-        for suspended in self._player.alike(call):
-            for one in self._player.going_on(suspended):
-                known = one.answers or {}
-                recorded = known if recorded is None else recorded
-                # The handlers of the host answer the others, such as sampling.
-                given = {key: answer for key, answer in answers.items() if key in known}
-                if self._player.is_same_answer(known, given):
-                    return one
-        raise self._player.wrong_answer(call, target, recorded, dict(answers))
+        known = [one for suspended in self._player.alike(call) for one in self._player.going_on(suspended)]
+        for one in known:
+            if self._player.is_same_answer(one.answers or {}, dict(answers)):
+                return one
+        for one in known:
+            # The handlers of the host answer the other questions, such as sampling.
+            given = {key: answer for key, answer in answers.items() if key in (one.answers or {})}
+            if given and self._player.is_same_answer(one.answers or {}, given):
+                return one
+        raise self._player.wrong_answer(call, target, known[0].answers if known else None, dict(answers))
 
     async def _play(
         self,
@@ -285,18 +292,18 @@ class TapePeer:
         if call.events:
             report = options.get("on_progress")
             for index in range(played, len(call.events)):
-                event = cast("JSONObject", self._player.privacy.replayed(call.events[index]))
+                event = cast("JSONObject", self._player.shown(call.events[index]))
                 if "ask" in event:
                     return _asking({_QUESTION: event["ask"]}, call, index)
                 if "progress" in event and report is not None:
-                    progress, total, message = (*event["progress"], None, None)[:3]
-                    await report(progress, total, message)
+                    values: list[Any] = [*event["progress"], None, None]
+                    await report(values[0], values[1], values[2])
                 elif "log" in event:
                     await self._tell("notifications/message", event["log"])
         if call.failure is not None:
             raise await self._failed(call)
         await self._advance(call)
-        result = cast("dict[str, JSON]", self._player.privacy.replayed(dict(call.result or {})))
+        result = self._player.shown(dict(call.result or {}))
         if "inputRequests" in result and not target.method.startswith("tasks/"):
             return _asking(result["inputRequests"], call, len(call.events))
         if target.method == "tools/call" and "taskId" in result:
@@ -304,7 +311,7 @@ class TapePeer:
         return {**result, "resultType": "complete"}
 
     async def _failed(self, call: RecordedCall) -> Exception:
-        failure = cast("JSONObject", self._player.privacy.replayed(call.failure))
+        failure = cast("JSONObject", self._player.shown(call.failure))
         if failure.get("error") == CANCELLED:
             await anyio.sleep_forever()  # whoever called gives up again
         error = error_in(self._server.alias, failure)
@@ -344,7 +351,7 @@ class TapePeer:
         return {**await self._next_state(task, call, played), "resultType": "complete"}
 
     async def _next_state(self, task: str, call: RecordedCall, played: int) -> dict[str, Any]:
-        events = cast("list[JSONObject]", self._player.privacy.replayed(call.events))
+        events = cast("list[JSONObject]", self._player.shown(call.events))
         for index in range(played, len(events)):
             event = events[index]
             if "ask" in event:
@@ -361,7 +368,7 @@ class TapePeer:
             error = await self._failed(call)
             return _state(task, "failed", error={"code": -32603, "message": str(error)})
         await self._advance(call)
-        result = cast("dict[str, JSON]", self._player.privacy.replayed(dict(call.result or {})))
+        result = self._player.shown(dict(call.result or {}))
         return _state(task, "completed", result=result)
 
 
@@ -390,6 +397,11 @@ def _told(call: RecordedCall, events: int) -> list[JSON]:
     return [event for event in call.events[:events] if "ask" in cast("JSONObject", event)]
 
 
+def _first_question(call: RecordedCall) -> int:
+    events = (index for index, event in enumerate(call.events) if "ask" in cast("JSONObject", event))
+    return next(events, len(call.events))
+
+
 def _is_task(call: RecordedCall) -> bool:
     return any("task" in cast("JSONObject", event) for event in call.events)
 
@@ -399,5 +411,6 @@ def _knows_tasks(params: Mapping[str, Any]) -> bool:
     in_flight = CURRENT.get()
     if in_flight is None or in_flight.forwarding is None:
         return False
-    declared: Any = (params.get("_meta") or {}).get(CLIENT_CAPABILITIES_META_KEY) or {}
+    meta: JSONObject = params.get("_meta") or {}
+    declared: JSONObject = meta.get(CLIENT_CAPABILITIES_META_KEY) or {}
     return TASKS in (declared.get("extensions") or {})

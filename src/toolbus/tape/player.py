@@ -86,6 +86,12 @@ class TapePlayer:
         """A value as a tape has it."""
         return cast("T", self.privacy.recorded(cast("JSON", value)))
 
+    def shown(self, value: T) -> T:
+        """A value of the tape as it is on this machine."""
+        if not self.tape.has_placeholders:
+            return value
+        return cast("T", self.privacy.replayed(cast("JSON", value)))
+
     def find(self, target: CallTarget, arguments: JSONObject) -> RecordedCall | None:
         """The recorded call, which counts as played; None if there is none.
 

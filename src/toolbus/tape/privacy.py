@@ -19,6 +19,7 @@ from toolbus.config.secrets.redact import (
     Redactor,
     hidden_by_all,
     is_credential,
+    knows_secrets,
     names_credential,
     redacted_by_all,
 )
@@ -63,6 +64,11 @@ class Places:
             re.compile(rf"\$+\{{(?:HOME|FOLDER)\}}|(?<![\w.-])(?:{forms})(?![\w.-])") if forms else None
         )
         self._hints = tuple(longest_first)
+        self._in_json = ("${", *(json.dumps(form, ensure_ascii=False)[1:-1] for form in longest_first))
+
+    def may_be_in(self, document: str) -> bool:
+        """Whether a folder, or what looks like a placeholder, is in a JSON document."""
+        return any(form in document for form in self._in_json)
 
     def hide(self, text: str) -> str:
         """The text with placeholders for the folders."""
@@ -91,10 +97,14 @@ class Privacy:
 
     def recorded(self, value: JSON) -> JSON:
         """The value for a tape."""
-        written = json.dumps(value, ensure_ascii=False, default=str).encode(errors="surrogatepass")
-        hidden = hidden_by_all(written)
-        if hidden is not written and hidden != written:
-            value = json.loads(hidden.decode(errors="surrogatepass"))
+        written = json.dumps(value, ensure_ascii=False, default=str)
+        if knows_secrets():
+            sent = written.encode(errors="surrogatepass")
+            hidden = hidden_by_all(sent)
+            if hidden != sent:
+                value = json.loads(hidden.decode(errors="surrogatepass"))
+        elif not self.places.may_be_in(written):
+            return value
         return rewritten(value, self._recorded)
 
     def _recorded(self, text: str, key: str) -> str:

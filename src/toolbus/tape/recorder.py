@@ -5,13 +5,15 @@ It uses nothing but the public interface of observers: `bus.observe(Recorder("ta
 fails, that is logged once, and the tape has no end line.
 """
 
+import asyncio
+import json
 import logging
 import queue
 import threading
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Literal, NamedTuple
 
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import Logged
@@ -28,7 +30,17 @@ from toolbus.tape.content import (
     request_of,
     result_of,
 )
-from toolbus.tape.format import Entry, Listing, ListName, RecordedCall, Tape, TapeFile, Update
+from toolbus.tape.format import (
+    Entry,
+    Listing,
+    ListName,
+    RecordedCall,
+    Tape,
+    TapeFile,
+    Update,
+    from_line,
+    to_line,
+)
 from toolbus.tape.privacy import Privacy
 
 logger = logging.getLogger("toolbus")
@@ -68,8 +80,8 @@ class Recorder:
         self._began = time.monotonic()
         self._open: dict[int, _Recording] = {}
         """The calls in flight, by the id of the operation."""
-        self._suspended: dict[tuple[str, str, str], int] = {}
-        """The ids of suspended calls, by server, tool, and what the server knows them by."""
+        self._suspended: dict[_CallKey, int] = {}
+        """The ids of suspended calls."""
         self._lists: dict[str, dict[ListName, list[JSON]]] = {}
         """What each server offers, as it was recorded last."""
         self._inventories: dict[str, Inventory] = {}
@@ -116,7 +128,7 @@ class Recorder:
             return None
         self.begin()
         if operation.route in ASKED:
-            asking = self._open.get(operation.during or 0)
+            asking = self._asking(operation)
             return None if asking is None else _Question(asking, operation)
         if operation.route not in RECORDED:
             return None
@@ -181,18 +193,24 @@ class Recorder:
         """A call has ended."""
         self._open.pop(operation.id, None)
 
-    def suspended_by(self, operation: Operation) -> int | None:
-        """The suspended call that an operation goes on with."""
-        key = _key_resumed(operation)
+    def _asking(self, question: Operation) -> "_Recording | None":
+        """The call that a question belongs to: if that is unknown, the latest that waits for no answer."""
+        if question.during is not None:
+            return self._open.get(question.during)
+        of_server = [
+            one for one in self._open.values() if one.server == question.server and not one.is_asking
+        ]
+        return max(of_server, key=lambda one: one.id, default=None)
+
+    def suspended_by(self, key: "_CallKey | None") -> int | None:
+        """The suspended call that a call goes on with."""
         return None if key is None else self._suspended.get(key)
 
-    def note_suspended(self, operation: Operation, result: ToolResult, id_: int) -> None:
+    def note_suspended(self, key: "_CallKey", id_: int) -> None:
         """Remember a call that waits for answers."""
-        pending = result.pending
-        if pending is not None and (known := pending.state or pending.task) is not None:
-            self._suspended[operation.server, operation.spec.origin.tool, known] = id_
-            while len(self._suspended) > MOST_SUSPENDED:
-                del self._suspended[next(iter(self._suspended))]
+        self._suspended[key] = id_
+        while len(self._suspended) > MOST_SUSPENDED:
+            del self._suspended[next(iter(self._suspended))]
 
     # The thread
 
@@ -223,11 +241,10 @@ class Recorder:
 
     def _hidden(self, entry: Entry) -> Entry:
         """The entry without secrets and paths."""
-        hide, values = self._privacy.recorded, {}
-        for name in entry.__dataclass_fields__:
-            value = getattr(entry, name)
-            values[name] = value if name in ("method", "kind") else hide(value)
-        return type(entry)(**values)
+        line: dict[str, JSON] = self._privacy.recorded(to_line(entry))
+        hidden = from_line(line)
+        assert hidden is not None, "it is an entry"
+        return hidden
 
     def _fail(self, problem: str) -> None:
         if self._problem is None:
@@ -243,22 +260,38 @@ class _Recording:
         self._operation = operation
         self._began = recorder.now
         self.id = id_
-        self.events: list[JSON] = []
-        self._resumes = recorder.suspended_by(operation)
+        self.events: list[JSONObject] = []
         self._name, self._arguments = request_of(operation)
+        self._resumes = recorder.suspended_by(self._key(_resumed_state(operation)))
         resumed = operation.resumed
         self._answered = (
             [] if resumed is None else [resumed.pending.requests.get(key) for key in resumed.answers]
         )
         """Questions that were asked before: guards see them again, with their answers."""
 
-    def asked(self, event: dict[str, JSON]) -> None:
-        """Record a question, unless it was asked before."""
+    def _key(self, state: str | None) -> "_CallKey | None":
+        if state is None:
+            return None
+        arguments = json.dumps(self._arguments, sort_keys=True, default=str)
+        return _CallKey(self._operation.server, self._name, arguments, state)
+
+    @property
+    def server(self) -> str:
+        """The server that is called."""
+        return self._operation.server
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether a question of it waits for an answer."""
+        return any("answer" not in one["ask"] for one in self.events if "ask" in one)
+
+    def was_asked(self, question: JSONObject) -> bool:
+        """Whether a question was asked before, as the call was suspended: it is not recorded again."""
         for known in self._answered:
-            if known and known["params"].get("message") == event["ask"]["params"].get("message"):
+            if known and known["params"].get("message") == question["params"].get("message"):
                 self._answered.remove(known)
-                return
-        self.events.append(event)
+                return True
+        return False
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Record progress."""
@@ -275,8 +308,8 @@ class _Recording:
     def task(self, state: TaskState) -> None:
         """Record the state of a task, if it is another one."""
         more = {} if state.message is None else {"message": state.message}
-        event: JSON = {"task": {"status": state.status, **more}}
-        states = [one for one in self.events if "task" in cast("JSONObject", one)]
+        event: JSONObject = {"task": {"status": state.status, **more}}
+        states = [one for one in self.events if "task" in one]
         if not states or states[-1] != event:
             self.events.append(event)
 
@@ -289,8 +322,10 @@ class _Recording:
             isinstance(error, ToolbusError) and not error.sent and not self.events
         ):
             return  # its server got nothing
-        if result is not None:
-            recorder.note_suspended(operation, result, self.id)
+        if result is not None and (pending := result.pending) is not None:
+            key = self._key(pending.state or pending.task or "")
+            if key is not None:
+                recorder.note_suspended(key, self.id)
         ended = recorder.now
 
         def entry() -> RecordedCall:
@@ -300,7 +335,7 @@ class _Recording:
                 method=operation.route,
                 name=self._name,
                 arguments=self._arguments,
-                events=self.events,
+                events=list(self.events),
                 result=None if result is None else result_of(operation, result),
                 failure=failure_json(failure, error) if failure is not None and result is None else None,
                 resumes=self._resumes,
@@ -318,6 +353,10 @@ class _Question:
     def __init__(self, asking: _Recording, operation: Operation) -> None:
         self._asking = asking
         self._operation = operation
+        self._asked: dict[str, JSON] = {"method": operation.route, "params": dict(operation.arguments)}
+        self._event: JSONObject | None = None if asking.was_asked(self._asked) else {"ask": self._asked}
+        if self._event is not None:
+            asking.events.append(self._event)
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         """Questions have none."""
@@ -329,29 +368,43 @@ class _Question:
         """Questions have none."""
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
-        """Record the answer, if there was one."""
+        """Record the answer; a call that ends before is recorded without one."""
         observed = self._operation.observed
         error = None if observed is None else observed.error
-        answer: JSON = None
         if result is not None and result.pending is None:
             answer = answer_of(result.value)
         elif isinstance(error, CallDenied):
             answer = {"action": "decline"}
-        elif error is not None and not isinstance(error, InputNeeded):
+        elif error is None or isinstance(error, InputNeeded):
+            answer = None
+        elif isinstance(error, asyncio.CancelledError):
+            return
+        else:
             answer = {"action": "cancel"}
         if answer is not None:
-            asked = {"method": self._operation.route, "params": dict(self._operation.arguments)}
-            self._asking.asked({"ask": {**asked, "answer": answer}})
+            self._asked["answer"] = answer
+        elif self._event in self._asking.events:
+            self._asking.events.remove(self._event)  # it was put to nobody
 
 
-def _key_resumed(operation: Operation) -> tuple[str, str, str] | None:
-    """What a server knows the suspended call by, that an operation goes on with."""
-    known: Any = None
+class _CallKey(NamedTuple):
+    """What a suspended call is known by."""
+
+    server: str
+    name: str
+    arguments: str
+    state: str
+    """What the server knows it by; empty if the arguments say enough."""
+
+
+def _resumed_state(operation: Operation) -> str | None:
+    """What a server knows the suspended call by that an operation goes on with; None if it is a new one."""
     if operation.resumed is not None:
-        known = operation.resumed.pending.state or operation.resumed.pending.task
-    elif operation.forwarding is not None:
-        known = operation.forwarding.state
-    return None if known is None else (operation.server, operation.spec.origin.tool, known)
+        return operation.resumed.pending.state or operation.resumed.pending.task or ""
+    forwarding = operation.forwarding
+    if forwarding is None or (forwarding.state is None and forwarding.responses is None):
+        return None
+    return forwarding.state or ""
 
 
 def _answers(operation: Operation) -> dict[str, JSON] | None:

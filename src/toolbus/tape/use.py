@@ -1,10 +1,10 @@
 """How a bus uses a tape: what it records, and which of its servers are replayed."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.operation.operation import Observer, Operation, ServerObservation
@@ -88,26 +88,34 @@ class TapeUse:
                 raise TypeError("a tape cannot be recorded while it is replayed; use mode='new_episodes'")
 
     @property
-    def resolved(self) -> "TapeUse":
-        """What the mode means: a tape to record, one to replay, or the same for both."""
+    def resolved(self) -> "_Resolved":
+        """What the mode means."""
         tape, mode = self.record or self.replay, self.mode
         if mode is None or tape is None:
-            return self
+            return _Resolved(self.record, self.replay, False)
         is_there = tape.exists()
         if mode == "none" or (mode == "once" and is_there):
-            return replace(self, record=None, replay=tape, mode=None)
-        if mode == "new_episodes" and is_there:
-            return replace(self, record=tape, replay=tape)
-        return replace(self, record=tape, replay=None, mode=None)
+            return _Resolved(None, tape, False)
+        adds = mode == "new_episodes" and is_there
+        return _Resolved(tape, tape if adds else None, adds)
+
+
+class _Resolved(NamedTuple):
+    """The tapes to record and to replay."""
+
+    record: Path | None
+    replay: Path | None
+    adds: bool
+    """Whether calls that are not on the tape are made, and added to it."""
 
 
 class BusTapes:
     """The tapes of one bus: puts links to a tape into its config, and records."""
 
     def __init__(self, use: TapeUse) -> None:
+        self._matching = use.matching
         self._use = use.resolved
-        self._adds = self._use.mode == "new_episodes" and self._use.replay is not None
-        """Whether calls that are not on the tape are made, and added to it."""
+        self._adds = self._use.adds
         self._recorder: Recorder | None = None
         self._tape = None if self._use.replay is None else Tape(self._use.replay)
         self.player: TapePlayer | None = None
@@ -150,7 +158,7 @@ class BusTapes:
         if self._use.record is not None:
             self._recorder = Recorder(self._use.record, appends=self._adds, privacy=privacy)
         if self._tape is not None:
-            self.player = TapePlayer(self._tape, self._use.matching, privacy)
+            self.player = TapePlayer(self._tape, self._matching, privacy)
             if config is not None and config.servers and not self.fits(config):
                 names = ", ".join(self._tape.servers) or "none"
                 problem = f"has no server of the config; its servers: {names}"

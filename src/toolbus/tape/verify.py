@@ -227,7 +227,7 @@ def _roots_of(tape: Tape, privacy: Privacy) -> list[str]:
     for call in tape.calls():
         for asked in call.questions:
             if asked["method"] == "roots/list":
-                told = items_of(entries_of(privacy.replayed(asked["answer"])).get("roots"))
+                told = items_of(entries_of(privacy.replayed(asked.get("answer"))).get("roots"))
                 return [str(entries_of(one).get("uri")) for one in told]
     return []
 
@@ -338,6 +338,8 @@ class TapeVerifier:
             return "its arguments had a secret, which the tape does not have"
         if any(has_mask(one.get("answer")) for one in _asked(chain)):
             return "an answer had a secret, which the tape does not have"
+        if any(one.get("answer") is None for one in _asked(chain)):
+            return "nobody answered its question when it was recorded"
         if (chain[-1].failure or {}).get("error") == CANCELLED or chain[-1].is_suspended:
             return "it had not ended when it was recorded"
         if self._writes or call.method != "tools/call" or self._is_read_only(bus, call, alias):

@@ -343,6 +343,11 @@ class Redactor:
         """A JSON message of the server without the secrets that it must not contain; it stays JSON."""
         return message if self._hide is None else self._hide(message)
 
+    @property
+    def has_secrets(self) -> bool:
+        """Whether it knows any."""
+        return bool(self._spellings)
+
     def disguised(self, message: bytes) -> bytes:
         """A JSON message without any of the secrets, also in disguise; it stays JSON."""
         if self._hide_all is None:
@@ -361,6 +366,12 @@ def redacted_by_all(value: JSON) -> JSON:
     for redactor in known:
         value = redactor(value) if isinstance(value, str) else redactor.json(value)
     return value
+
+
+def knows_secrets() -> bool:
+    """Whether there is anything to hide."""
+    with _guard:
+        return any(redactor.has_secrets for redactor in _redactors)
 
 
 def hidden_by_all(message: bytes) -> bytes:
