@@ -210,8 +210,8 @@ def _shape_changes(before: _Shape, after: _Shape) -> Iterator[tuple[str, str, bo
 
 
 def _is_empty(parent: str, place: str, shape: _Shape) -> bool:
-    """Whether nothing can be said about a place: its parent is not there, or is an array without elements."""
-    return parent not in shape or place.rpartition(".")[2] == "*"
+    """Whether nothing can be said about a place: its parent is no object, or an array without elements."""
+    return "object" not in shape.get(parent, ()) or place.rpartition(".")[2] == "*"
 
 
 def _words(types: Sequence[str] | set[str]) -> str:
