@@ -71,7 +71,7 @@ ALLOWED: dict[str, set[str]] = {
     # Its tools are those of the adapter for pydantic-ai; the store of its runs is a private file, each run
     # has a span, and what it returns fits a schema.
     "agent": FACE | {"adapters", "schema", "state", "telemetry"},
-    "testing": FACE | {"adapters"},
+    "testing": FACE | {"adapters", "tape"},
     "extension": FACE | {"adapters"},  # its host takes tools of one framework
     "cli": STAGES
     | FACES

@@ -67,6 +67,8 @@ def extra_of(file: Path) -> str | None:
     part, *rest = file.relative_to(SOURCE).parts
     if (part, *rest[:1]) == ("agent", "durable"):
         return "durable"
+    if (part, *rest) == ("testing", "plugin.py"):
+        return "test"
     if part == "agent" or (part, *rest) == ("testing", "model.py"):
         return "agent"
     if (part, *rest[-1:]) in (("config", "lookup.py"), ("state", "keyring.py")):
@@ -168,6 +170,7 @@ GUARDED = {
     "search/encoders/local.py _multiarray_umath",
     "telemetry/providers.py _METER_PROVIDER",
     "telemetry/providers.py _TRACER_PROVIDER",
+    "testing/plugin.py _fixtureinfo",
 }
 # Of the standard library, where they are documented or imported as modules.
 STANDARD = {"_asdict", "_ctypes", "_exit", "_replace", "_socket", "_typeshed"}

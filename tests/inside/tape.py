@@ -12,3 +12,5 @@ from toolbus.tape.player import TapePlayer as TapePlayer
 from toolbus.tape.privacy import Places as Places
 from toolbus.tape.privacy import Privacy as Privacy
 from toolbus.tape.recorder import Recorder as Recorder
+from toolbus.tape.verify import TapeVerifier as TapeVerifier
+from toolbus.tape.verify import Verification as Verification

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from inspect import signature
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, Self, cast, overload
 
 from toolbus.bus.engine.engine import BusExtensions
 from toolbus.bus.engine.stores import sign_in
@@ -30,9 +30,10 @@ from toolbus.policy.rules import Policy
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
 from toolbus.tape.matching import Matching, TapeMode
+from toolbus.tape.session import current_session
 
 if TYPE_CHECKING:
-    pass
+    from toolbus.tape.use import BusTapes
 
 ConfigSource = str | Path | Mapping[str, Any] | Sequence[Mapping[str, Any]] | BusConfig
 
@@ -60,7 +61,7 @@ class Toolbus(View):
         interactions: Interactions = NO_HANDLERS,
         encoder: EncodingFunction | None = None,
         profile: str | None = None,
-        record: str | Path | None = None,
+        record: str | Path | Literal[False] | None = None,
         replay: str | Path | None = None,
         mode: TapeMode | None = None,
         matching: Matching | None = None,
@@ -73,23 +74,23 @@ class Toolbus(View):
         `record` writes what servers receive, send and offer to a tape. `replay` repeats a tape: nothing is
         connected, and without a config, the tape says which servers there are. `mode` is for the tape that
         either of them names: `once`, `all`, `new_episodes` or `none`. `matching` says how calls are compared.
+        `record=False` keeps the bus off the tape of the test that it is made in.
         """
-        tapes = None
-        if record is not None or replay is not None:
-            from toolbus.tape.use import tapes_of
-
-            tapes = tapes_of(record, replay, mode, matching)
+        tapes = _tapes(record, replay, mode, matching)
+        if tapes is None:
+            read = bus_config(config, profile)
+        else:
             read = tapes.prepare(
                 None if config is None and not tapes.connects else bus_config(config, profile),
                 lambda behind: Toolbus(
-                    behind, observers=tapes.live_observers, get_secret=get_secret, interactions=interactions
+                    behind,
+                    observers=tapes.live_observers,
+                    get_secret=get_secret,
+                    interactions=interactions,
+                    record=False,
                 ),
             )
             observers = [*observers, *tapes.observers]
-        elif mode is not None or matching is not None:
-            raise TypeError("mode and matching are for a tape; name it with record or replay")
-        else:
-            read = bus_config(config, profile)
         extensions = BusExtensions(
             hooks=hooks,
             shapers=shapers,
@@ -308,3 +309,20 @@ def _check_name(name: object, what: str, *, may_be_empty: bool = False) -> None:
     if not name.strip() and not (may_be_empty and not name):
         hint = "; without a user, use the bus itself" if what == "user" else ""
         raise ValueError(f"the name of a {what} must not be empty{hint}")
+
+
+def _tapes(
+    record: str | Path | Literal[False] | None,
+    replay: str | Path | None,
+    mode: TapeMode | None,
+    matching: Matching | None,
+) -> "BusTapes | None":
+    """The tapes that are named, or else those of the test."""
+    if record or replay is not None:
+        from toolbus.tape.use import tapes_of
+
+        return tapes_of(record or None, replay, mode, matching)
+    if mode is not None or matching is not None:
+        raise TypeError("mode and matching are for a tape; name it with record or replay")
+    session = None if record is False else current_session()
+    return None if session is None else session.next_tapes()

@@ -34,8 +34,9 @@ SECTIONS = {
         "skill": ("use.skill", "Print a skill; without NAME, list the skills."),
         "script": ("use.script", "Run a Python script that calls tools, in a sandbox."),
         "chat": ("use.chat", "Chat with a model that can use your servers' tools."),
-        "tape": ("use.tape", "Show what a tape has in it."),
+        "tape": ("use.tape", "Show what a tape has in it, or verify it."),
         "tape show": ("use.tape", "List the servers and the calls of a tape."),
+        "tape verify": ("use.tape_verify", "Repeat a tape's calls on live servers; exit 1 on a change."),
     },
     "Servers": {
         "up": ("servers.up", "Keep the servers running in the background."),

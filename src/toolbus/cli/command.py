@@ -122,9 +122,9 @@ def config_command(work: Callable[..., Any]) -> Callable[..., int | None]:
     return _adapted(work, needs_config=True)
 
 
-def target_command(work: Callable[..., Any]) -> Callable[..., int | None]:
-    """The same for a command that also works with servers that no config has, or of a tape."""
-    unused = [*_parameters(_target_options), *_parameters(tape_options)]
+def target_command(work: Callable[..., Any], *, tapes: bool = True) -> Callable[..., int | None]:
+    """The same for a command that also works with servers that no config has; with `tapes`, of a tape."""
+    unused = [*_parameters(_target_options), *(_parameters(tape_options) if tapes else [])]
     return _adapted(work, unused, cls=TargetCommand, needs_config=True)
 
 

@@ -25,6 +25,7 @@ class TargetOptions:
 
 
 TapeMode = Literal["once", "all", "new_episodes", "none"]
+TapeLevel = Literal["schema", "shape", "result"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

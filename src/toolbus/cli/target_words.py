@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-TAKING_TARGETS = frozenset(("tools", "check"))
+TAKING_TARGETS = frozenset(("tools", "check", "verify"))
 """The commands whose arguments may be targets."""
 
 

@@ -472,6 +472,11 @@ class Tape:
         """The number of calls."""
         return sum(place >= 0 for place in self._places)
 
+    @property
+    def last_id(self) -> int:
+        """The id of the last call; 0 if it has none."""
+        return len(self._places) - 1
+
     def calls(self) -> Iterator[RecordedCall]:
         """The calls, by id."""
         for id_, place in enumerate(self._places):

@@ -5,6 +5,7 @@ links of a bus.
 """
 
 from array import array
+from collections import deque
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar, cast
 
@@ -17,6 +18,8 @@ from toolbus.tape.privacy import Privacy, has_mask
 _MOST_COMPARED = 200
 """Calls of a tool that are compared to find the nearest."""
 _MOST_DIFFERENCES = 5
+_MOST_MISMATCHES = 20
+"""Mismatches that are remembered."""
 if TYPE_CHECKING:
     from toolbus.tape.live import LiveServers
 
@@ -42,6 +45,10 @@ class TapePlayer:
         self._next: dict[str, int] = {}
         """The next call of each server, by position, if they must come in order."""
         self._in_order: dict[str, array[int]] = {}
+        self.played = bytearray(tape.last_id + 1)
+        """By id: whether a call was played."""
+        self.mismatches: deque[TapeMismatch] = deque(maxlen=_MOST_MISMATCHES)
+        """The last ones."""
         for call in tape.calls():
             self.add(call)
 
@@ -78,7 +85,12 @@ class TapePlayer:
 
         `TapeMismatch` if the calls must come in order, and it is not the next one.
         """
-        given = self.recorded(arguments)
+        found = self._find(target, self.recorded(arguments))
+        if found is not None:
+            self.played[found.id] = 1
+        return found
+
+    def _find(self, target: CallTarget, given: JSONObject) -> RecordedCall | None:
         if self.matching.in_order:
             return self._find_next(target, given)
         id_ = self._take(self.matching.key(*target, given))
@@ -111,10 +123,9 @@ class TapePlayer:
             self.matching.compared(call.arguments), self.matching.compared(given)
         ):
             what = f"{target} as call {position + 1}"
-            raise TapeMismatch(
-                self.tape.path,
+            raise self._mismatch(
                 what,
-                server=target.server,
+                target,
                 nearest=call.id,
                 diff=self._diff(call, target, given),
                 step="the calls must come in the recorded order",
@@ -157,13 +168,11 @@ class TapePlayer:
             if compared >= _MOST_COMPARED:
                 break
         if nearest is None:
-            return TapeMismatch(self.tape.path, str(target), server=target.server, step=NEXT_STEP)
+            return self._mismatch(str(target), target)
         call = nearest[2]
         what = f"this call of {target}" if call.name == target.name else str(target)
         diff = self._diff(call, target, given)
-        return TapeMismatch(
-            self.tape.path, what, server=target.server, nearest=call.id, diff=diff, step=NEXT_STEP
-        )
+        return self._mismatch(what, target, nearest=call.id, diff=diff)
 
     def wrong_answer(
         self, call: RecordedCall, target: CallTarget, recorded: JSON, given: JSON
@@ -171,9 +180,22 @@ class TapePlayer:
         """The error for another answer than the recorded one."""
         diff = tuple(differences(recorded, self.privacy.recorded(given)))[:_MOST_DIFFERENCES]
         what = f"this answer to a question of {target}"
-        return TapeMismatch(
-            self.tape.path, what, server=target.server, nearest=call.id, diff=diff, step=NEXT_STEP
+        return self._mismatch(what, target, nearest=call.id, diff=diff)
+
+    def _mismatch(
+        self,
+        what: str,
+        target: CallTarget,
+        *,
+        nearest: int | None = None,
+        diff: tuple[str, ...] = (),
+        step: str = NEXT_STEP,
+    ) -> TapeMismatch:
+        error = TapeMismatch(
+            self.tape.path, what, server=target.server, nearest=nearest, diff=diff, step=step
         )
+        self.mismatches.append(error)
+        return error
 
     def _diff(
         self, call: RecordedCall, target: CallTarget, given: JSONObject, most: int = _MOST_DIFFERENCES

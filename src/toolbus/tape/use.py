@@ -118,7 +118,8 @@ class BusTapes:
         self._adds = self._use.adds
         self._recorder: Recorder | None = None
         self._tape = None if self._use.replay is None else Tape(self._use.replay)
-        self._player: TapePlayer | None = None
+        self.player: TapePlayer | None = None
+        """What is replayed, once the bus is prepared."""
 
     @property
     def connects(self) -> bool:
@@ -157,7 +158,7 @@ class BusTapes:
         if self._use.record is not None:
             self._recorder = Recorder(self._use.record, appends=self._adds, privacy=privacy)
         if self._tape is not None:
-            self._player = TapePlayer(self._tape, self._matching, privacy)
+            self.player = TapePlayer(self._tape, self._matching, privacy)
             if config is not None and config.servers and not self.fits(config):
                 names = ", ".join(self._tape.servers) or "none"
                 problem = f"has no server of the config; its servers: {names}"
@@ -165,12 +166,12 @@ class BusTapes:
             if self._adds and live is not None and config is not None:
                 from toolbus.tape.live import LiveServers
 
-                self._player.live = LiveServers(partial(live, _unshaped(config)))
+                self.player.live = LiveServers(partial(live, unshaped(config)))
         return self.replayed(config)
 
     def replayed(self, config: BusConfig | None) -> BusConfig:
         """The config with links to the tape, if one is replayed."""
-        player, tape = self._player, self._tape
+        player, tape = self.player, self._tape
         if player is None or tape is None:
             assert config is not None, "there is something to connect to"
             return config
@@ -194,12 +195,29 @@ class BusTapes:
 
     async def close(self) -> None:
         """Close the tapes when the bus has stopped."""
-        if self._player is not None and self._player.live is not None:
-            await self._player.live.close()
+        if self.player is not None and self.player.live is not None:
+            await self.player.live.close()
+        self.end()
+
+    def end(self) -> None:
+        """Write the rest of what is recorded, and close the files; any number of times."""
         if self._recorder is not None:
             self._recorder.closed()
         if self._tape is not None:
             self._tape.close()
+
+
+class MissingTapes(BusTapes):
+    """The tapes of a bus that cannot be started, because there is none to replay."""
+
+    def __init__(self, error: TapeError, raised: list[TapeError]) -> None:
+        super().__init__(TapeUse())
+        self._error, self._raised = error, raised
+
+    def begin(self) -> None:
+        """Raise the error, and note it: the program may catch it."""
+        self._raised.append(self._error)
+        raise self._error
 
 
 class _Others:
@@ -228,7 +246,7 @@ class _Others:
         """The recorder is closed with the tapes."""
 
 
-def _unshaped(config: BusConfig) -> BusConfig:
+def unshaped(config: BusConfig) -> BusConfig:
     """The config of the bus behind a tape."""
     servers = {alias: server.model_copy(update=_NOT_SHAPED) for alias, server in config.servers.items()}
     return config.model_copy(update={"servers": servers, **_NOT_DECIDED})

@@ -1,30 +1,36 @@
-"""For your tests: a server that is made of functions, and a model that follows a script.
+"""For your tests: a server that is made of functions, a model that follows a script, and tapes.
 
-Each is imported on first use: who tests with a fake server needs no extra.
+Each is imported on first use: who tests with a fake server needs no extra, and pytest starts fast.
 """
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from toolbus.core.values.errors import ExtraMissing
-from toolbus.testing.calls import ToolCall
-
 if TYPE_CHECKING:
+    from toolbus.tape.session import TapeSession
+    from toolbus.testing.calls import ToolCall
     from toolbus.testing.model import Reply, ScriptedModel, Turn
     from toolbus.testing.server import FakeServer
 
-__all__ = ["FakeServer", "Reply", "ScriptedModel", "ToolCall", "Turn"]
+__all__ = ["FakeServer", "Reply", "ScriptedModel", "TapeSession", "ToolCall", "Turn"]
+_MODULES = {
+    "FakeServer": "toolbus.testing.server",
+    "TapeSession": "toolbus.tape.session",
+    "ToolCall": "toolbus.testing.calls",
+}
+"""Where a name is; the others are in `model`, which needs an extra."""
 
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
         raise AttributeError(f"module 'toolbus.testing' has no attribute {name!r}")
-    module = "server" if name == "FakeServer" else "model"
     try:
-        value = getattr(import_module(f"toolbus.testing.{module}"), name)
+        value = getattr(import_module(_MODULES.get(name, "toolbus.testing.model")), name)
     except ImportError as error:
-        if module == "server":
+        if name in _MODULES:
             raise
+        from toolbus.core.values.errors import ExtraMissing
+
         raise ExtraMissing(f"toolbus.testing.{name}", "agent", str(error)) from error
     globals()[name] = value
     return value

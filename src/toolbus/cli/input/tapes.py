@@ -1,6 +1,6 @@
 """The tape of a command: `--record` and `--replay`."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -41,7 +41,7 @@ def taped_config(own: Invocation, options: TapeOptions) -> "BusConfig":
                 replay=options.replay,
                 mode=options.mode,
                 matching=Matching(
-                    ignore=options.ignore, patterns=_patterns(options.patterns), in_order=options.in_order
+                    ignore=options.ignore, patterns=glob_patterns(options.patterns), in_order=options.in_order
                 ),
             )
         )
@@ -78,11 +78,12 @@ def _config(own: Invocation, tapes: "BusTapes") -> "BusConfig | None":
     return None
 
 
-def _patterns(given: tuple[str, ...]) -> dict[str, str]:
+def glob_patterns(given: Iterable[str], option: str = "--match-pattern") -> dict[str, str]:
+    """The globs by path; `Usage` for one that is neither."""
     patterns: dict[str, str] = {}
     for pair in given:
         path, equals, glob = pair.partition("=")
         if not path or not equals:
-            raise Usage(f"--match-pattern {pair}: expected PATH=GLOB, such as file=*.txt")
+            raise Usage(f"{option} {pair}: expected PATH=GLOB, such as file=*.txt")
         patterns[path] = glob
     return patterns

@@ -20,7 +20,7 @@ _ARGUMENTS = 60
 
 @group
 def tape(own: Invocation) -> None:
-    """Show what a tape has in it."""
+    """Show what a tape has in it, or verify it."""
 
 
 @command
