@@ -18,7 +18,7 @@ from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import LockError
 from toolbus.core.values.records import JSON, Inventory, JSONObject
 from toolbus.lock.definitions import KINDS, Kind, definition_digest, inventory_of, text_digest
-from toolbus.schema.values import entries_of, is_object
+from toolbus.schema.values import entries_of, is_array, is_object
 
 T = TypeVar("T")
 NAME = "toolbus.lock"
@@ -81,6 +81,8 @@ class Lockfile:
 
     path: Path
     servers: Mapping[str, LockedServer]
+    hooks: tuple[JSONObject, ...] = ()
+    """The approved entries of `hooks`, in order."""
 
 
 def lock_path(config_file: str) -> Path:
@@ -109,7 +111,9 @@ def lock_in(content: bytes, path: Path) -> Lockfile:
     if not is_object(servers):
         raise LockError(path, f"has no servers; {_RESTORE}")
     return Lockfile(
-        path=path, servers={alias: _server(path, alias, entry) for alias, entry in servers.items()}
+        path=path,
+        servers={alias: _server(path, alias, entry) for alias, entry in servers.items()},
+        hooks=_hooks(path, document.get("hooks")),
     )
 
 
@@ -132,6 +136,11 @@ def lock_text(lock: Lockfile) -> str:
     """
     document = {
         "version": VERSION,
+        **(
+            {"hooks": {"digest": digest(list(lock.hooks)), "stations": list(lock.hooks)}}
+            if lock.hooks
+            else {}
+        ),
         "servers": {alias: _entry(server) for alias, server in _sorted(lock.servers)},
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -186,6 +195,22 @@ def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
     if not is_object(document):
         raise LockError(path, f"is not a JSON object; {_RESTORE}")
     return document
+
+
+def _hooks(path: Path, section: JSON) -> tuple[JSONObject, ...]:
+    if section is None:
+        return ()
+    hooks = entries_of(section).get("stations")
+    try:
+        if (
+            is_array(hooks)
+            and all(map(is_object, hooks))
+            and entries_of(section).get("digest") == digest(hooks)
+        ):
+            return tuple(hooks)
+    except NotCanonical:
+        pass
+    raise LockError(path, f"its hooks do not match their digest; was it edited by hand? {_RESTORE}")
 
 
 def _server(path: Path, alias: str, entry: JSON) -> LockedServer:

@@ -11,7 +11,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Strict
 
@@ -27,6 +27,9 @@ from toolbus.config.launch.patterns import (
     package_allowed,
     package_denied,
     package_problem,
+    hook_allowed,
+    hook_denied,
+    hook_problem,
     path_allowed,
     path_problem,
     url_allowed,
@@ -37,6 +40,9 @@ from toolbus.config.location import Location, is_list, is_mapping, near_miss
 from toolbus.config.settings.sandbox import Sandbox
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
+
+if TYPE_CHECKING:
+    from toolbus.config.stations import StationCode
 
 FILE_NAME = "policy.yaml"
 ASK = "ask whoever administers this machine"
@@ -69,11 +75,12 @@ _Lines = Annotated[tuple[_Line, ...], Strict(False)]
 _Urls = Annotated[tuple[Annotated[str, _checked(url_problem)], ...], Strict(False)]
 _Packages = Annotated[tuple[Annotated[str, _checked(package_problem)], ...], Strict(False)]
 _Paths = Annotated[tuple[Annotated[str, _checked(path_problem)], ...], Strict(False)]
+_Hooks = Annotated[tuple[Annotated[str, _checked(hook_problem)], ...], Strict(False)]
 _Requirements = Annotated[tuple[Requirement, ...], Strict(False)]
 
 
 class LaunchList(ConfigModel):
-    """Patterns for command lines, URLs, packages and working folders; None is a list that is not given."""
+    """Patterns for command lines, URLs, packages, folders and hooks; None is a list that is not given."""
 
     _keeps_null = True
 
@@ -81,6 +88,7 @@ class LaunchList(ConfigModel):
     urls: _Urls | None = None
     packages: _Packages | None = None
     cwd: _Paths | None = None
+    hooks: _Hooks | None = None
 
     @classmethod
     def _from_file(cls, value: JSON) -> dict[str, JSON]:
@@ -148,6 +156,23 @@ class PolicyFile:
             return self._program_refusal(launch)
         return None
 
+    def station_refusal(self, code: "StationCode") -> tuple[str, str] | None:
+        """The list that forbids a station of the user and why; None if it is permitted.
+
+        It runs in this process, so it must be listed as soon as programs must be, or need a sandbox.
+        """
+        allow, deny = self.policy.allow, self.policy.deny
+        names, paths = (code.entry.use, code.target), code.paths
+        for pattern in deny.hooks or ():
+            if hook_denied(pattern, names, paths):
+                return "deny.hooks", f"is denied by {pattern!r}"
+        limits = (allow.hooks, allow.argv, allow.packages)
+        if limits == (None, None, None) and "sandbox" not in self.policy.require:
+            return None
+        if any(hook_allowed(pattern, names, paths) for pattern in allow.hooks or ()):
+            return None
+        return "allow.hooks", "is not listed"
+
     def _program_refusal(self, launch: ResolvedLaunch) -> tuple[str, str] | None:
         allow, deny = self.policy.allow, self.policy.deny
         for line in deny.argv or ():
@@ -212,6 +237,14 @@ class Administrator:
             if found := file.refusal(launch):
                 key, reason = found
                 return ConfigError(f"{shown!r} {reason}; {ASK}", file=file.path, server=server, key=key)
+        return None
+
+    def station_refusal(self, code: "StationCode") -> ConfigError | None:
+        """Why a station of the user must not be imported."""
+        for file in self.files:
+            if found := file.station_refusal(code):
+                key, reason = found
+                return ConfigError(f"the hook {code.entry.use!r} {reason}; {ASK}", file=file.path, key=key)
         return None
 
     def requiring(self, what: Requirement) -> str | None:

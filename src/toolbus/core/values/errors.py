@@ -237,6 +237,14 @@ class CallDenied(ToolbusError):
         super().__init__(f"{what} was refused: {reason}")
 
 
+class HookFailed(ToolbusError):
+    """A hook of the config raised, or returned something else than a result."""
+
+    def __init__(self, hook: str, what: str, problem: str) -> None:
+        self.hook, self.what, self.problem = hook, what, problem
+        super().__init__(f"{what} failed: the hook {hook!r} {problem}")
+
+
 class AuditFailed(ToolbusError):
     """The audit trail cannot be written or read; while it cannot be written, every call is refused."""
 
