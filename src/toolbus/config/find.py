@@ -1,7 +1,7 @@
 """Find the config when none is given, and the project files that it refers to.
 
-Project files are `.env`, dotenv files, `${file:...}`, certificates and the modules of `hooks`. Relative paths, and all paths below
-the config's folder, belong to the project. Others belong to the user.
+Project files are `.env`, dotenv files, `${file:...}`, certificates and the modules of `hooks`. Relative
+paths, and all paths below the config's folder, belong to the project. Others belong to the user.
 """
 
 import os

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from toolbus.config.base import overriding
@@ -139,15 +139,13 @@ class ConfigFiles:
     def stations(self, mistakes: Mistakes) -> tuple[StationEntry, ...]:
         """The entries of `hooks` in all files, in order; null removes those of the files below."""
         found: tuple[StationEntry, ...] = ()
-        for layer, container in self._found:
-            if "hooks" not in container.settings:
+        for layer, holder in self._found:
+            if "hooks" not in holder.settings:
                 continue
-            if (value := container.settings["hooks"]) is None:
+            if (value := holder.settings["hooks"]) is None:
                 found = ()
                 continue
-            location = replace(
-                layer.location, origin=lambda _, key, layer=layer: _place(layer, None, _steps(key))
-            )
+            location = replace(layer.location, origin=partial(_place_in, layer))
             entries: tuple[StationEntry, ...] = ()
             try:
                 entries = BusConfig(hooks=value).hooks
@@ -258,6 +256,10 @@ def _place(layer: ConfigFile, server: str | None, steps: Steps) -> ValueOrigin:
     start = () if server is None else layer.steps_to(server)
     lines = (layer.line((*start, *steps[:length])) for length in range(len(steps), -1, -1))
     return ValueOrigin(layer.location.file, next((line for line in lines if line is not None), None))
+
+
+def _place_in(layer: ConfigFile, server: str | None, key: str | None) -> ValueOrigin:
+    return _place(layer, server, _steps(key))
 
 
 def _extends_problem(layer: ConfigFile, found: Container) -> str | None:

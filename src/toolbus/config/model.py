@@ -322,7 +322,7 @@ class BusConfig(ConfigModel):
         "context_budget": f"expected a number of tokens, at least {SMALLEST}",
         "policy": RULES_EXPECTED,
         "extends": "expected user, for the config in your own config folder",
-        "hooks": "expected a list, such as [mypackage.redact:Hook, {use: mypackage.quota:Guard, per_day: 100}]",
+        "hooks": "expected a list, such as [mypackage.redact:Hook, {use: mypackage.quota:Guard}]",
         "profiles": "expected a mapping of names to {servers: [...], include: [...], exclude: [...]}",
     }
     _keeps_null = True

@@ -1,6 +1,6 @@
-"""The code behind the entries of `hooks`: files beside the config, which are read here, or an installed package.
+"""The code behind the entries of `hooks`: files beside the config, or an installed package.
 
-Nothing is imported: what is read here is reviewed and locked first, and then these very bytes are run. A
+Nothing is imported. A file is read once: the bytes that are reviewed and locked are the bytes that run. A
 module is taken from the config's folder if it is there, and is never looked for there in any other way.
 """
 
@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 
 from toolbus.config.settings.stations import StationEntry
 from toolbus.core.files import read_plain
-from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
@@ -66,9 +65,8 @@ class StationCode:
         """Where the code comes from, for people."""
         if self.files:
             return ", ".join(self.files)
-        return (
-            "an installed package" if self.package is None else f"{self.package}, installed ({self.target})"
-        )
+        installed = "an installed package"
+        return installed if self.package is None else f"{installed}, {self.package} ({self.target})"
 
 
 def station_code(entry: StationEntry, known: Mapping[str, bytes | None] | None = None) -> StationCode:
@@ -149,8 +147,7 @@ def _entry_point(entry: StationEntry) -> StationCode:
         )
     if len(found) > 1:
         packages = ", ".join(sorted(package for _, package in found))
-        raise entry.error(
-            f"several packages have the entry point {entry.use!r}: {packages}; write module:name", "use"
-        )
+        problem = f"several packages have the entry point {entry.use!r}: {packages}; write module:name"
+        raise entry.error(problem, "use")
     ((value, package),) = found
     return StationCode(entry=entry, target=value.replace(" ", ""), package=package)

@@ -6,7 +6,8 @@ digest of a server is that of its entry as it stands, because it is checked when
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import LockError
 from toolbus.core.values.records import JSON, Inventory, JSONObject
 from toolbus.lock.definitions import KINDS, Kind, definition_digest, inventory_of, text_digest
-from toolbus.schema.values import entries_of, is_array, is_object
+from toolbus.schema.values import entries_of, is_object, items_of
 
 T = TypeVar("T")
 NAME = "toolbus.lock"
@@ -136,11 +137,7 @@ def lock_text(lock: Lockfile) -> str:
     """
     document = {
         "version": VERSION,
-        **(
-            {"hooks": {"digest": digest(list(lock.hooks)), "stations": list(lock.hooks)}}
-            if lock.hooks
-            else {}
-        ),
+        **({"hooks": _hooks_section(lock.hooks)} if lock.hooks else {}),
         "servers": {alias: _entry(server) for alias, server in _sorted(lock.servers)},
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -197,19 +194,18 @@ def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
     return document
 
 
+def _hooks_section(hooks: Sequence[JSONObject]) -> dict[str, JSON]:
+    return {"digest": digest(list(hooks)), "stations": list(hooks)}
+
+
 def _hooks(path: Path, section: JSON) -> tuple[JSONObject, ...]:
     if section is None:
         return ()
-    hooks = entries_of(section).get("stations")
-    try:
-        if (
-            is_array(hooks)
-            and all(map(is_object, hooks))
-            and entries_of(section).get("digest") == digest(hooks)
-        ):
+    entry = entries_of(section)
+    hooks = items_of(entry.get("stations"))
+    with suppress(NotCanonical):
+        if all(map(is_object, hooks)) and entry.get("digest") == digest(hooks):
             return tuple(hooks)
-    except NotCanonical:
-        pass
     raise LockError(path, f"its hooks do not match their digest; was it edited by hand? {_RESTORE}")
 
 

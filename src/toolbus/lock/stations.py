@@ -4,14 +4,16 @@ A guard that is missing protects nothing. So a hook that was added, removed, mov
 them, and the bus refuses calls until somebody has approved the list.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 from toolbus.config import BusConfig, LockMode
 from toolbus.config.find import layer_files
 from toolbus.config.stations import StationCode
 from toolbus.core.text.canonical import digest_of
-from toolbus.core.values.records import JSONObject
+from toolbus.core.values.records import JSON, OWN, JSONObject
+from toolbus.lock.changes import DefinitionChange, LockDifference
 from toolbus.lock.file import Lockfile, lock_path, read_lock
 from toolbus.schema.values import entries_of
 
@@ -48,23 +50,56 @@ def held_hooks(
         file = None if mode == "off" else read.get(path) or read_lock(path)
         if file is None:
             continue
-        if changes := list(hook_changes(file.hooks, now.get(path, []))):
-            return mode, f"hooks differ from {path.name}: {'; '.join(changes)}; review them: toolbus lock"
+        if differences := hook_differences(file.hooks, now.get(path, [])):
+            changes = "; ".join(map(_in_words, differences))
+            return mode, f"the hooks differ from {path.name} ({changes}); review them: toolbus lock"
     return None
 
 
-def hook_changes(before: Sequence[JSONObject], now: Sequence[JSONObject]) -> Iterator[str]:
-    """What differs between two lists of hooks, each difference in words."""
+def hook_differences(before: Sequence[JSONObject], now: Sequence[JSONObject]) -> list[LockDifference]:
+    """What differs between two lists of hooks."""
     if [digest_of(dict(one)) for one in before] == [digest_of(dict(one)) for one in now]:
-        return
+        return []
     old, new = _named(before), _named(now)
-    yield from (f"{name} was removed" for name in old if name not in new)
-    yield from (f"{name} is new" for name in new if name not in old)
-    same = [name for name in new if name in old]
-    for name in same:
-        yield from _changed(name, old[name], new[name])
-    if [name for name in old if name in new] != same:
-        yield "their order changed"
+    found = [_difference(name, "removed") for name in old if name not in new]
+    for name, hook in new.items():
+        if name not in old:
+            found.append(_difference(name, "added", _changes({}, hook)))
+        elif changes := _changes(old[name], hook):
+            found.append(_difference(name, "changed", changes))
+    orders = [name for name in old if name in new], [name for name in new if name in old]
+    if orders[0] != orders[1]:
+        order = DefinitionChange(at="order", effect="changed", before=orders[0], after=orders[1])
+        found.append(_difference("", "changed", [order]))
+    return found
+
+
+def _difference(
+    name: str, status: Literal["added", "removed", "changed"], changes: Iterable[DefinitionChange] = ()
+) -> LockDifference:
+    return LockDifference(server=OWN, kind="hook", name=name, status=status, changes=tuple(changes))
+
+
+def _changes(old: JSONObject, new: JSONObject) -> list[DefinitionChange]:
+    """What differs between two entries, which use the same."""
+    was, now = _parts(old), _parts(new)
+    return [
+        DefinitionChange(at=key, effect="changed" if key in was else "added", before=was.get(key), after=one)
+        if (one := now.get(key)) is not None
+        else DefinitionChange(at=key, effect="removed", before=was[key])
+        for key in sorted({*was, *now})
+        if was.get(key) != now.get(key)
+    ]
+
+
+def _parts(hook: JSONObject) -> dict[str, JSON]:
+    options, files = entries_of(hook.get("options")), entries_of(hook.get("files"))
+    plain = {key: hook[key] for key in ("target", "package") if key in hook}
+    return {
+        **{f"option {key}": value for key, value in options.items()},
+        **{f"file {name}": digest for name, digest in files.items()},
+        **plain,
+    }
 
 
 def _named(hooks: Sequence[JSONObject]) -> dict[str, JSONObject]:
@@ -78,10 +113,8 @@ def _named(hooks: Sequence[JSONObject]) -> dict[str, JSONObject]:
     return found
 
 
-def _changed(name: str, old: JSONObject, new: JSONObject) -> Iterator[str]:
-    if digest_of(entries_of(old.get("options"))) != digest_of(entries_of(new.get("options"))):
-        yield f"options of {name} changed"
-    if (old.get("target"), old.get("package")) != (new.get("target"), new.get("package")):
-        yield f"{name} is of another package"
-    before, now = entries_of(old.get("files")), entries_of(new.get("files"))
-    yield from (f"{file} changed" for file in sorted({*before, *now}) if before.get(file) != now.get(file))
+def _in_words(difference: LockDifference) -> str:
+    if difference.status == "changed":
+        places = ", ".join(change.at for change in difference.changes)
+        return f"{difference.name or 'all'}: {places} changed"
+    return f"{difference.name} {'is new' if difference.status == 'added' else 'was removed'}"

@@ -86,9 +86,7 @@ def imported(code: StationCode, options: Mapping[str, object]) -> ImportedStatio
     entry, found = code.entry, _named(code)
     if _is_station(found):
         if options:
-            raise entry.error(
-                "is a station itself, so it takes no options; name a class or a function", "use"
-            )
+            raise entry.error("is a station itself and takes no options; name a class or a function", "use")
         return ImportedStation(_kind(entry, found), found, is_ours=False)
     if not callable(found):
         raise entry.error(f"is no station: {_NEEDED}", "use")
@@ -125,9 +123,8 @@ def _module(code: StationCode, name: str) -> ModuleType:
         missing = (error.name or "").partition(".")[2] if code.files else error.name
         if missing and name != missing and not name.startswith(f"{missing}."):
             step = "; import other files beside the config relatively" if code.files else ""
-            raise entry.error(
-                f"{name} needs the module {error.name!r}, which is not there{step}", "use"
-            ) from error
+            problem = f"{name} needs the module {error.name!r}, which is not there{step}"
+            raise entry.error(problem, "use") from error
         place = f" beside {entry.file}" if entry.folder else ""
         raise entry.error(f"no module {name!r} is installed or{place or ' importable'}", "use") from None
     except ImportError as error:
@@ -146,16 +143,10 @@ def _check_place(entry: StationEntry, name: str) -> None:
         return
     places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.has_location else [])]
     folders = {os.path.realpath(entry.folder), os.path.realpath(os.getcwd())}
-    tops = {
-        os.path.dirname(os.path.realpath(place))
-        for place in map(str, places)
-        if not place.endswith("__init__.py")
-    }
+    modules = (place for place in map(str, places) if not place.endswith("__init__.py"))
+    tops = {os.path.dirname(os.path.realpath(place)) for place in modules}
     if tops & folders:
-        raise entry.error(
-            f"{name} is neither installed nor a Python file beside the config, where it would be reviewed",
-            "use",
-        )
+        raise entry.error(f"{name} is neither installed nor a Python file beside the config", "use")
 
 
 def _is_station(found: Any) -> bool:

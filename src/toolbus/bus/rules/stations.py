@@ -15,7 +15,7 @@ from toolbus.bus.rules.station_import import ImportedStation, imported, told
 from toolbus.call.path import Next
 from toolbus.config import BusConfig, Secrets
 from toolbus.config.location import is_list, is_mapping
-from toolbus.config.secrets.lookup import MissingValue
+from toolbus.config.secrets.lookup import FoundValue, MissingValue
 from toolbus.config.secrets.redact import Redactor, names_credential
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.stations import StationEntry
@@ -239,32 +239,34 @@ def _refusal(approvals: LockApprovals) -> str | None:
 
 async def _filled(entry: StationEntry, secrets: Secrets) -> tuple[dict[str, Any], Redactor]:
     """The options with every reference filled in, and what hides their secrets."""
-    private: list[str] = []
     if entry.folder is not None and entry.folder != secrets.folder:
         secrets = secrets.within(entry.folder)
-
-    async def filled(key: str, name: str, value: JSON) -> JSON:
-        if is_mapping(value):
-            return {
-                str(inner): await filled(f"{key}.{inner}", str(inner), one) for inner, one in value.items()
-            }
-        if is_list(value):
-            return [await filled(f"{key}[{index}]", name, one) for index, one in enumerate(value)]
-        if not isinstance(value, str):
-            return value
-        text = ""
-        for part in parsed(value, key=key):
-            if isinstance(part, Reference):
-                found = await secrets.find(part)
-                if isinstance(found, MissingValue):
-                    raise entry.error(f"secret {part.label!r} {found.reason}", key)
-                if found.is_secret:
-                    private.append(found.value)
-                part = found.value
-            text += part
-        if names_credential(name):
-            private.append(text)
-        return text
-
-    options = {key: await filled(key, key, value) for key, value in entry.options.items()}
+    private: list[str] = []
+    options = {key: await _value(entry, key, one, secrets, private) for key, one in entry.options.items()}
     return options, Redactor(private)
+
+
+async def _value(entry: StationEntry, key: str, value: JSON, secrets: Secrets, private: list[str]) -> JSON:
+    """A value with every reference filled in; its secrets join the private ones."""
+    if is_mapping(value):
+        inner = {str(name): one for name, one in value.items()}
+        return {
+            name: await _value(entry, f"{key}.{name}", one, secrets, private) for name, one in inner.items()
+        }
+    if is_list(value):
+        return [
+            await _value(entry, f"{key}[{index}]", one, secrets, private) for index, one in enumerate(value)
+        ]
+    if not isinstance(value, str):
+        return value
+    text = ""
+    for part in parsed(value, key=key):
+        found = await secrets.find(part) if isinstance(part, Reference) else FoundValue(part, is_secret=False)
+        if isinstance(found, MissingValue):
+            assert isinstance(part, Reference)
+            raise entry.error(f"secret {part.label!r} {found.reason}", key)
+        private += [found.value] if found.is_secret else []
+        text += found.value
+    if names_credential(key.rpartition(".")[2]):
+        private.append(text)
+    return text

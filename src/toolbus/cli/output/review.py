@@ -12,7 +12,7 @@ from io import StringIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.cli.output.screen import Cell, exact, styled
+from toolbus.cli.output.screen import Cell, exact, picked, styled
 from toolbus.config.find import DOTENV, Contents, env_file_path
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import OFFICIAL_REGISTRY, BusConfig, ServerConfig
@@ -23,6 +23,8 @@ from toolbus.config.settings.override import ToolOverride
 from toolbus.config.settings.policy import SELECTORS, PolicyRule
 from toolbus.config.settings.search import Embeddings
 from toolbus.config.settings.serve import Serve
+from toolbus.config.settings.stations import StationEntry
+from toolbus.config.stations import station_code
 from toolbus.config.trust import Candidate
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError
@@ -71,6 +73,20 @@ def secrets_of_bus(found: Candidate) -> list[JSON]:
     ]
 
 
+def hook_facts(found: Candidate) -> list[JSON]:
+    """The code that each entry of `hooks` would run, and its options without secrets."""
+    return [_hook(entry, found.config.reviewed) for entry in found.config.hooks]
+
+
+def _hook(entry: StationEntry, reviewed: Contents | None) -> dict[str, JSON]:
+    facts: dict[str, JSON] = {**picked(entry, "use file line"), "options": entry.shown_options}
+    try:
+        code = station_code(entry, reviewed)
+    except ConfigError as error:
+        return {**facts, "problem": error.problem}
+    return {**facts, "source": code.source, "files": code.digests}
+
+
 def print_review(console: "Console", found: Candidate, shown: Callable[[str], str] = exact) -> None:
     """Print one line per fact, then the policy, the audit trail, the roots, tokens, and the gateway."""
     for parts in _review_lines(found, shown):
@@ -87,6 +103,15 @@ def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Seq
             yield (f"  {label:{width}}  ", "dim"), shown(text)
     if not lines:
         yield [("no servers", "dim")]
+    if config.hooks:
+        yield [("hooks", "bold"), ("  code that toolbus runs in its own process", "dim")]
+    for hook in hook_facts(found):
+        words = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in hook["options"].items()]
+        yield "  ", exact(" ".join([hook["use"], *words]))
+        for file, digest in hook.get("files", {}).items():
+            yield ("    file  ", "dim"), exact(f"{file}  {digest}")
+        if not hook.get("files"):
+            yield ("    from  ", "dim"), exact(hook.get("source") or f"nowhere: {hook['problem']}")
     if config.policy:
         yield [("policy", "bold")]
     for rule in config.policy:
@@ -300,7 +325,7 @@ def _is_decisive(field: str) -> bool:
     kind, _, name = field.partition(".")
     if kind == "env":
         return _CODE_VARIABLE.fullmatch(name) is not None
-    if kind in ("headers", "search", "serve"):
+    if kind in ("headers", "search", "serve") or kind.startswith("hooks["):
         return False
     # Who gets the credentials of `auth`, and where the browser is sent with a code.
     return kind != "auth" or name in ("issuer", "callback", "client_metadata")

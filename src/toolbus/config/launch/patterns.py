@@ -402,7 +402,7 @@ def path_problem(pattern: str) -> str | None:
 
 
 def hook_allowed(pattern: str, names: Iterable[str], paths: Sequence[str]) -> bool:
-    """Whether it lists a station: an installed one by a name, one beside a config by the paths of its files."""
+    """Whether it lists a station: an installed one by name, one beside a config by its files."""
     if _is_path(pattern):
         return bool(paths) and all(path_allowed(pattern, path) for path in paths)
     return not paths and any(_anything(pattern).fullmatch(name) for name in names)

@@ -57,9 +57,7 @@ class StationEntry(ConfigModel):
     def _check(self) -> None:
         is_code = ":" in self.use or "/" in self.use or "\\" in self.use
         if not (_USE if is_code else _NAME).fullmatch(self.use):
-            raise Location().error(
-                f"is neither a module and a name in it nor an entry point; {_EXAMPLE}", "use"
-            )
+            raise Location().error(f"is neither module:name nor an entry point; {_EXAMPLE}", "use")
         for key in self.options:
             if not key.isidentifier():
                 raise Location().error("is not a name that a keyword argument can have", key)
