@@ -198,14 +198,9 @@ class ConfigStations:
         left, found = list(self.all), list[ConfigStation]()
         try:
             for code in approvals.stations:
-                options, redactor = await _filled(code.entry, secrets)
-                key = digest_of([dict(code.locked), str(code.entry.folder), dict(options)])
-                same = next((one for one in left if one.key == key), None)
-                if same is None:
-                    found.append(ConfigStation(code, key, imported(code, options), redactor))
-                else:
-                    left.remove(same)
-                    found.append(same)
+                found.append(one := await config_station(code, secrets, left))
+                if one in left:
+                    left.remove(one)
         except BaseException:
             await self.discard(found)
             raise
@@ -230,6 +225,16 @@ class ConfigStations:
         """Close all of them, those too that wait for their last operations."""
         closing, self.all = [one.close(patience=1.0) for one in self.all], ()
         await asyncio.gather(*closing, *self._closing, return_exceptions=True)
+
+
+async def config_station(
+    code: StationCode, secrets: Secrets, known: Sequence[ConfigStation] = ()
+) -> ConfigStation:
+    """The station of an entry: a known one if nothing differs, else a new one; ConfigError if there is none."""
+    options, redactor = await _filled(code.entry, secrets)
+    key = digest_of([code.locked, str(code.entry.folder), options])
+    same = next((one for one in known if one.key == key), None)
+    return same or ConfigStation(code, key, imported(code, options), redactor)
 
 
 def _refusal(approvals: LockApprovals) -> str | None:

@@ -103,15 +103,7 @@ def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Seq
             yield (f"  {label:{width}}  ", "dim"), shown(text)
     if not lines:
         yield [("no servers", "dim")]
-    if config.hooks:
-        yield [("hooks", "bold"), ("  code that toolbus runs in its own process", "dim")]
-    for hook in hook_facts(found):
-        words = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in hook["options"].items()]
-        yield "  ", exact(" ".join([hook["use"], *words]))
-        for file, digest in hook.get("files", {}).items():
-            yield ("    file  ", "dim"), exact(f"{file}  {digest}")
-        if not hook.get("files"):
-            yield ("    from  ", "dim"), exact(hook.get("source") or f"nowhere: {hook['problem']}")
+    yield from _hook_lines(found)
     if config.policy:
         yield [("policy", "bold")]
     for rule in config.policy:
@@ -125,6 +117,19 @@ def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Seq
         yield (secret["key"], "bold"), "  ", exact(f"{secret['reference']}  {secret['source']}")
     if any(MASK in text for _, facts in lines for _, text in facts):
         yield [(f"{MASK} stands for what looks like a secret; see the file", "dim")]
+
+
+def _hook_lines(found: Candidate) -> Iterator[Sequence[Cell]]:
+    hooks = hook_facts(found)
+    if hooks:
+        yield ("hooks", "bold"), ("  code that runs inside toolbus itself", "dim")
+    for hook in hooks:
+        words = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in hook["options"].items()]
+        yield "  ", exact(" ".join([hook["use"], *words]))
+        for file, digest in hook.get("files", {}).items():
+            yield ("    file  ", "dim"), exact(f"{file}  {digest}")
+        if not hook.get("files"):
+            yield ("    from  ", "dim"), exact(hook.get("source") or f"nowhere: {hook['problem']}")
 
 
 def _places(config: BusConfig) -> Iterator[str]:
