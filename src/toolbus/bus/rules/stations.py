@@ -230,7 +230,7 @@ class ConfigStations:
 async def config_station(
     code: StationCode, secrets: Secrets, known: Sequence[ConfigStation] = ()
 ) -> ConfigStation:
-    """The station of an entry: a known one if nothing differs, else a new one; ConfigError if there is none."""
+    """The station of an entry: a known one if nothing differs, else a new one; or ConfigError."""
     options, redactor = await _filled(code.entry, secrets)
     key = digest_of([code.locked, str(code.entry.folder), options])
     same = next((one for one in known if one.key == key), None)

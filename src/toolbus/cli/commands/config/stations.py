@@ -73,9 +73,7 @@ def _all(config: BusConfig, yours: Sequence[StationRow]) -> Iterator[StationRow]
         return StationRow(station=station, name=name, active=active, note=note, place=place)
 
     yield built_in("journal", "recorded results of a durable run", False, note="only in durable runs")
-    yield built_in(
-        "observers", "telemetry", traced, "telemetry", "sends nothing without an OpenTelemetry SDK"
-    )
+    yield built_in("observers", "telemetry", traced, "telemetry", "for an OpenTelemetry SDK")
     yield built_in("observers", "events", True)
     yield from (row for row in yours if row.station == "observers")
     yield built_in(
