@@ -1,7 +1,9 @@
 """Hooks of a config are code: none is imported before somebody agreed to exactly that code."""
 
+import asyncio
 import json
 import os
+import py_compile
 import subprocess
 import sys
 from pathlib import Path
@@ -35,18 +37,19 @@ def hostile(folder: Path, use: str = "evil:hook") -> Path:
     return written(folder, [use], servers={"notes": NOTES})
 
 
-EVERY = {**USING, "lock": ["lock", "--yes"], "stations": ["config", "--stations"], "config": ["config"]}
-EVERY |= {
-    "origin": ["config", "--origin"],
-    "trust": ["trust"],
+EVERY = {
+    **USING,
     "audit": ["audit", "usage"],
-    "script": ["script", "x.py"],
-}
-EVERY |= {
-    "review": ["trust", "--json"],
-    "serve": ["serve", "--stdio"],
-    "up": ["up", "--foreground"],
+    "config": ["config"],
     "diff": ["lock", "diff"],
+    "lock": ["lock", "--yes"],
+    "origin": ["config", "--origin"],
+    "review": ["trust", "--json"],
+    "script": ["script", "x.py"],
+    "serve": ["serve", "--stdio"],
+    "stations": ["config", "--stations"],
+    "trust": ["trust"],
+    "up": ["up", "--foreground"],
 }
 
 
@@ -118,23 +121,16 @@ async def test_what_was_compared_with_the_lock_is_what_runs(clone: Path) -> None
     assert not (clone / "imported").exists()
 
 
+def run_in(folder: Path, words: list[str], env: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        words, cwd=folder, env=env, capture_output=True, text=True, timeout=PATIENCE, check=False
+    )
+
+
 TRICKS = [
-    "../evil:hook",
-    "/tmp/evil:hook",
-    "./evil:hook",
-    "evil.py:hook.x/y",
-    "evil/../evil:hook",
-    "..evil:hook",
-]
-TRICKS += [
-    "evil:hook()",
-    "evil:__import__('os')",
-    "evil :hook",
-    "evil\n:hook",
-    "C:\\evil:hook",
-    "еvil:hook",
-    "evil:",
-    ":x",
+    *("../evil:hook", "/tmp/evil:hook", "./evil:hook", "evil/../evil:hook", "C:\\evil:hook"),
+    *("evil.py:hook.x/y", "..evil:hook", "evil:hook()", "evil:__import__('os')", "evil :hook"),
+    *("evil\n:hook", "\u0435vil:hook", "evil:", ":x"),
 ]
 
 
@@ -149,21 +145,12 @@ def test_a_name_is_never_a_path_or_an_expression(use: str, clone: Path) -> None:
 
 def test_the_folder_of_a_clone_is_not_on_the_path_of_python(clone: Path) -> None:
     """With `python -m toolbus`, the current folder is; compiled code there would not be reviewed."""
-    import py_compile
-
     modules(clone, evil=TRACE)
     py_compile.compile(str(clone / "evil.py"), cfile=str(clone / "evil.pyc"))
     (clone / "evil.py").unlink()
     write_config(clone, {"notes": NOTES}, hooks=["evil:hook"])
-    run = subprocess.run(
-        [sys.executable, "-m", "toolbus", "call", "notes_add", "text=tea"],
-        cwd=clone,
-        env=environment(clone.parent),
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
+    words = [sys.executable, "-m", "toolbus", "call", "notes_add", "text=tea"]
+    run = run_in(clone, words, environment(clone.parent))
     assert run.returncode == 2
     assert "evil is neither installed nor a Python file beside the config" in run.stderr
     assert not (clone / "imported").exists()
@@ -214,8 +201,6 @@ def test_two_packages_cannot_compete_for_the_name_of_a_station(clone: Path, tmp_
 @pytest.mark.anyio
 async def test_a_server_cannot_be_called_before_the_guard_stands(clone: Path) -> None:
     """A call that comes while the bus starts is on a path without the guard, unless it waits."""
-    import asyncio
-
     guard = {"use": "tests.stations.samples:Most", "calls": 0}
     bus = Toolbus({"servers": {"notes": NOTES}, "hooks": [guard]})
     starting = asyncio.create_task(bus.start())

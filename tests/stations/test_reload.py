@@ -12,6 +12,7 @@ from tests.stations import samples
 from tests.stations.places import guard, in_memory, modules, written
 from toolbus import CallDenied, ConfigError, Toolbus, ToolResult
 from toolbus.config import BusConfig, usable_config
+from toolbus.events import CallStarted
 
 pytestmark = pytest.mark.anyio
 HERE = "tests.stations.samples"
@@ -74,10 +75,10 @@ async def test_a_reload_with_a_wrong_hook_changes_nothing() -> None:
 async def test_a_call_on_its_way_ends_before_its_hook_is_closed() -> None:
     servers = in_memory()
     async with Toolbus({"servers": servers, "hooks": [stamp("a")]}) as bus:
+        begun = asyncio.Event()
+        bus.on_event(lambda event: begun.set() if isinstance(event, CallStarted) else None)
         other = asyncio.create_task(bus.call("own/meet", {"mine": "x", "other": "y"}))
-        while not bus.inventories or (not samples.SEEN and other.done()):
-            await asyncio.sleep(0)
-        await asyncio.sleep(0)
+        await begun.wait()
         await bus.reload({"servers": servers})
         assert samples.SEEN == []
         await bus.call("own/meet", {"mine": "y", "other": "x"})

@@ -1,6 +1,7 @@
 """Stations that a config names: what kind each is, how it is made, and what its failures mean."""
 
 import asyncio
+import json
 import logging
 from collections.abc import Sequence
 from pathlib import Path
@@ -24,10 +25,12 @@ def _nothing_seen() -> None:  # pyright: ignore[reportUnusedFunction]  # pytest 
 
 def with_hooks(*hooks: Any) -> Toolbus:
     """A bus with these stations of an installed package."""
-    named = [
-        {**one, "use": f"{HERE}:{one['use']}"} if isinstance(one, dict) else f"{HERE}:{one}" for one in hooks
-    ]
-    return Toolbus({"servers": in_memory(), "hooks": named})
+    return Toolbus({"servers": in_memory(), "hooks": list(map(whole, hooks))})
+
+
+def whole(entry: Any) -> Any:
+    """An entry with the name of this module."""
+    return {**entry, "use": f"{HERE}:{entry['use']}"} if isinstance(entry, dict) else f"{HERE}:{entry}"
 
 
 async def texts(bus: Toolbus, tool: str = "own/echo", **arguments: Any) -> list[str]:
@@ -145,8 +148,7 @@ WRONG: list[tuple[Any, str]] = [
 async def test_a_wrong_object_is_an_error_with_file_line_and_what_is_missing(
     entry: Any, problem: str, tmp_path: Path
 ) -> None:
-    whole = {**entry, "use": f"{HERE}:{entry['use']}"} if isinstance(entry, dict) else f"{HERE}:{entry}"
-    bus = Toolbus(written(tmp_path, [f"{HERE}:Stamps", whole]))
+    bus = Toolbus(written(tmp_path, [f"{HERE}:Stamps", whole(entry)]))
     with pytest.raises(ConfigError) as error:
         await bus.start()
     assert str(error.value).startswith(f"{tmp_path / 'toolbus.yaml'}:")
@@ -169,7 +171,7 @@ async def test_a_station_may_say_what_it_is() -> None:
 )
 def test_a_malformed_entry_is_found_before_anything_is_imported(hooks: Any, tmp_path: Path) -> None:
     file = written(tmp_path, [])
-    file.write_text(file.read_text().replace("[]", __import__("json").dumps(hooks)))
+    file.write_text(file.read_text().replace("[]", json.dumps(hooks)))
     with pytest.raises(ConfigError, match=r"hooks"):
         usable_config(file)
 
