@@ -205,7 +205,7 @@ def test_what_is_counted_does_not_depend_on_the_order() -> None:
         UsedCall("b", "y", outcome="timed_out")
     ]
 
-    def told(order: Iterator[UsedCall] | list[UsedCall]) -> list[Any]:
+    def told(order: list[UsedCall]) -> list[Any]:
         found = Usage()
         for one in order:
             found.add(one)

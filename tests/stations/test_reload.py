@@ -108,7 +108,7 @@ def test_a_project_adds_hooks_to_yours_and_removes_none(own: Path, tmp_path: Pat
     written(own, ["mine:Guard"])
     work = tmp_path / "work"
     for hooks in (["theirs:Hook"], [], None):
-        file = written(work, [], extends="user", **{"hooks": hooks} if hooks is None else {})
+        file = written(work, [], extends="user")
         document = json.loads(file.read_text()) | {"hooks": hooks}
         file.write_text(json.dumps(document))
         assert uses(usable_config(file)) == ["mine:Guard", *(hooks or [])]

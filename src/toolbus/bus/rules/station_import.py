@@ -113,14 +113,13 @@ def _named(code: StationCode) -> Any:
 
 
 def _module(code: StationCode, name: str) -> ModuleType:
-    entry = code.entry
-    try:
-        if code.files:
-            return import_module(f"{_REVIEWED.add(code)}.{name}")
+    entry, whole = code.entry, f"{_REVIEWED.add(code)}.{name}" if code.files else name
+    if not code.files:
         _check_place(entry, name)
-        return import_module(name)
+    try:
+        return import_module(whole)
     except ModuleNotFoundError as error:
-        missing = (error.name or "").partition(".")[2] if code.files else error.name
+        missing = (error.name or "").removeprefix(whole.removesuffix(name))
         if missing and name != missing and not name.startswith(f"{missing}."):
             step = "; import other files beside the config relatively" if code.files else ""
             problem = f"{name} needs the module {error.name!r}, which is not there{step}"
@@ -134,18 +133,17 @@ def _module(code: StationCode, name: str) -> ModuleType:
 
 
 def _check_place(entry: StationEntry, name: str) -> None:
-    """ConfigError for a module that is found only because the current folder is on Python's path.
+    """ConfigError for a module beside the config that nobody has reviewed, such as compiled code.
 
-    With `python -m`, it is; a repository could bring a module of that name.
+    It is found if the folder is on Python's path, as the current one is with `python -m`.
     """
     spec = None if entry.folder is None else find_spec(name.partition(".")[0])
     if spec is None or entry.folder is None:
         return
     places = [*(spec.submodule_search_locations or ()), *([spec.origin] if spec.has_location else [])]
-    folders = {os.path.realpath(entry.folder), os.path.realpath(os.getcwd())}
     modules = (place for place in map(str, places) if not place.endswith("__init__.py"))
     tops = {os.path.dirname(os.path.realpath(place)) for place in modules}
-    if tops & folders:
+    if os.path.realpath(entry.folder) in tops:
         raise entry.error(f"{name} is neither installed nor a Python file beside the config", "use")
 
 
