@@ -2,6 +2,7 @@
 
 import json
 import resource
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -73,7 +74,7 @@ def test_the_advice_can_be_pasted_and_then_it_is_gone(folder: Path) -> None:
     before = usage(folder)
     for advice in before["advice"]:
         for command in advice["commands"]:
-            assert toolbus(*command.split()[1:], folder=folder).returncode == 0
+            assert toolbus(*shlex.split(command)[1:], folder=folder).returncode == 0
     toolbus("trust", "--yes", folder=folder)
     toolbus("tools", folder=folder)
     after = usage(folder)

@@ -84,6 +84,7 @@ async def test_any_change_refuses_every_call_and_imports_nothing(
 async def test_a_changed_file_refuses_every_call_until_it_is_approved(project: Project) -> None:
     modules(project.folder, gate=guard("swapped"))
     assert "gate:Guard: file gate.py changed" in str(await project.refusal())
+    project.write(GATE)  # the user trusts it again
     shown = project.run("lock", "diff").stdout
     assert "toolbus: hook gate:Guard  changed" in shown
     assert "file gate.py" in shown

@@ -144,11 +144,11 @@ class Engine:
         self.config = config
         self.extensions = extensions
         self.enforcement = Enforcement(config)
-        self.stations = ConfigStations(config)
-        """What the `hooks` of the config name."""
         self.scope = bus_scope(config, self._layer)
         """The scope that every view is within."""
         self.approvals = LockApprovals(config)
+        self.stations = ConfigStations(self.approvals)
+        """What the `hooks` of the config name."""
         self.shaping = Same(CatalogShaper(config, tuple(extensions.shapers)))
         self.snapshots = Snapshots()
         self.encoding = BusEncoding(config, extensions)

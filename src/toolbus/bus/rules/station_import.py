@@ -12,7 +12,7 @@ from hashlib import sha256
 from importlib import import_module
 from importlib.abc import ExecutionLoader, MetaPathFinder
 from importlib.machinery import ModuleSpec
-from importlib.util import decode_source, find_spec, spec_from_loader
+from importlib.util import decode_source, find_spec
 from inspect import isclass, iscoroutinefunction, isfunction, signature
 from types import ModuleType
 from typing import Any, Literal, NamedTuple, TypeAlias, get_args
@@ -61,12 +61,19 @@ class _ReviewedFiles(MetaPathFinder, ExecutionLoader):
                 self._packages.add(package)
                 self._modules.setdefault(package, (os.path.join(os.path.dirname(path), "<hooks>"), b""))
         if self not in sys.meta_path:
-            sys.meta_path.append(self)
+            sys.meta_path.insert(0, self)
         return root
 
     def find_spec(self, fullname: str, path: object = None, target: object = None) -> ModuleSpec | None:
         """The module, if it is one of these files."""
-        return spec_from_loader(fullname, self) if fullname in self._modules else None
+        if fullname not in self._modules:
+            return None
+        # Without a folder in which Python would look for modules itself: what lies there now may be another.
+        spec = ModuleSpec(
+            fullname, self, origin=self.get_filename(fullname), is_package=self.is_package(fullname)
+        )
+        spec.has_location = True
+        return spec
 
     def is_package(self, fullname: str) -> bool:
         return fullname in self._packages

@@ -13,7 +13,7 @@ from typing import Any
 from toolbus.bus.rules.lock import LockApprovals
 from toolbus.bus.rules.station_import import ImportedStation, imported, told
 from toolbus.call.path import Next
-from toolbus.config import BusConfig, Secrets
+from toolbus.config import Secrets
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.secrets.lookup import FoundValue, MissingValue
 from toolbus.config.secrets.redact import Redactor, names_credential
@@ -161,8 +161,8 @@ class _GuardedObservation:
 class ConfigStations:
     """The stations of the config in use."""
 
-    def __init__(self, config: BusConfig) -> None:
-        self.is_loaded = not config.stations
+    def __init__(self, approvals: LockApprovals) -> None:
+        self.is_loaded = not approvals.stations and approvals.held_stations is None
         """Whether they stand on the path; without that, no operation may be made."""
         self.refusal: str | None = None
         """Why every operation is refused: the hooks differ from the lock."""
