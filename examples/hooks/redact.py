@@ -17,14 +17,11 @@ class Redact:
     async def __call__(self, call: Operation, following: Any) -> ToolResult:
         result: ToolResult = await following(call)
         content = tuple(map(without_addresses, result.content))
-        return dataclasses.replace(result, content=content, structured=self._hidden(result.structured))
+        structured = result.structured and self._hidden(result.structured)
+        return dataclasses.replace(result, content=content, structured=structured)
 
-    def _hidden(self, value: Any) -> Any:
-        if isinstance(value, list):
-            return [self._hidden(one) for one in value]
-        if isinstance(value, dict):
-            return {key: "***" if key in self._fields else self._hidden(one) for key, one in value.items()}
-        return value
+    def _hidden(self, values: dict[str, Any]) -> dict[str, Any]:
+        return {key: "***" if key in self._fields else value for key, value in values.items()}
 
 
 def without_addresses(block: Any) -> Any:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.cli.running import Done, scripted, toolbus, write_config
-from tests.inside.audit import OTHERS, Durations, Usage, UsedCall, calls_in
+from tests.inside.audit import OTHERS, Durations, UsageCounts, UsedCall, calls_in
 
 TOOLS = [
     {"name": name, "description": f"Does {name}. " + "word " * 50}
@@ -191,7 +191,7 @@ def test_the_memory_does_not_grow_with_the_trail(tmp_path: Path) -> None:
                 )
             )
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    found = Usage()
+    found = UsageCounts()
     for one in calls_in(path, None, None):
         found.add(one)
     grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
@@ -207,7 +207,7 @@ def test_what_is_counted_does_not_depend_on_the_order() -> None:
     ]
 
     def told(order: list[UsedCall]) -> list[Any]:
-        found = Usage()
+        found = UsageCounts()
         for one in order:
             found.add(one)
         return [

@@ -92,7 +92,7 @@ class ToolUsage:
 
 
 @dataclass(slots=True)
-class Usage:
+class UsageCounts:
     """The use of all tools."""
 
     tools: dict[tuple[str, str], ToolUsage] = field(default_factory=dict[tuple[str, str], ToolUsage])

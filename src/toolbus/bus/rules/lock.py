@@ -49,7 +49,8 @@ class LockApprovals:
             self.held_stations = held_hooks(config, self.stations, files.values())
         self.administrator = administrator_of(config, has_lock=None not in files.values())
         for code in self.stations:
-            if (refused := self.administrator.station_refusal(code)) is not None:
+            refused = self.administrator.hook_refusal((code.entry.use, code.target), code.paths)
+            if refused is not None:
                 raise refused
         own = {alias: files.get(config.file_of(alias)) for alias in config.servers}
         servers = {

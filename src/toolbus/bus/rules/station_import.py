@@ -160,7 +160,7 @@ def _is_station(found: Any) -> bool:
         return False
     if iscoroutinefunction(found) or getattr(found, "station", None) in KINDS:
         return True
-    is_async = iscoroutinefunction(getattr(type(found), "__call__", None))  # noqa: B004 - not whether, but how
+    is_async = iscoroutinefunction(getattr(found.__class__, "__call__", None))  # noqa: B004 - not whether, but how
     return not isfunction(found) and (is_async or callable(getattr(found, "start", None)))
 
 
@@ -175,10 +175,14 @@ def _kind(entry: StationEntry, station: Any) -> StationKind:
             needed = {"observer": "start(operation)", "hook": "(call, next)", "guard": "(operation)"}[said]
             raise entry.error(f"says that it is of kind {said}, but cannot be called with {needed}", "use")
         return said
-    offered: list[StationKind] = ["observer"] if starts else []
-    if calls and (iscoroutinefunction(station) or iscoroutinefunction(type(station).__call__)):
-        offered += ["hook"] if _takes(station, 2) else []
-        offered += ["guard"] if _takes(station, 1) else []
+    offered = list[StationKind]()
+    is_async = calls and (iscoroutinefunction(station) or iscoroutinefunction(type(station).__call__))
+    if starts:
+        offered.append("observer")
+    if is_async and _takes(station, 2):
+        offered.append("hook")
+    if is_async and _takes(station, 1):
+        offered.append("guard")
     if len(offered) == 1:
         return offered[0]
     kind = type(station).__name__

@@ -182,8 +182,10 @@ class ConfigStations:
     @property
     def guards(self) -> list[Callable[[Operation], Awaitable[None]]]:
         """The guards; while the hooks are on hold, one that refuses everything."""
-        checks = [one.check for one in self.all if one.kind == "guard"]
-        return checks if self.refusal is None else [self._refuse, *checks]
+        return [
+            *([] if self.refusal is None else [self._refuse]),
+            *(one.check for one in self.all if one.kind == "guard"),
+        ]
 
     async def _refuse(self, operation: Operation) -> None:
         raise CallDenied(f"{operation.route} of {operation.spec.name!r}", str(self.refusal))

@@ -8,10 +8,10 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal, TypeAlias
+from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, BeforeValidator, Strict
 
@@ -40,9 +40,6 @@ from toolbus.config.location import Location, is_list, is_mapping, near_miss
 from toolbus.config.settings.sandbox import Sandbox
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
-
-if TYPE_CHECKING:
-    from toolbus.config.stations import StationCode
 
 FILE_NAME = "policy.yaml"
 ASK = "ask whoever administers this machine"
@@ -156,13 +153,12 @@ class PolicyFile:
             return self._program_refusal(launch)
         return None
 
-    def station_refusal(self, code: "StationCode") -> tuple[str, str] | None:
-        """The list that forbids a station of the user and why; None if it is permitted.
+    def hook_refusal(self, names: Sequence[str], paths: Sequence[str]) -> tuple[str, str] | None:
+        """The list that forbids a hook of a config and why; None if it is permitted.
 
         It runs in this process, so it must be listed as soon as programs must be, or need a sandbox.
         """
         allow, deny = self.policy.allow, self.policy.deny
-        names, paths = (code.entry.use, code.target), code.paths
         for pattern in deny.hooks or ():
             if hook_denied(pattern, names, paths):
                 return "deny.hooks", f"is denied by {pattern!r}"
@@ -239,12 +235,12 @@ class Administrator:
                 return ConfigError(f"{shown!r} {reason}; {ASK}", file=file.path, server=server, key=key)
         return None
 
-    def station_refusal(self, code: "StationCode") -> ConfigError | None:
-        """Why a station of the user must not be imported."""
+    def hook_refusal(self, names: Sequence[str], paths: Sequence[str]) -> ConfigError | None:
+        """Why a hook of a config must not be imported: by its names, the first as written, and its files."""
         for file in self.files:
-            if found := file.station_refusal(code):
+            if found := file.hook_refusal(names, paths):
                 key, reason = found
-                return ConfigError(f"the hook {code.entry.use!r} {reason}; {ASK}", file=file.path, key=key)
+                return ConfigError(f"the hook {names[0]!r} {reason}; {ASK}", file=file.path, key=key)
         return None
 
     def requiring(self, what: Requirement) -> str | None:

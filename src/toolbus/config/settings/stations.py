@@ -135,6 +135,10 @@ def _without_keys(text: str) -> str:
     return _PASSWORD.sub(rf"\g<1>{MASK}@", ISSUED_KEY.sub(MASK, text))
 
 
+_USE_SCHEMA: dict[str, JSON] = {
+    "type": "string",
+    "description": "`module:name`, or the name of an entry point; all other keys are its options.",
+}
 StationEntries: TypeAlias = Annotated[
     tuple[StationEntry, ...],
     Strict(False),
@@ -144,7 +148,7 @@ StationEntries: TypeAlias = Annotated[
             "items": {
                 "anyOf": [
                     {"type": "string", "minLength": 1},
-                    {"type": "object", "required": ["use"], "properties": {"use": {"type": "string"}}},
+                    {"type": "object", "required": ["use"], "properties": {"use": _USE_SCHEMA}},
                 ]
             },
         }

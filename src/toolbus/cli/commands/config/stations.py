@@ -62,14 +62,14 @@ async def _row_of(code: StationCode, config: BusConfig, approvals: LockApprovals
 
 def _all(config: BusConfig, yours: Sequence[StationRow]) -> Iterator[StationRow]:
     """All rows in the order of `bus/stations.py`."""
-    find = origins(config) if config.file is not None else lambda server, key: None
+    find = None if config.file is None else origins(config)
     servers, rules = config.servers.values(), sum(len(layer.policy) for layer in config.rules)
     repaired = sum(server.repair for server in servers)
     lock = None if config.file is None else lock_path(config.file)
     audit, traced = config.audit, config.telemetry is not None
 
     def built_in(station: str, name: str, active: bool, key: str | None = None, note: str = "") -> StationRow:
-        place = None if key is None else find(None, key)
+        place = None if key is None or find is None else find(None, key)
         return StationRow(station=station, name=name, active=active, note=note, place=place)
 
     yield built_in("journal", "recorded results of a durable run", False, note="only in durable runs")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.audit.lines import chains
-from toolbus.audit.usage import OTHERS, Durations, ToolUsage, Usage, calls_in
+from toolbus.audit.usage import OTHERS, Durations, ToolUsage, UsageCounts, calls_in
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.commands.safety.audit import nothing_in, readable, trail_path, trail_time
 from toolbus.cli.completion import server_names
@@ -53,7 +53,7 @@ def usage(
     toolbus audit usage --since 7d
     """
     begin, end = trail_time(since), trail_time(until, "--until")
-    path, found = trail_path(own, file), Usage()
+    path, found = trail_path(own, file), UsageCounts()
     with readable(path):
         for call in calls_in(path, begin, end):
             if server is None or call.server == server:
@@ -96,7 +96,7 @@ class UsageReport:
     path: Path
     since: str | None
     until: str | None
-    usage: Usage
+    usage: UsageCounts
     definitions: Definitions
 
     @property
