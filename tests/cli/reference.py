@@ -311,6 +311,12 @@ JSON: `rekey` prints `{"changed", "total", "left", "unreadable"}`, `backup` and 
 JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"intact", "chains":
 [{"file", "files", "lines", "first", "head": {"seq", "hash"}, "problems": [{"file", "line", "problem"}],
 "notes"}], "missing"}`. More about it: [record every call](audit.md).
+
+`usage` prints `{"source", "since", "until", "calls", "servers": {alias: {"calls", "errors", "refused",
+"result_tokens", "definition_tokens"}}, "tools": [{"server", "tool", "is_tool", "calls", "errors", "refused",
+"p50_ms", "p95_ms", "result_bytes", "result_tokens", "definition_tokens"}], "never_called": [{"server", "tool",
+"definition_tokens"}], "definition_tokens", "unknown_servers", "advice": [{"text", "server", "tokens",
+"exclude", "commands"}]}`. Tokens are estimates.
 """,
     "policy": """\
 Without NAME, it shows every rule, how many of the listed tools it decides about, rules without effect, and
@@ -347,6 +353,8 @@ JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `li
 Values from references, and values under names such as `token`, are shown as `***`.
 
 JSON: `{"file", "naming", ..., "servers": {alias: entry}}`, with every other setting that the config contains.
+`--stations` prints `[{"station", "name", "active", "note", "from": {"file", "line"}, "problem"}]`; it imports
+[hooks](hooks.md), and exits with 1 if one cannot be used.
 """,
 }
 
