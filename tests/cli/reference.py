@@ -314,8 +314,8 @@ JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"i
 
 `usage` prints `{"source", "since", "until", "calls", "servers": {alias: {"calls", "errors", "refused",
 "result_tokens", "definition_tokens"}}, "tools": [{"server", "tool", "is_tool", "calls", "errors", "refused",
-"p50_ms", "p95_ms", "result_bytes", "result_tokens", "definition_tokens"}], "never_called": [{"server", "tool",
-"definition_tokens"}], "definition_tokens", "unknown_servers", "advice": [{"text", "server", "tokens",
+"p50_ms", "p95_ms", "result_bytes", "result_tokens", "definition_tokens"}], "never_called": [{"server",
+"tool", "definition_tokens"}], "definition_tokens", "unknown_servers", "advice": [{"text", "server", "tokens",
 "exclude", "commands"}]}`. Tokens are estimates.
 """,
     "policy": """\

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.servers.everyday import everyday
+from toolbus import Toolbus, ToolResult
+from toolbus.records import Text
 
 GUARD = '''
 from toolbus import CallDenied
@@ -56,3 +58,12 @@ def guard(reason: str = "not today") -> str:
 def in_memory(**more: Any) -> Mapping[str, Any]:
     """Servers of this program."""
     return {"own": {"server": everyday()}, **more}
+
+
+async def texts_of(bus: Toolbus) -> list[str]:
+    """The texts in the result of a call."""
+    return texts_in(await bus.call("own/echo", {"text": "hi"}))
+
+
+def texts_in(result: ToolResult) -> list[str]:
+    return [block.text for block in result.content if isinstance(block, Text)]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.stations import samples
-from tests.stations.places import guard, in_memory, modules, written
-from toolbus import CallDenied, ConfigError, Toolbus, ToolResult
+from tests.stations.places import guard, in_memory, modules, texts_in, texts_of, written
+from toolbus import CallDenied, ConfigError, Toolbus
 from toolbus.config import BusConfig, usable_config
 from toolbus.events import CallStarted
 
@@ -38,8 +38,7 @@ def config(*hooks: Any) -> dict[str, Any]:
 
 
 async def marks(bus: Toolbus) -> list[str]:
-    result: ToolResult = await bus.call("own/echo", {"text": "hi"})
-    return [block.text for block in result.content[1:] if hasattr(block, "text")]
+    return (await texts_of(bus))[1:]
 
 
 async def test_a_reload_changes_the_hooks_and_closes_those_that_went() -> None:
@@ -82,7 +81,7 @@ async def test_a_call_on_its_way_ends_before_its_hook_is_closed() -> None:
         await bus.reload({"servers": servers})
         assert samples.SEEN == []
         await bus.call("own/meet", {"mine": "y", "other": "x"})
-        assert [block.text for block in (await other).content[1:] if hasattr(block, "text")] == ["a"]
+        assert texts_in(await other) == ["x met y", "a"]
     assert samples.SEEN == ["closed a"]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.stations import samples
-from tests.stations.places import in_memory, modules, written
+from tests.stations.places import in_memory, modules, texts_of, written
 from toolbus import CallDenied, ConfigError, HookFailed, Toolbus
 from toolbus.config import usable_config
 
@@ -28,19 +28,18 @@ def with_hooks(*hooks: Any) -> Toolbus:
     return Toolbus({"servers": in_memory(), "hooks": list(map(whole, hooks))})
 
 
-def whole(entry: Any) -> Any:
+def whole(entry: dict[str, Any] | str) -> dict[str, Any] | str:
     """An entry with the name of this module."""
-    return {**entry, "use": f"{HERE}:{entry['use']}"} if isinstance(entry, dict) else f"{HERE}:{entry}"
+    return f"{HERE}:{entry}" if isinstance(entry, str) else {**entry, "use": f"{HERE}:{entry['use']}"}
 
 
-async def texts(bus: Toolbus, tool: str = "own/echo", **arguments: Any) -> list[str]:
-    result = await bus.call(tool, arguments or {"text": "hi"})
-    return [block.text for block in result.content if hasattr(block, "text")]
+async def ignored(progress: float, total: float | None, message: str | None) -> None:
+    """Somebody follows the progress of a call."""
 
 
 async def test_an_observer_follows_every_operation_and_is_closed_with_the_bus() -> None:
     async with with_hooks({"use": "Follows", "deep": [1, {"x": True}]}) as bus:
-        await bus.call("own/steps", {"count": 1}, on_progress=lambda *_: None)
+        await bus.call("own/steps", {"count": 1}, on_progress=ignored)
         await bus.as_user("ann").call("own/echo", {"text": "hi"})
         with pytest.raises(Exception, match="no tool"):
             await bus.call("own/nothing", {})
@@ -56,7 +55,7 @@ async def test_hooks_run_in_order_and_the_first_is_the_outermost() -> None:
     async with with_hooks(
         {"use": "Stamps", "mark": "outer"}, "ready", {"use": "made", "kind": "hook"}
     ) as bus:
-        assert await texts(bus) == ["hi", "made", "ready", "outer"]
+        assert await texts_of(bus) == ["hi", "made", "ready", "outer"]
     # A station that is an object of its module belongs to the module.
     assert samples.SEEN == ["closed outer", "closed made"]
 
@@ -101,7 +100,7 @@ async def test_an_observer_that_raises_fails_no_call_and_is_logged_once_for_each
 ) -> None:
     async with with_hooks("Fails", "Follows") as bus:
         for _ in range(3):
-            await bus.call("own/steps", {"count": 2}, on_progress=lambda *_: None)
+            await bus.call("own/steps", {"count": 2}, on_progress=ignored)
     assert samples.SEEN.count(("end", "own_steps", None)) == 3
     lines = [one.getMessage() for one in caplog.records if one.levelno == logging.ERROR]
     assert lines == [
@@ -187,7 +186,7 @@ async def test_files_beside_the_config_import_each_other_relatively(tmp_path: Pa
     bus = Toolbus(written(tmp_path, ["pack.mark:make"]))
     async with bus:
         await bus.add_server("own", in_memory()["own"])
-        assert await texts(bus) == ["hi", "packed"]
+        assert await texts_of(bus) == ["hi", "packed"]
 
 
 async def test_two_configs_with_a_module_of_the_same_name_never_mix(tmp_path: Path) -> None:
@@ -199,7 +198,7 @@ async def test_two_configs_with_a_module_of_the_same_name_never_mix(tmp_path: Pa
     for bus, name in zip(buses, ("one", "two"), strict=True):
         async with bus:
             await bus.add_server("own", in_memory()["own"])
-            assert await texts(bus) == ["hi", name]
+            assert await texts_of(bus) == ["hi", name]
 
 
 async def test_a_module_beside_the_config_is_not_importable_for_others(tmp_path: Path) -> None:
