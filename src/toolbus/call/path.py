@@ -80,6 +80,11 @@ class ObserverStation:
     def __init__(self, observers: Sequence[Observer]) -> None:
         self._observers = observers
 
+    @property
+    def times_stations(self) -> bool:
+        """Whether any of them wants to know what the time is spent on."""
+        return any(getattr(one, "times_stations", False) for one in self._observers)
+
     def lay(self, onward: Next, *, is_hooked: bool) -> Run:
         """The path from here on; `is_hooked`: a hook may have decided the outcome."""
         observers = self._observers
@@ -301,9 +306,12 @@ class CallPath:
         """Lay the path through the stations of now; operations that are on their way stay on theirs."""
         with self._laying:  # from several threads: the path that stays is the one that was listed last
             stations = self._stations = self._list()
-            end = stations.policy.lay(stations.routes.run)
-            end = stations.arguments.lay(stations.guards.lay(end), stations.policy.check_offered)
-            end = stations.hooks.lay(end)
+            timed = _timed if stations.observers.times_stations else _untimed
+            end = timed("connection", stations.routes.run, None)
+            end = timed("policy", stations.policy.lay(end), end)
+            end = timed("guards", stations.guards.lay(end), end)
+            end = timed("arguments", stations.arguments.lay(end, stations.policy.check_offered), end)
+            end = timed("hooks", stations.hooks.lay(end), end)
             end = stations.observers.lay(end, is_hooked=bool(stations.hooks.hooks))
             self.run = stations.journal.lay(end) if stations.is_loaded else self._run_later
 
@@ -341,6 +349,23 @@ class CallPath:
     def prepared(self, operation: Operation) -> Operation | None:
         """The operation as it would be sent without hooks; None if its arguments are wrong."""
         return self._stations.arguments.prepared(operation)
+
+
+def _timed(phase: str, laid: Next, onward: Next | None) -> Next:
+    """A station that tells the clock of an operation when it is entered; one that lays nothing has no phase."""
+    if laid is onward:
+        return laid
+
+    def run(operation: Operation) -> Awaitable[ToolResult]:
+        if operation.clock is not None:
+            operation.clock.enter(phase)
+        return laid(operation)
+
+    return run
+
+
+def _untimed(phase: str, laid: Next, onward: Next | None) -> Next:
+    return laid
 
 
 def _finished(operation: Operation, result: ToolResult) -> ToolResult:

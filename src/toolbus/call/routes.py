@@ -90,7 +90,8 @@ class ServerRoutes:
         assert operation.tenant is not None, "an operation is made through a view"
         server = operation.tenant.requests.get(spec.origin.server) or self._server(operation)
         observed = operation.observed
-        if observed is not None and not observed.follows_progress:
+        # What the caller asks for is told to all observers; for those that ignore it, nothing is asked for.
+        if observed is not None and operation.on_progress is None and not observed.follows_progress:
             observed = None
         in_flight = CallInFlight(
             tool=spec.origin.tool,
@@ -105,12 +106,15 @@ class ServerRoutes:
             policies=operation.policies,
             forwarding=operation.forwarding,
             people=operation.people,
+            clock=operation.clock,
         )
         if resumed is not None and resumed.pending.task is not None:
+            _begin_task(operation)
             return await TaskPoller(server, in_flight, operation).resume(resumed)
         answer = await server.call_tool(operation, in_flight, repeatable=_repeatable(spec))
         if isinstance(answer, ToolResult):
             return answer
+        _begin_task(operation)
         return await TaskPoller(server, in_flight, operation).poll(answer)
 
     async def _read_resource(self, operation: Operation) -> ToolResult:
@@ -176,6 +180,7 @@ class ServerRoutes:
             policies=operation.policies,
             forwarding=operation.forwarding,
             people=operation.people,
+            clock=operation.clock,
         )
         return await server.forward(operation, in_flight)
 
@@ -195,6 +200,11 @@ class ServerRoutes:
 def _tenant(operation: Operation) -> OperationTenant:
     assert operation.tenant is not None, "an operation is made through a view"
     return operation.tenant
+
+
+def _begin_task(operation: Operation) -> None:
+    if operation.clock is not None:
+        operation.clock.enter("task")
 
 
 def _prompt_blocks(prompt: PromptResult, *, roles: bool) -> tuple[Block, ...]:

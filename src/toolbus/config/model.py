@@ -27,7 +27,12 @@ from toolbus.config.launch.administrator import Administrator
 from toolbus.config.location import Location, is_mapping, near_miss
 from toolbus.config.secrets.redact import shown_url
 from toolbus.config.secrets.reference import masked, parsed
-from toolbus.config.settings.audit import DEFAULT_TELEMETRY, AuditSetting, TelemetrySetting
+from toolbus.config.settings.audit import (
+    DEFAULT_TELEMETRY,
+    AuditSetting,
+    HistorySetting,
+    TelemetrySetting,
+)
 from toolbus.config.settings.auth import AuthSetting
 from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.config.settings.limits import CodeLimits, ServerLimits
@@ -375,6 +380,8 @@ class BusConfig(ConfigModel):
     """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
     audit: AuditSetting = None
     """Where every decision and call is recorded; in a file, also the path alone."""
+    history: HistorySetting = None
+    """What the console keeps of calls; in a file, also `calls` or `everything`."""
     telemetry: TelemetrySetting = DEFAULT_TELEMETRY
     """What OpenTelemetry spans contain, if the program installs an SDK; false for no spans and metrics."""
     tokens: TokenSetting = "auto"

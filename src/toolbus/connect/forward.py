@@ -43,8 +43,12 @@ async def forward(
                 raw = await session.sender.forward(in_flight, method, params, report)
             else:
                 exchange.delivery.unsent = True
+                if in_flight.clock is not None:
+                    in_flight.clock.enter("queue")
                 async with session.slots:
                     exchange.delivery.unsent = None  # from here on the transport knows
+                    if in_flight.clock is not None:
+                        in_flight.clock.enter("server")
                     raw = await session.sender.forward(in_flight, method, params, report)
             if raw.get("resultType") == "input_required":
                 return await _suspended(session, operation, forwarding, raw)

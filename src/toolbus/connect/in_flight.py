@@ -101,10 +101,14 @@ class _CallBlock:
 
     def __enter__(self) -> None:
         self._calls.add(self._in_flight)
+        if self._in_flight.clock is not None:
+            self._in_flight.clock.enter("server")
         self._token: Token[CallInFlight | None] = CURRENT.set(self._in_flight)
 
     def __exit__(self, *raised: object) -> None:
         CURRENT.reset(self._token)
         self._calls.discard(self._in_flight)
+        if self._in_flight.clock is not None:
+            self._in_flight.clock.enter("result")
         for over in self._in_flight.on_end:
             over(self._in_flight)

@@ -259,6 +259,7 @@ def _in_flight(operation: Operation) -> CallInFlight:
         caller=operation.caller,
         policies=operation.policies,
         people=operation.people,
+        clock=operation.clock,
     )
 
 

@@ -56,8 +56,12 @@ async def call_tool(
                     if session.slots is None:
                         return await _call(session, tool, in_flight, arguments, progress, answered)
                     exchange.delivery.unsent = True
+                    if in_flight.clock is not None:
+                        in_flight.clock.enter("queue")
                     async with session.slots:
                         exchange.delivery.unsent = None  # from here on the transport knows
+                        if in_flight.clock is not None:
+                            in_flight.clock.enter("server")
                         return await _call(session, tool, in_flight, arguments, progress, answered)
             except InputRequired as asked:
                 pending = _suspended(session, tool, arguments, asked, resumed)

@@ -1,4 +1,4 @@
-"""The `audit` and the `telemetry` of a bus: what is recorded of its decisions and calls, and where."""
+"""The `audit`, the `history` and the `telemetry` of a bus: what is recorded of its calls, and where."""
 
 import os.path
 import re
@@ -22,15 +22,15 @@ _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMG]I?)?B?", re.IGNORECASE)
 _EXAMPLE = "write {file: audit.jsonl, content: digest, rotate: 100MB, keep: 20}, or the file alone"
 
 
-def _size(value: JSON) -> int:
+def _size(value: JSON, smallest: int = SMALLEST) -> int:
     """The number of bytes; `100MB` has a hundred million, `100MiB` some more."""
     found = _SIZE.fullmatch(value.strip()) if isinstance(value, str) else None
     if found is not None:
         value = int(float(found[1]) * _UNITS[(found[2] or "").upper()])
     if isinstance(value, bool) or not isinstance(value, int):
         raise ValueError("expected a size such as 100MB, or a number of bytes")
-    if not SMALLEST <= value <= LARGEST:
-        raise ValueError("expected a size from 10KB to 1GB")
+    if not smallest <= value <= LARGEST:
+        raise ValueError(f"expected a size from {'10KB' if smallest == SMALLEST else '1MB'} to 1GB")
     return value
 
 
@@ -97,6 +97,46 @@ def file_problem(file: str) -> str | None:
     if not re.fullmatch(r"\.[A-Za-z]\w*", os.path.splitext(file)[1]):
         return "needs an extension, such as audit.jsonl"
     return None
+
+
+SMALLEST_HISTORY = 1_000_000
+KEPT = ("calls", "everything")
+
+
+def _kept(value: JSON) -> JSON:
+    if value not in KEPT:
+        raise ValueError(f"expected calls or everything{near_miss(value, KEPT)}")
+    return value
+
+
+class History(ConfigModel):
+    """What the console keeps of calls when it ends, in one file that is bounded in bytes and days."""
+
+    _expected = (
+        "expected true, false, calls, everything or a mapping; write {keep: calls, days: 7, size: 50MiB}"
+    )
+
+    keep: Annotated[Literal["calls", "everything"], BeforeValidator(_kept)] = "calls"
+    """`calls` without their arguments and results, or `everything`; secrets are redacted."""
+    days: Count = 7
+    """How many days to keep a call."""
+    size: Annotated[
+        int,
+        BeforeValidator(lambda value: _size(value, SMALLEST_HISTORY)),
+        WithJsonSchema({"type": ["integer", "string"], "minimum": SMALLEST_HISTORY, "maximum": LARGEST}),
+    ] = 50 * 2**20
+    """The most bytes of the file; the oldest calls give way."""
+
+    @classmethod
+    def _from_file(cls, value: JSON) -> dict[str, JSON]:
+        if value is True:
+            return {}
+        return super()._from_file({"keep": value} if isinstance(value, str) else value)
+
+
+HistorySetting: TypeAlias = Annotated[
+    History | None, BeforeValidator(lambda value: None if value is False else value)
+]
 
 
 class Telemetry(ConfigModel):

@@ -231,20 +231,30 @@ def for_user(interactions: Interactions, user: str) -> Interactions:
     )
 
 
+_MOST_ASKED = 50
+
+
 class PeopleTime:
     """The seconds in which somebody was asked; several questions at a time are counted once."""
 
-    __slots__ = ("_before", "_since", "_waiting", "_whole")
+    __slots__ = ("_before", "_since", "_waiting", "_whole", "asked")
 
     def __init__(self, whole: "PeopleTime | None") -> None:
         """`whole` is the time of the request that this is a part of."""
         self._whole = whole
         self._waiting = 0
         self._since = self._before = 0.0
+        self.asked: tuple[tuple[float, float], ...] = ()
+        """When somebody was asked, by `perf_counter`: the last times."""
 
     @property
     def seconds(self) -> float:
         return self._before + (time.perf_counter() - self._since if self._waiting else 0.0)
+
+    @property
+    def is_asking(self) -> bool:
+        """Whether somebody is asked now."""
+        return self._waiting > 0
 
     @contextmanager
     def asking(self) -> Generator[None]:
@@ -265,7 +275,9 @@ class PeopleTime:
     def _leave(self) -> None:
         self._waiting -= 1
         if not self._waiting:
-            self._before += time.perf_counter() - self._since
+            now = time.perf_counter()
+            self._before += now - self._since
+            self.asked = (*self.asked, (self._since, now))[-_MOST_ASKED:]
         if self._whole is not None:
             self._whole._leave()
 

@@ -15,6 +15,7 @@ from toolbus.core.ask.approval import Approval
 from toolbus.core.ask.interactions import PEOPLE, Forwarding, PeopleTime
 from toolbus.core.fast_init import with_fast_init
 from toolbus.core.operation.events import Hub, OnLog, Reason
+from toolbus.core.operation.phases import CallClock
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.records import JSON, OWN, Inventory, Origin, Progress, ToolResult, ToolSpec
@@ -78,6 +79,8 @@ class Operation:
     """The tools of its view, if that is where it was made."""
     tenant: "OperationTenant | None" = field(default=None, repr=False, compare=False)
     """Whose it is, if it was made through a view; a hook does not change it."""
+    clock: CallClock | None = field(default=None, repr=False, compare=False)
+    """Set by an observer that wants to know what the time is spent on."""
     is_unlisted: bool = False
     """Whether the model may not know the definition: a mistake in the arguments is answered with it."""
 
@@ -205,6 +208,8 @@ class CallInFlight:
     """Called when the operation ends."""
     people: PeopleTime | None = None
     """As of the operation."""
+    clock: CallClock | None = None
+    """As of the operation."""
 
 
 class Failure(NamedTuple):
@@ -233,6 +238,7 @@ class Observer(Protocol):
     """Follows every operation, including refused ones. Exceptions it raises are only logged.
 
     The duration of an operation excludes `operation.people.seconds`, in which a person was asked.
+    With `times_stations = True`, the stations of the path enter their phases in `operation.clock`, if it is set.
     """
 
     def start(self, operation: Operation, /) -> Observation | None:

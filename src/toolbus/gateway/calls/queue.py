@@ -18,6 +18,7 @@ from itertools import count
 from typing import Literal, TypeAlias
 
 from toolbus.core.ask.interactions import ClientError
+from toolbus.core.operation.phases import QUEUED, QueueTime
 from toolbus.core.operation.quota import Quota
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import INTERNAL_ERROR
@@ -158,7 +159,9 @@ class CallQueue:
                 self.leave(user, server)
             raise
         finally:
-            calls.seconds += time.monotonic() - began
+            waited = time.monotonic() - began
+            calls.seconds += waited
+            QUEUED.set(QueueTime(waited))
             if turn in own:
                 self._forget(calls, user, turn)
         return Slot(self, user, server)
