@@ -3,13 +3,24 @@
 import json
 import resource
 import shlex
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.running import Done, scripted, toolbus, write_config
-from tests.inside.audit import OTHERS, Durations, UsageCounts, UsedCall, calls_in
+from tests.cli.running import Done, environment, scripted, toolbus, write_config
+from tests.inside.audit import (
+    OTHERS,
+    Durations,
+    History,
+    HistoryWriter,
+    RecordedCall,
+    UsageCounts,
+    UsedCall,
+    calls_in,
+    history_file,
+)
 
 TOOLS = [
     {"name": name, "description": f"Does {name}. " + "word " * 50}
@@ -216,3 +227,23 @@ def test_what_is_counted_does_not_depend_on_the_order() -> None:
         ]
 
     assert told(calls) == told(list(reversed(calls)))
+
+
+def test_without_a_trail_the_history_of_the_console_is_counted(folder: Path) -> None:
+    file = write_config(folder, {})
+    seen = environment(folder.parent)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", seen["XDG_STATE_HOME"])
+        writer = HistoryWriter(history_file(file), History())
+        now = time.time()
+        about: Any = {"route": "tools/call", "server": "shop", "name": "shop_buy", "tool": "buy", "at": now}
+        for number, outcome in enumerate(("ok", "timed_out", "refused")):
+            call = RecordedCall(id=str(number), ended=now, outcome=outcome, seconds=0.5, size=40, **about)
+            writer.put_call(lambda call=call: call)
+        writer.close()
+    found = usage(folder)
+    assert counted(found) == {"shop/buy": (3, 1, 1)}
+    [buy] = found["tools"]
+    assert (buy["result_tokens"], buy["p50_ms"]) == (30, pytest.approx(500, rel=0.02))
+    assert found["source"].endswith(".db")
+    assert usage(folder, "--until", "1d")["calls"] == 0

@@ -1,6 +1,9 @@
 """Internal names of `toolbus.audit` that tests use."""
 
 from toolbus.audit.chain import Chain as Chain
+from toolbus.audit.history.read import history_file as history_file
+from toolbus.audit.history.record import RecordedCall as RecordedCall
+from toolbus.audit.history.write import HistoryWriter as HistoryWriter
 from toolbus.audit.lines import chains as chains
 from toolbus.audit.lines import position_of as position_of
 from toolbus.audit.read import Query as Query
@@ -14,3 +17,4 @@ from toolbus.audit.usage import UsedCall as UsedCall
 from toolbus.audit.usage import calls_in as calls_in
 from toolbus.audit.verify import ChainReport as ChainReport
 from toolbus.audit.verify import verify as verify
+from toolbus.config.settings.audit import History as History

@@ -12,6 +12,8 @@ from math import exp, log
 from pathlib import Path
 from typing import NamedTuple
 
+from toolbus.audit.history.read import recorded_calls
+from toolbus.audit.history.record import CallFilter
 from toolbus.audit.lines import chains
 from toolbus.audit.read import Recorded, events_of
 from toolbus.audit.trail import REQUESTS
@@ -130,10 +132,24 @@ def calls_in(path: Path, since: str | None, until: str | None) -> Iterator[UsedC
                 yield call
 
 
+def remembered_calls(file: Path, since: str | None, until: str | None) -> Iterator[UsedCall]:
+    """The calls in the console's history; times are as in a trail."""
+    wanted = CallFilter(since=_seconds(since), until=_seconds(until))
+    for call in recorded_calls(file, wanted):
+        if call.route not in REQUESTS:
+            ms = call.seconds * 1000
+            yield UsedCall(call.server, call.tool, call.route, call.outcome, ms, call.size)
+
+
+def _seconds(time: str | None) -> float | None:
+    return None if time is None else datetime.fromisoformat(time).timestamp()
+
+
 def _is_older(file: Path, since: str | None) -> bool:
     """Whether a file was last written long before that time; a clock may have been set back since."""
     try:
-        return since is not None and file.stat().st_mtime + _SLACK < datetime.fromisoformat(since).timestamp()
+        begin = _seconds(since)
+        return begin is not None and file.stat().st_mtime + _SLACK < begin
     except OSError:
         return False
 

@@ -48,6 +48,10 @@ class ConfigStation:
         self._idle = asyncio.Event()
         self._reported: set[type[Exception]] = set()
 
+    def __getattr__(self, name: str) -> Any:
+        """What else an observer says of itself, such as `times_stations`."""
+        return _told_by(self, "_target", name)
+
     def start(self, operation: Operation, /) -> "_GuardedObservation | None":
         """Observe an operation; whatever the observer raises is logged, once for each class."""
         try:
@@ -141,7 +145,10 @@ class _GuardedObservation:
     def __init__(self, station: ConfigStation, found: Observation) -> None:
         self._station = station
         self._found = found
-        self.ignores_progress = getattr(found, "ignores_progress", False)
+
+    def __getattr__(self, name: str) -> Any:
+        """What else the observer follows, or does not: `ignores_progress`."""
+        return _told_by(self, "_found", name)
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
         try:
@@ -156,6 +163,13 @@ class _GuardedObservation:
             self._station.report(error)
         finally:
             self._station.passed()
+
+
+def _told_by(outer: object, inside: str, name: str) -> Any:
+    """A public attribute of what an object wraps; AttributeError if it has none."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    return getattr(vars(outer)[inside], name)
 
 
 class ConfigStations:

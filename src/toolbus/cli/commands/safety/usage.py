@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from toolbus.audit.lines import chains
-from toolbus.audit.usage import OTHERS, Durations, ToolUsage, UsageCounts, calls_in
+from toolbus.audit.usage import OTHERS, Durations, ToolUsage, UsageCounts, calls_in, remembered_calls
 from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.commands.safety.audit import nothing_in, readable, trail_path, trail_time
 from toolbus.cli.completion import server_names
@@ -47,24 +47,39 @@ def usage(
 ) -> CommandResult:
     """Show how tools are used, what they cost, and which to disable.
 
-    Counts the calls in the audit trail. Starts no server: definitions are those that were listed last.
+    Counts the calls in the audit trail or, without one, in the console's history. Starts no server: the
+    definitions are those that were listed last.
 
     \b
     toolbus audit usage --since 7d
     """
     begin, end = trail_time(since), trail_time(until, "--until")
-    path, found = trail_path(own, file), UsageCounts()
+    history = None if file is not None else _history(own)
+    path, found = history or trail_path(own, file), UsageCounts()
     with readable(path):
-        for call in calls_in(path, begin, end):
+        for call in calls_in(path, begin, end) if history is None else remembered_calls(path, begin, end):
             if server is None or call.server == server:
                 found.add(call)
-    is_missing = file is not None and not chains(path)
+    is_empty = history is None and not chains(path)
     known = Definitions() if file is not None and not own.settings.config else _definitions(own, server)
     report = UsageReport(path=path, since=begin, until=end, usage=found, definitions=known)
-    empty = nothing_in(path, file) if not chains(path) else "no calls in that time"
-    return CommandResult(
-        report.document, lambda: _print(own.screen, report, empty), FAILED if is_missing else 0
-    )
+    note = nothing_in(path, file) if is_empty else "no calls in that time"
+    code = FAILED if is_empty and file is not None else 0
+    return CommandResult(report.document, lambda: _print(own.screen, report, note), code)
+
+
+def _history(own: Invocation) -> Path | None:
+    """The console's history of the config, if it has no audit trail."""
+    config = own.untrusted_config  # nothing in it is run
+    if config.audit is not None or config.file is None:
+        return None
+    from toolbus.audit.history.read import history_file
+
+    try:
+        file = history_file(config.file)
+    except OSError:  # this user has no state folder
+        return None
+    return file if file.exists() else None
 
 
 @dataclass(frozen=True, slots=True)
