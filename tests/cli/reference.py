@@ -241,6 +241,7 @@ JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms"
 list, `severity` is `error`, `warning` or `info` (a note). Errors are what you must fix, and the only reason
 for exit code 1; warnings say what does not work and whom to tell; notes need no action. With a policy:
 `"policy": {"ok", "rules", "denied", "asked", "problems": [{"rule", "severity", "problem", "near_misses"}]}`.
+If the hooks differ from the lock: `"hooks": {"mode", "held"}`.
 """,
     "add": """\
 Edits the config in use and keeps its comments, order and layout. Without a config, it writes `toolbus.yaml`.

@@ -122,3 +122,13 @@ async def test_machines_with_other_servers_agree_about_the_hooks(project: Projec
     assert str(project.folder) not in json.dumps(project.locked())
     assert warm.python() not in json.dumps(project.locked())
     assert OFFERING not in json.dumps(project.locked())
+
+
+async def test_check_and_the_list_of_stations_say_that_they_are_on_hold(project: Project) -> None:
+    modules(project.folder, gate=guard("swapped"))
+    project.write(GATE)
+    checked, listed = project.run("check"), project.run("config", "--stations")
+    for run in (checked, listed):
+        assert run.returncode == 1
+        assert "the hooks differ from toolbus.lock (gate:Guard: file gate.py changed)" in run.stdout
+    assert json.loads(project.run("check", "--json").stdout)["hooks"]["mode"] == "block"

@@ -186,6 +186,8 @@ def _kind(entry: StationEntry, station: Any) -> StationKind:
     if len(offered) == 1:
         return offered[0]
     kind = type(station).__name__
+    if calls and not starts and not is_async:
+        raise entry.error(f"a {kind} is no station: its call is not async", "use")
     if offered:
         problem = f"may be {' or '.join(offered)}: set its attribute station to one of them"
         raise entry.error(f"a {kind} {problem}", "use")
