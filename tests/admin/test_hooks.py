@@ -17,9 +17,8 @@ INSTALLED = "tests.stations.samples:Stamps"
 
 def refusal(policy: dict[str, Any], use: str, *paths: str) -> str | None:
     """The list that refuses a hook."""
-    found = PolicyFile(path="policy.yaml", policy=AdministratorPolicy(**policy)).hook_refusal(
-        (use, use), paths
-    )
+    file = PolicyFile(path="policy.yaml", policy=AdministratorPolicy(**policy))
+    found = file.hook_refusal((use, use), paths)
     return found and found[0]
 
 

@@ -269,7 +269,7 @@ def _print(screen: Screen, report: UsageReport, empty: str) -> None:
     if not most_used:
         screen.note(empty)
         return
-    head = ("tool", "calls", "errors", "p50", "p95", "result", "definition")
+    head = ("tool", "calls", "errors", "p50", "p95", "mean result", "definition")
     rows: list[list[Cell]] = [[(name, "dim") for name in head]]
     rows += [_row(one, report.costs.get((one.server, one.tool))) for one in most_used[:_MOST_ROWS]]
     screen.rows(rows, indent=0)
@@ -283,7 +283,8 @@ def _print(screen: Screen, report: UsageReport, empty: str) -> None:
     if report.definitions.tokens:
         total, never = sum(report.costs.values()), len(report.never_called)
         screen.line(f"{counted(len(report.costs), 'definition')}: about {total:,} tokens per request")
-        screen.line(f"never called: {counted(never, 'tool')}")
+        unused = sum(report.costs[key] for key in report.never_called)
+        screen.line(f"never called: {counted(never, 'tool')}, about {unused:,} tokens per request")
     if report.definitions.unknown:
         names = ", ".join(map(exact, report.definitions.unknown))
         screen.note(f"the tools of {names} are not known yet; 'toolbus tools' lists them")
