@@ -101,6 +101,21 @@ async def test_the_modes_of_the_lock_apply(project: Project, caplog: pytest.LogC
     assert await project.refusal() is None
 
 
+async def test_a_running_bus_goes_on_once_they_are_approved(project: Project) -> None:
+    project.write({**GATE, "refused": ["never"]})
+    file = project.folder / "toolbus.yaml"
+    async with Toolbus(file) as bus:
+        with pytest.raises(CallDenied, match="the hooks differ"):
+            await bus.call("files/read", {"path": "x"})
+        assert project.run("lock", "--yes").returncode == 0
+        await bus.reload(file)
+        await bus.call("files/read", {"path": "x"})
+        project.write()
+        await bus.reload(file)
+        with pytest.raises(CallDenied, match="gate:Guard was removed"):
+            await bus.call("files/read", {"path": "x"})
+
+
 async def test_approving_a_server_leaves_the_hooks_as_they_were(project: Project) -> None:
     project.write("trace:hook")
     assert project.run("lock", "approve", "files").returncode == 0

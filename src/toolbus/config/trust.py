@@ -34,7 +34,7 @@ from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
 from toolbus.config.stations import local_files
 from toolbus.core.files import located
-from toolbus.core.values.errors import ConfigNotTrusted
+from toolbus.core.values.errors import ConfigError, ConfigNotTrusted
 from toolbus.core.values.records import JSON
 from toolbus.state import files as state
 
@@ -152,7 +152,9 @@ def forget(path: Path) -> bool:
 
 def watched_files(config: BusConfig) -> list[Path]:
     """The files that determine the config; for a discovered one also their trust records."""
-    files = [*layer_files(config), *(Path(path) for entry in config.stations for path in local_files(entry))]
+    files = layer_files(config)
+    with suppress(ConfigError):  # of a package that became too large
+        files += [Path(path) for entry in config.stations for path in local_files(entry)]
     if config.file is None or config.reviewed is None:
         return files
     with suppress(OSError):  # without a state folder there is no record

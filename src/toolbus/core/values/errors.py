@@ -62,6 +62,7 @@ __all__ = [
     "ConnectFailed",
     "ConnectionLost",
     "ExtraMissing",
+    "HookFailed",
     "InputNeeded",
     "LockError",
     "LoginRequired",
