@@ -241,6 +241,7 @@ JSON: `{"ok", "servers": {alias: {"ok", "state", "era", "protocol", "latency_ms"
 list, `severity` is `error`, `warning` or `info` (a note). Errors are what you must fix, and the only reason
 for exit code 1; warnings say what does not work and whom to tell; notes need no action. With a policy:
 `"policy": {"ok", "rules", "denied", "asked", "problems": [{"rule", "severity", "problem", "near_misses"}]}`.
+If the hooks differ from the lock: `"hooks": {"mode", "held"}`.
 """,
     "add": """\
 Edits the config in use and keeps its comments, order and layout. Without a config, it writes `toolbus.yaml`.
@@ -311,6 +312,12 @@ JSON: `rekey` prints `{"changed", "total", "left", "unreadable"}`, `backup` and 
 JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"intact", "chains":
 [{"file", "files", "lines", "first", "head": {"seq", "hash"}, "problems": [{"file", "line", "problem"}],
 "notes"}], "missing"}`. More about it: [record every call](audit.md).
+
+`usage` prints `{"source", "since", "until", "calls", "servers": {alias: {"calls", "errors", "refused",
+"result_tokens", "definition_tokens"}}, "tools": [{"server", "tool", "is_tool", "calls", "errors", "refused",
+"p50_ms", "p95_ms", "result_bytes", "result_tokens", "definition_tokens"}], "never_called": [{"server",
+"tool", "definition_tokens"}], "definition_tokens", "unknown_servers", "advice": [{"text", "server", "tokens",
+"exclude", "commands"}]}`. Tokens are estimates.
 """,
     "policy": """\
 Without NAME, it shows every rule, how many of the listed tools it decides about, rules without effect, and
@@ -347,6 +354,8 @@ JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `li
 Values from references, and values under names such as `token`, are shown as `***`.
 
 JSON: `{"file", "naming", ..., "servers": {alias: entry}}`, with every other setting that the config contains.
+`--stations` prints `[{"station", "name", "active", "note", "from": {"file", "line"}, "problem"}]`; it imports
+[hooks](hooks.md), and exits with 1 if one cannot be used.
 """,
 }
 

@@ -19,5 +19,11 @@ from toolbus.audit.read import Query as Query
 from toolbus.audit.read import read_events as read_events
 from toolbus.audit.trail import AuditTrail as AuditTrail
 from toolbus.audit.trail import open_trail as open_trail
+from toolbus.audit.usage import OTHERS as OTHERS
+from toolbus.audit.usage import Durations as Durations
+from toolbus.audit.usage import UsageCounts as UsageCounts
+from toolbus.audit.usage import UsedCall as UsedCall
+from toolbus.audit.usage import calls_in as calls_in
 from toolbus.audit.verify import ChainReport as ChainReport
 from toolbus.audit.verify import verify as verify
+from toolbus.config.settings.audit import History as History

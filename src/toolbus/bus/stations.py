@@ -33,7 +33,7 @@ from toolbus.policy.guard import PolicyGuard
 
 def stations(engine: Engine, arguments: ArgumentStation, routes: Mapping[str, Route]) -> Stations:
     """The stations of a bus; a request of a server passes the observers, the guards and the policy."""
-    enforcement, extensions = engine.enforcement, engine.extensions
+    enforcement, extensions, ours = engine.enforcement, engine.extensions, engine.stations
     return Stations(
         JournalStation(),  # a durable run: an operation that was made before returns what was recorded
         ObserverStation(
@@ -41,14 +41,16 @@ def stations(engine: Engine, arguments: ArgumentStation, routes: Mapping[str, Ro
                 enforcement.telemetry,  # a span and a duration for each operation
                 EventObserver(),  # the events of the bus, the user or the session
                 *extensions.observers,
+                *ours.observers,
                 *enforcement.observers,  # the audit trail, and observers that were added later
             ]
         ),
-        HookStation(extensions.hooks),
+        HookStation([*extensions.hooks, *ours.hooks]),  # of the program, then of the config
         arguments,  # repaired or described for the model, with the arguments of overrides filled in
-        GuardStation(extensions.guards),
+        GuardStation([*extensions.guards, *ours.guards]),
         PolicyStation(_guard_of if enforcement.needed else None),  # allow, ask or deny; rates; decisions
         RouteStation(routes),  # to a link, which waits for a lost server, checks the lock and counts time
+        is_loaded=ours.is_loaded,
     )
 
 

@@ -30,7 +30,13 @@ from toolbus.core.operation.operation import (
     Route,
     sees_servers,
 )
-from toolbus.core.values.errors import ArgumentsError, CallDenied, ToolNotFound
+from toolbus.core.values.errors import (
+    ArgumentsError,
+    BusClosed,
+    CallDenied,
+    HookFailed,
+    ToolNotFound,
+)
 from toolbus.core.values.records import TaskState, ToolResult, pending_result
 
 logger = logging.getLogger("toolbus")
@@ -53,6 +59,8 @@ class Stations:
     guards: "GuardStation"
     policy: "PolicyStation"
     routes: "RouteStation"
+    is_loaded: bool = True
+    """Whether those of the config are there; until then, an operation waits for the links."""
 
 
 class JournalStation:
@@ -333,7 +341,13 @@ class CallPath:
             end = timed("arguments", stations.arguments.lay(end, stations.policy.check_offered), end)
             end = timed("hooks", stations.hooks.lay(end), end)
             end = stations.observers.lay(end, is_hooked=bool(stations.hooks.hooks))
-            self.run = stations.journal.lay(end)
+            self.run = stations.journal.lay(end) if stations.is_loaded else self._run_later
+
+    async def _run_later(self, operation: Operation) -> ToolResult:
+        """Run an operation that came before the stations of the config; it has waited for the links since."""
+        if not self._stations.is_loaded:
+            raise BusClosed()
+        return await self.run(operation)
 
     async def admit(self, operation: Operation, answer: Callable[[], Awaitable[T]], /) -> T:
         """Answer a request of a server, with its observers and guards."""
@@ -586,7 +600,7 @@ def failure_of(error: BaseException) -> Failure | None:
             return Failure("timed_out", str(error) or "timed out")
         case ArgumentsError():
             return Failure("invalid_arguments", str(error))
-        case CallDenied():
+        case CallDenied() | HookFailed():
             return Failure("refused", str(error))
         case ToolNotFound():
             return Failure("unknown_tool", str(error))

@@ -143,10 +143,16 @@ def bus_command(
 
 
 def group(
-    work: Callable[..., Any], *, runs_alone: bool = False, needs_config: bool = False
+    work: Callable[..., Any],
+    *,
+    runs_alone: bool = False,
+    needs_config: bool = False,
+    cls: "type[LazyGroup] | None" = None,
 ) -> Callable[..., int | None]:
     """The same for a group of commands; with `runs_alone`, it is called if none of them is."""
-    return _adapted(work, runs_alone=runs_alone, needs_config=needs_config)
+    run = _adapted(work, runs_alone=runs_alone, needs_config=needs_config)
+    vars(run).update(group_class=cls or LazyGroup)
+    return run
 
 
 def root_group(work: Callable[..., Any]) -> Callable[..., int | None]:
@@ -479,7 +485,7 @@ def _built(module: str, words: str, table: Table) -> Any:
     plain: Any = {"add_completion": False, "rich_markup_mode": None}
     if is_group:
         names = {"help_option_names": ["-h", "--help"]}
-        app = typer.Typer(name=name, cls=LazyGroup, context_settings=names, **plain)
+        app = typer.Typer(name=name, cls=function.group_class, context_settings=names, **plain)
         app.callback(invoke_without_command=function.runs_alone)(function)
     else:
         app = typer.Typer(**plain)

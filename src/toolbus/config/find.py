@@ -1,7 +1,7 @@
 """Find the config when none is given, and the project files that it refers to.
 
-Project files are `.env`, dotenv files, `${file:...}` and certificates. Relative paths, and all paths below
-the config's folder, belong to the project. Others belong to the user.
+Project files are `.env`, dotenv files, `${file:...}`, certificates and the modules of `hooks`. Relative
+paths, and all paths below the config's folder, belong to the project. Others belong to the user.
 """
 
 import os
@@ -12,6 +12,7 @@ from typing import TypeAlias
 
 from toolbus.config.model import BusConfig, ServerConfig
 from toolbus.config.secrets.reference import Reference, parsed
+from toolbus.config.stations import local_files
 from toolbus.core.files import FILE_NAMES, LOCAL, OWN_NAMES, named_file, nearest_file, read_plain, user_folder
 from toolbus.core.values.errors import ConfigError
 
@@ -176,6 +177,9 @@ def _paths(config: BusConfig, folder: Path) -> Iterator[str]:
             for part in parsed(text):
                 if isinstance(part, Reference) and part.kind == "file":
                     yield part.body
+    for entry in config.hooks:
+        # Relative, so that a link that leads out of the folder is reviewed as well.
+        yield from (os.path.relpath(path, folder) for path in local_files(entry))
     for server in servers:
         if (path := env_file_path(server, folder)) is not None:
             yield path

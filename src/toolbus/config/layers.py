@@ -6,9 +6,10 @@ in force: other layers can narrow it, never loosen it.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 
 from toolbus.config.base import overriding
@@ -27,6 +28,7 @@ from toolbus.config.hosts.read import document_in, read_content
 from toolbus.config.location import Location, Mistakes, ValueOrigin, is_list, is_mapping
 from toolbus.config.model import BusConfig, ServerConfig, Timeouts
 from toolbus.config.settings.limits import ServerLimits
+from toolbus.config.settings.stations import StationEntry
 from toolbus.core.files import LOCAL, user_folder
 from toolbus.core.text.lookalikes import looks
 from toolbus.core.values.errors import ConfigError
@@ -64,7 +66,7 @@ USERS_WINS = frozenset(("audit", "history", "telemetry", "tokens", "roots", "cod
 """Settings of your own config that a config which extends it cannot change."""
 NOT_INHERITED = frozenset(
     (
-        *("lock", "policy", "include", "exclude", "profiles"),  # those of both files apply
+        *("lock", "policy", "include", "exclude", "profiles", "hooks"),  # those of both files apply
         *("serve", "store", "search", "extends", "enabled_servers", "tool_allowlist"),
     )
 )
@@ -98,6 +100,11 @@ class ConfigFile:
         return Location(file=None if self.path is None else str(self.path))
 
     @property
+    def folder(self) -> Path | None:
+        """The folder of its file."""
+        return None if self.path is None else self.path.absolute().parent
+
+    @property
     def container(self) -> Container:
         """Its servers and settings; a layer above another one needs no servers."""
         is_above = "extends" in self.document or (self.path is not None and self.path.name == LOCAL)
@@ -128,6 +135,28 @@ class ConfigFiles:
     """The files of one folder that make up a config: the config, and the local file beside it."""
 
     layers: Sequence[ConfigFile]
+
+    def stations(self, mistakes: Mistakes) -> tuple[StationEntry, ...]:
+        """The entries of `hooks` in all files, in order; null removes those of the files below."""
+        found: tuple[StationEntry, ...] = ()
+        for layer, holder in self._found:
+            if "hooks" not in holder.settings:
+                continue
+            if (value := holder.settings["hooks"]) is None:
+                found = ()
+                continue
+            location = replace(layer.location, origin=partial(_place_in, layer))
+            entries: tuple[StationEntry, ...] = ()
+            try:
+                entries = BusConfig(hooks=value).hooks
+            except ConfigError as error:
+                mistakes += location.relocated(error, lambda key: key).mistakes
+            place = {"file": layer.location.file, "folder": layer.folder}
+            found += tuple(
+                entry.model_copy(update={**place, "index": index, "line": layer.line(("hooks", index))})
+                for index, entry in enumerate(entries)
+            )
+        return found
 
     @cached_property
     def _found(self) -> list[tuple[ConfigFile, Container]]:
@@ -200,6 +229,12 @@ def origins(config: BusConfig) -> Callable[[str | None, str | None], ValueOrigin
     return find
 
 
+def _steps(key: str | None) -> Steps:
+    """The steps of a key such as `env.TOKEN` or `hooks[0]`."""
+    words = (key or "").replace("[", ".[").split(".") if key else ()
+    return tuple(int(word[1:-1]) if re.fullmatch(r"\[\d+\]", word) else word for word in words)
+
+
 def _long(entry: JSON) -> JSON:
     try:
         return long_form(entry, Location())
@@ -221,6 +256,10 @@ def _place(layer: ConfigFile, server: str | None, steps: Steps) -> ValueOrigin:
     start = () if server is None else layer.steps_to(server)
     lines = (layer.line((*start, *steps[:length])) for length in range(len(steps), -1, -1))
     return ValueOrigin(layer.location.file, next((line for line in lines if line is not None), None))
+
+
+def _place_in(layer: ConfigFile, server: str | None, key: str | None) -> ValueOrigin:
+    return _place(layer, server, _steps(key))
 
 
 def _extends_problem(layer: ConfigFile, found: Container) -> str | None:

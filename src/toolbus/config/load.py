@@ -196,6 +196,8 @@ def _bus_config(found: Container, layers: ConfigFiles, user: BusConfig | None) -
         settings |= inherited(user, settings)
         with mistakes.collected():
             settings["profiles"] = profiles_with(user, settings.get("profiles"), location)
+    if "hooks" in found.settings:
+        settings["hooks"] = layers.stations(mistakes)
     entries = {**dict.fromkeys(() if user is None else user.servers), **found.entries}
     aliases = [*entries, *found.misnamed]
     wanted, lists, bus, notes = aliases, dict[JSON, JSON](), BusConfig(), list[str]()

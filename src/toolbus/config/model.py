@@ -41,6 +41,7 @@ from toolbus.config.settings.policy import RULES_EXPECTED, Rules, check_aliases
 from toolbus.config.settings.sandbox import SandboxSetting
 from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.settings.serve import Profile, Serve, ServeView, view_name_problem
+from toolbus.config.settings.stations import StationEntries, StationEntry
 from toolbus.config.settings.store import StoreSetting, TokenSetting
 from toolbus.core.text.display import host_problem
 from toolbus.core.text.lookalikes import looks
@@ -326,6 +327,7 @@ class BusConfig(ConfigModel):
         "context_budget": f"expected a number of tokens, at least {SMALLEST}",
         "policy": RULES_EXPECTED,
         "extends": "expected user, for the config in your own config folder",
+        "hooks": "expected a list, such as [mypackage.redact:Hook, {use: mypackage.quota:Guard}]",
         "profiles": "expected a mapping of names to {servers: [...], include: [...], exclude: [...]}",
     }
     _keeps_null = True
@@ -394,6 +396,8 @@ class BusConfig(ConfigModel):
     """How `toolbus serve` listens, whom it lets in, and what they get."""
     profiles: dict[str, Profile] = {}
     """Sets of servers and tools, by name; `--profile NAME` uses one of them."""
+    hooks: StationEntries = ()
+    """Your own stations of the call path: hooks, guards and observers; each is code that toolbus imports."""
     extends: Literal["user"] | None = None
     """`user` adds the servers and rules of the config in your own config folder."""
     disabled: tuple[str, ...] = Field(default=(), exclude=True, repr=False)
@@ -444,6 +448,11 @@ class BusConfig(ConfigModel):
         return (self,) if self.user is None else (self, self.user)
 
     @property
+    def stations(self) -> tuple[StationEntry, ...]:
+        """The entries of `hooks` that apply: the user's own first, which no other layer can remove."""
+        return self.hooks if self.user is None else (*self.user.hooks, *self.hooks)
+
+    @property
     def gateway(self) -> Serve:
         """The settings of `toolbus serve`; each profile is one of its views."""
         serve = self.serve or Serve()
@@ -466,6 +475,7 @@ class BusConfig(ConfigModel):
             yield "store.url", self.store.url
         if isinstance(encoder := self.search.encoder, Embeddings) and encoder.key is not None:
             yield "search.encoder.key", encoder.key
+        yield from ((f"{entry.key}.{key}", text) for entry in self.hooks for key, text in entry.texts())
 
     def _need(self, alias: str) -> None:
         if alias not in self.servers and alias not in self.off:

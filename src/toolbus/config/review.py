@@ -206,7 +206,7 @@ def _is_decisive(field: str) -> bool:
     kind, _, name = field.partition(".")
     if kind == "env":
         return _CODE_VARIABLE.fullmatch(name) is not None
-    if kind in ("headers", "search", "serve"):
+    if kind in ("headers", "search", "serve") or kind.startswith("hooks["):
         return False
     # Who gets the credentials of `auth`, and where the browser is sent with a code.
     return kind != "auth" or name in ("issuer", "callback", "client_metadata")

@@ -32,6 +32,7 @@ from toolbus.config.layers import ConfigFile
 from toolbus.config.load import ConfigSource, config_of, require_usable, usable_config, with_profile
 from toolbus.config.location import is_mapping, printable
 from toolbus.config.model import BusConfig
+from toolbus.config.stations import local_files
 from toolbus.core.files import located
 from toolbus.core.values.errors import ConfigError, ConfigNotTrusted, ToolbusError
 from toolbus.core.values.records import JSON
@@ -188,10 +189,12 @@ def forget(path: Path) -> bool:
 def watched_files(config: BusConfig) -> list[Path]:
     """The files that determine the config; for a discovered one also their trust records."""
     files = layer_files(config)
+    with suppress(ConfigError):  # of a package that became too large
+        files += [Path(path) for entry in config.stations for path in local_files(entry)]
     if config.file is None or config.reviewed is None:
         return files
     with suppress(OSError):  # without a state folder there is no record
-        records = [state.location(_record_of(located(file))) for file in files[:2]]
+        records = [state.location(_record_of(located(file))) for file in layer_files(config)[:2]]
         return [*files, *map(Path, config.reviewed), *records]
     return files
 

@@ -21,6 +21,7 @@ from toolbus.core.values.errors import ConfigNotTrusted as ConfigNotTrusted
 from toolbus.core.values.errors import ConnectFailed as ConnectFailed
 from toolbus.core.values.errors import ConnectionLost as ConnectionLost
 from toolbus.core.values.errors import ExtraMissing as ExtraMissing
+from toolbus.core.values.errors import HookFailed as HookFailed
 from toolbus.core.values.errors import InputNeeded as InputNeeded
 from toolbus.core.values.errors import LockError as LockError
 from toolbus.core.values.errors import LoginRequired as LoginRequired

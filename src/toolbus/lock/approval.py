@@ -22,7 +22,7 @@ from toolbus.lock.definitions import (
     unlockable,
 )
 from toolbus.lock.drift import KIND_OF, HeldKind, label_of
-from toolbus.lock.file import LockedServer, Lockfile, read_lock, write_lock
+from toolbus.lock.file import LockedServer, read_lock, write_lock
 from toolbus.lock.launch import launch_of, resolved_package
 
 
@@ -138,4 +138,4 @@ def approve_shown(path: Path, alias: str, now: LockedServer, shown: Mapping[Part
     if file is None:
         raise LockError(path, "does not exist; create it: toolbus lock")
     old = file.servers.get(alias)
-    write_lock(Lockfile(path=path, servers={**file.servers, alias: with_parts(old, now, shown)}))
+    write_lock(replace(file, servers={**file.servers, alias: with_parts(old, now, shown)}))

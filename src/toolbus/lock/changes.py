@@ -58,7 +58,7 @@ class LockDifference:
     """A tool, prompt, template, or part of a server, that differs between two locks."""
 
     server: str
-    kind: HeldKind | Literal["package"]
+    kind: HeldKind | Literal["package", "hook"]
     name: str
     """Its own name; empty for a part of the server."""
     status: Literal["added", "removed", "changed"]

@@ -6,7 +6,8 @@ digest of a server is that of its entry as it stands, because it is checked when
 """
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +19,7 @@ from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import LockError
 from toolbus.core.values.records import JSON, Inventory, JSONObject
 from toolbus.lock.definitions import KINDS, Kind, definition_digest, inventory_of, text_digest
-from toolbus.schema.values import entries_of, is_object
+from toolbus.schema.values import entries_of, is_object, items_of
 
 T = TypeVar("T")
 NAME = "toolbus.lock"
@@ -81,6 +82,8 @@ class Lockfile:
 
     path: Path
     servers: Mapping[str, LockedServer]
+    hooks: tuple[JSONObject, ...] = ()
+    """The approved entries of `hooks`, in order."""
 
 
 def lock_path(config_file: str) -> Path:
@@ -109,7 +112,9 @@ def lock_in(content: bytes, path: Path) -> Lockfile:
     if not is_object(servers):
         raise LockError(path, f"has no servers; {_RESTORE}")
     return Lockfile(
-        path=path, servers={alias: _server(path, alias, entry) for alias, entry in servers.items()}
+        path=path,
+        servers={alias: _server(path, alias, entry) for alias, entry in servers.items()},
+        hooks=_hooks(path, document.get("hooks")),
     )
 
 
@@ -132,6 +137,7 @@ def lock_text(lock: Lockfile) -> str:
     """
     document = {
         "version": VERSION,
+        **({"hooks": _hooks_section(lock.hooks)} if lock.hooks else {}),
         "servers": {alias: _entry(server) for alias, server in _sorted(lock.servers)},
     }
     return json.dumps(document, indent=2, ensure_ascii=False) + "\n"
@@ -186,6 +192,21 @@ def _parsed(content: bytes, path: Path) -> dict[str, JSON]:
     if not is_object(document):
         raise LockError(path, f"is not a JSON object; {_RESTORE}")
     return document
+
+
+def _hooks_section(hooks: Sequence[JSONObject]) -> dict[str, JSON]:
+    return {"digest": digest(list(hooks)), "stations": list(hooks)}
+
+
+def _hooks(path: Path, section: JSON) -> tuple[JSONObject, ...]:
+    if section is None:
+        return ()
+    entry = entries_of(section)
+    hooks = items_of(entry.get("stations"))
+    with suppress(NotCanonical):
+        if all(map(is_object, hooks)) and entry.get("digest") == digest(hooks):
+            return tuple(hooks)
+    raise LockError(path, f"its hooks do not match their digest; was it edited by hand? {_RESTORE}")
 
 
 def _server(path: Path, alias: str, entry: JSON) -> LockedServer:

@@ -20,6 +20,7 @@ from toolbus.bus.engine.stores import store_of, tokens_in
 from toolbus.bus.rules.enforcement import Enforcement
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
 from toolbus.bus.rules.scope import WHOLE, bus_scope
+from toolbus.bus.rules.stations import ConfigStation, ConfigStations
 from toolbus.call import Hook
 from toolbus.call.path import CallPath
 from toolbus.call.results import Results
@@ -146,6 +147,8 @@ class Engine:
         self.scope = bus_scope(config, self._layer)
         """The scope that every view is within."""
         self.approvals = LockApprovals(config)
+        self.stations = ConfigStations(self.approvals)
+        """What the `hooks` of the config name."""
         self.shaping = Same(CatalogShaper(config, tuple(extensions.shapers)))
         self.snapshots = Snapshots()
         self.encoding = BusEncoding(config, extensions)
@@ -179,12 +182,29 @@ class Engine:
             self._loop = OwnerLoop()
             try:
                 await self._shared.open(self.config, self.enforcement)
+                await self._load_stations()
                 await self._begin(self.identity(self.config))
                 if self.root.live.failed is not None:
                     raise self.root.live.failed
             except BaseException:
                 await self.stop()
                 raise
+
+    async def _load_stations(self) -> None:
+        """Put the stations of the config on the path, before there is a way to any server."""
+        if not self.stations.is_loaded:
+            secrets = self.identity(self.config).secrets
+            self._use_stations(await self.stations.prepare(self.approvals, secrets))
+        self._warn_of_hooks()
+
+    def _use_stations(self, found: tuple[ConfigStation, ...]) -> None:
+        self.stations.use(found, self.approvals)
+        self.enforcement.changed()
+
+    def _warn_of_hooks(self) -> None:
+        """Report that the hooks differ from the lock."""
+        if self.approvals.held_stations is not None:
+            self.enforcement.warn(self.approvals.held_stations[1])
 
     async def _begin(self, identity: LinkOwner) -> None:
         """Connect to the servers, or, if the catalog is known from the lock, only to the required ones."""
@@ -282,6 +302,7 @@ class Engine:
         self.encoding.close()
         await self._keep_listings()
         await asyncio.gather(self.root.servers.close(), self.root.close_others())
+        await self.stations.close()
         await self._shared.close()
         self.enforcement.close()
         for observer in self.server_observers:
@@ -306,14 +327,21 @@ class Engine:
             usable = approvals.servers_to_use(new)
             known = await self._remembered(usable)
             unlisted = self._unlisted(usable, approvals) - known.keys()
-            fresh = await servers.open_new(usable, self.identity(new), unlisted)
-            if self.closed:  # in the meantime, so they are closed here
-                await servers.close_servers(fresh)
-                raise BusClosed()
+            stations = await self.stations.prepare(approvals, self.identity(new).secrets)
+            try:
+                fresh = await servers.open_new(usable, self.identity(new), unlisted)
+                if self.closed:  # in the meantime, so they are closed here
+                    await servers.close_servers(fresh)
+                    raise BusClosed()
+            except BaseException:
+                await self.stations.discard(stations)
+                raise
             self.config = new
             self.enforcement.use(new, enforced)
             self.scope = bus_scope(new, self._layer)
             self.approvals = approvals
+            self._use_stations(stations)
+            self._warn_of_hooks()
             self.shaping = Same(CatalogShaper(new, tuple(self.extensions.shapers)))
             self.encoding.use(new)
             root.held.report_launches(approvals)

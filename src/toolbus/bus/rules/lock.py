@@ -14,6 +14,7 @@ from toolbus.config import BusConfig, LockMode, ServerConfig
 from toolbus.config.launch.administrator import ASK, Administrator, read_administrator
 from toolbus.config.location import joined
 from toolbus.config.permitted import early_refusal, permitted_config, without_sandbox
+from toolbus.config.stations import StationCode, station_codes
 from toolbus.core.operation.events import Emit, ToolHeld, warn
 from toolbus.core.operation.operation import Operation
 from toolbus.core.operation.tracing import add_event
@@ -23,6 +24,7 @@ from toolbus.core.values.records import Inventory
 from toolbus.lock.drift import NOT_AS_LOCKED, HeldTool, Review, Reviewer, held_reason
 from toolbus.lock.file import NAME, LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import is_approved, launch_of
+from toolbus.lock.stations import held_hooks
 from toolbus.shape.as_tools import prompt_name
 
 logger = logging.getLogger("toolbus")
@@ -38,7 +40,18 @@ class LockApprovals:
         """The review of each inventory, by server and identity. It ends with its inventory: a server may list
         ever new ones, and each user may have another one."""
         files = _lockfiles(config)
+        self.stations: tuple[StationCode, ...] = ()
+        """The code of the user's stations, as it was read for the comparison with the lock."""
+        self.held_stations: tuple[LockMode, str] | None = None
+        """Why they are on hold, and in which mode."""
+        if not config.for_lock:
+            self.stations = station_codes(config)
+            self.held_stations = held_hooks(config, self.stations, files.values())
         self.administrator = administrator_of(config, has_lock=None not in files.values())
+        for code in self.stations:
+            refused = self.administrator.hook_refusal((code.entry.use, code.target), code.paths)
+            if refused is not None:
+                raise refused
         own = {alias: files.get(config.file_of(alias)) for alias in config.servers}
         servers = {
             alias: file.servers[alias] for alias, file in own.items() if file and alias in file.servers

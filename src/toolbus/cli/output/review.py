@@ -3,21 +3,26 @@
 Nothing is expanded or shortened, and control characters are escaped. Literal credentials are `***`.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.cli.output.screen import Cell, styled
+from toolbus.cli.output.screen import Cell, picked, styled
+from toolbus.config.find import Contents
 from toolbus.config.model import OFFICIAL_REGISTRY, BusConfig
 from toolbus.config.review import fact_lines, review, secrets_of_bus
 from toolbus.config.secrets.reference import MASK
 from toolbus.config.settings.policy import PolicyRule, rule_words
 from toolbus.config.settings.search import Embeddings
 from toolbus.config.settings.serve import Serve
+from toolbus.config.settings.stations import StationEntry
+from toolbus.config.stations import station_code
 from toolbus.config.trust import Candidate
 from toolbus.core.text.display import counted
 from toolbus.core.text.text import exact
+from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
@@ -28,6 +33,20 @@ _CONTENTS = {
     "full": "with whole arguments",
     "none": "without arguments",
 }
+
+
+def hook_facts(found: Candidate) -> list[JSON]:
+    """The code that each entry of `hooks` would run, and its options without secrets."""
+    return [_hook(entry, found.config.reviewed) for entry in found.config.hooks]
+
+
+def _hook(entry: StationEntry, reviewed: Contents | None) -> dict[str, JSON]:
+    facts: dict[str, JSON] = {**picked(entry, "use file line"), "options": entry.shown_options}
+    try:
+        code = station_code(entry, reviewed)
+    except ConfigError as error:
+        return {**facts, "problem": error.problem}
+    return {**facts, "source": code.source, "files": code.digests}
 
 
 def print_review(console: "Console", found: Candidate, shown: Callable[[str], str] = exact) -> None:
@@ -47,6 +66,7 @@ def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Seq
             yield (f"  {label:{width}}  ", "dim"), shown(text)
     if not lines:
         yield [("no servers", "dim")]
+    yield from _hook_lines(found)
     if config.policy:
         yield [("policy", "bold")]
     for rule in config.policy:
@@ -60,6 +80,19 @@ def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Seq
         yield (secret["key"], "bold"), "  ", exact(f"{secret['reference']}  {secret['source']}")
     if any(MASK in text for _, facts in lines for _, text in facts):
         yield [(f"{MASK} stands for what looks like a secret; see the file", "dim")]
+
+
+def _hook_lines(found: Candidate) -> Iterator[Sequence[Cell]]:
+    hooks = hook_facts(found)
+    if hooks:
+        yield ("hooks", "bold"), ("  code that runs inside toolbus itself", "dim")
+    for hook in hooks:
+        words = [f"{key}={json.dumps(value, ensure_ascii=False)}" for key, value in hook["options"].items()]
+        yield "  ", exact(" ".join([hook["use"], *words]))
+        for file, digest in hook.get("files", {}).items():
+            yield ("    file  ", "dim"), exact(f"{file}  {digest}")
+        if not hook.get("files"):
+            yield ("    from  ", "dim"), exact(hook.get("source") or f"nowhere: {hook['problem']}")
 
 
 def _places(config: BusConfig) -> Iterator[str]:

@@ -8,7 +8,7 @@ import os
 import shlex
 import stat
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
@@ -22,6 +22,9 @@ from toolbus.config.launch.patterns import (
     argv_allowed,
     argv_denied,
     argv_problem,
+    hook_allowed,
+    hook_denied,
+    hook_problem,
     is_launcher,
     local_word,
     package_allowed,
@@ -69,11 +72,12 @@ _Lines = Annotated[tuple[_Line, ...], Strict(False)]
 _Urls = Annotated[tuple[Annotated[str, _checked(url_problem)], ...], Strict(False)]
 _Packages = Annotated[tuple[Annotated[str, _checked(package_problem)], ...], Strict(False)]
 _Paths = Annotated[tuple[Annotated[str, _checked(path_problem)], ...], Strict(False)]
+_Hooks = Annotated[tuple[Annotated[str, _checked(hook_problem)], ...], Strict(False)]
 _Requirements = Annotated[tuple[Requirement, ...], Strict(False)]
 
 
 class LaunchList(ConfigModel):
-    """Patterns for command lines, URLs, packages and working folders; None is a list that is not given."""
+    """Patterns for command lines, URLs, packages, folders and hooks; None is a list that is not given."""
 
     _keeps_null = True
 
@@ -81,6 +85,7 @@ class LaunchList(ConfigModel):
     urls: _Urls | None = None
     packages: _Packages | None = None
     cwd: _Paths | None = None
+    hooks: _Hooks | None = None
 
     @classmethod
     def _from_file(cls, value: JSON) -> dict[str, JSON]:
@@ -148,6 +153,22 @@ class PolicyFile:
             return self._program_refusal(launch)
         return None
 
+    def hook_refusal(self, names: Sequence[str], paths: Sequence[str]) -> tuple[str, str] | None:
+        """The list that forbids a hook of a config and why; None if it is permitted.
+
+        It runs in this process, so it must be listed as soon as programs must be, or need a sandbox.
+        """
+        allow, deny = self.policy.allow, self.policy.deny
+        for pattern in deny.hooks or ():
+            if hook_denied(pattern, names, paths):
+                return "deny.hooks", f"is denied by {pattern!r}"
+        limits = (allow.hooks, allow.argv, allow.packages)
+        if limits == (None, None, None) and "sandbox" not in self.policy.require:
+            return None
+        if any(hook_allowed(pattern, names, paths) for pattern in allow.hooks or ()):
+            return None
+        return "allow.hooks", "is not listed"
+
     def _program_refusal(self, launch: ResolvedLaunch) -> tuple[str, str] | None:
         allow, deny = self.policy.allow, self.policy.deny
         for line in deny.argv or ():
@@ -212,6 +233,14 @@ class Administrator:
             if found := file.refusal(launch):
                 key, reason = found
                 return ConfigError(f"{shown!r} {reason}; {ASK}", file=file.path, server=server, key=key)
+        return None
+
+    def hook_refusal(self, names: Sequence[str], paths: Sequence[str]) -> ConfigError | None:
+        """Why a hook of a config must not be imported: by its names, the first as written, and its files."""
+        for file in self.files:
+            if found := file.hook_refusal(names, paths):
+                key, reason = found
+                return ConfigError(f"the hook {names[0]!r} {reason}; {ASK}", file=file.path, key=key)
         return None
 
     def requiring(self, what: Requirement) -> str | None:

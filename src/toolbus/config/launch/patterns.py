@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import lru_cache
@@ -399,6 +399,32 @@ def path_problem(pattern: str) -> str | None:
     if re.match(r"(~?/[^/\0]|~$)", pattern) and not {".", ".."} & set(pattern.split("/")):
         return None
     return "expected a whole path, such as /srv/* or ~/projects, without . and .."
+
+
+def hook_allowed(pattern: str, names: Iterable[str], paths: Sequence[str]) -> bool:
+    """Whether it lists a station: an installed one by name, one beside a config by its files."""
+    if _is_path(pattern):
+        return bool(paths) and all(path_allowed(pattern, path) for path in paths)
+    return not paths and any(_anything(pattern).fullmatch(name) for name in names)
+
+
+def hook_denied(pattern: str, names: Iterable[str], paths: Sequence[str]) -> bool:
+    """Whether it means a station, by a name or by the path of any of its files."""
+    if _is_path(pattern):
+        return any(path_allowed(pattern, path) for path in paths)
+    return any(_anything(pattern).fullmatch(name) for name in names)
+
+
+def hook_problem(pattern: str) -> str | None:
+    """Why a pattern for hooks cannot be used."""
+    if _is_path(pattern):
+        return path_problem(pattern)
+    is_name = re.fullmatch(r"[\w.*?-]+(:[\w.*?]+)?", pattern)
+    return None if is_name else "expected module:name, the name of an entry point, or a whole path"
+
+
+def _is_path(pattern: str) -> bool:
+    return pattern.startswith(("/", "~"))
 
 
 def argv_problem(pattern: Sequence[str]) -> str | None:

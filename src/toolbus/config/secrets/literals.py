@@ -13,7 +13,7 @@ from toolbus.config.editing.save import save_in_project
 from toolbus.config.find import DOTENV
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import ServerConfig
-from toolbus.config.secrets.redact import names_credential
+from toolbus.config.secrets.redact import ISSUED_KEY, names_credential
 from toolbus.config.secrets.reference import MASK, Reference, parsed
 from toolbus.config.settings.auth import SECRET_KEYS
 from toolbus.core.values.errors import ConfigError
@@ -25,20 +25,12 @@ TEXTS = ("command", "args", "env", "env_file", "url", "headers", "auth", "cwd")
 _REFERENCE = r"\$\$\{|\$\{[^}]*\}"
 # A reference, an escape, or one character of a literal: no match ends inside a reference.
 _PIECE = rf"{_REFERENCE}|(?!\$\$?\{{)"
-# Prefixes that issuers publish so that leaked keys can be found.
-_KEY = re.compile(
-    r"(?<![\w$-])(?:"
-    r"(?:sk|rk|pk)[-_](?=[\w-]*\d)[\w-]{16,}|gh[oprsu]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
-    r"|xox[abeprs]-[\w-]{10,}|A[KS]IA[A-Z0-9]{12,}|AIza[\w-]{30,}|(?:hf|gsk|ntn|npm)_\w{20,}|dapi[0-9a-f]{32}"
-    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|(?<=Bearer )(?=\S*\d)[\w.~+/=-]{8,}"
-    r")"
-)
 _IN_TEXT = re.compile(
     rf"(?<![\w+.-])(?P<scheme>[\w+.-]*)://(?P<user>(?:{_PIECE}[^/?#@\s:])*)"
     rf"(?::(?P<password>(?:{_PIECE}[^/?#\s])*))?@"
     rf"|(?P<head>[?&;](?P<name>[^=&;#\s?]+)=)(?P<value>(?:{_PIECE}[^&;#\s\"'])*)"
     rf"|{_REFERENCE}"
-    rf"|(?P<key>{_KEY.pattern})"
+    rf"|(?P<key>{ISSUED_KEY.pattern})"
 )
 _PAIR = re.compile(r"(?P<head>(?P<name>-{0,2}[\w.-]+)=)(?P<value>.+)", re.DOTALL)
 _HEADER = re.compile(r"(?P<head>(?:--?[\w-]+=)?(?P<name>[A-Za-z][\w-]*):[ \t]*)(?P<value>[^/].*)", re.DOTALL)
@@ -246,7 +238,7 @@ class _Extractor:
 
     def variable(self, name: str, text: str) -> str:
         key = f"env.{name}"
-        if names_credential(name) or _KEY.fullmatch(text):
+        if names_credential(name) or ISSUED_KEY.fullmatch(text):
             return self._extract(key, text, name)
         return self.inside(key, text)
 

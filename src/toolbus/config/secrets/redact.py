@@ -210,6 +210,14 @@ _ALONE_BEFORE = r"(?:(?<![^\W_])|(?<=%[0-9A-Fa-f]{2})|(?<=\\[a-z]))"
 _ALONE_AFTER = r"(?![^\W_])"
 
 
+# Prefixes that issuers publish so that leaked keys can be found.
+ISSUED_KEY = re.compile(
+    r"(?<![\w$-])(?:"
+    r"(?:sk|rk|pk)[-_](?=[\w-]*\d)[\w-]{16,}|gh[oprsu]_\w{16,}|github_pat_\w{16,}|glpat-[\w-]{16,}"
+    r"|xox[abeprs]-[\w-]{10,}|A[KS]IA[A-Z0-9]{12,}|AIza[\w-]{30,}|(?:hf|gsk|ntn|npm)_\w{20,}|dapi[0-9a-f]{32}"
+    r"|eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]*|(?<=Bearer )(?=\S*\d)[\w.~+/=-]{8,}"
+    r")"
+)
 _PROXY_NAMES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 PROXIES = (*_PROXY_NAMES, *map(str.lower, _PROXY_NAMES))
 """Variables that every server process gets: behind a proxy, downloads fail without them."""

@@ -64,6 +64,7 @@ __all__ = [
     "ConnectFailed",
     "ConnectionLost",
     "ExtraMissing",
+    "HookFailed",
     "InputNeeded",
     "LockError",
     "LoginRequired",
@@ -237,6 +238,14 @@ class CallDenied(ToolbusError):
         """`rule` is the rule of the policy that decided, such as `policy[2]`."""
         self.what, self.reason, self.rule = what, reason, rule
         super().__init__(f"{what} was refused: {reason}")
+
+
+class HookFailed(ToolbusError):
+    """A hook of the config raised, or returned something else than a result."""
+
+    def __init__(self, hook: str, what: str, problem: str) -> None:
+        self.hook, self.what, self.problem = hook, what, problem
+        super().__init__(f"{what} failed: the hook {hook!r} {problem}")
 
 
 class AuditFailed(ToolbusError):

@@ -33,6 +33,9 @@ def config(
     origin: Annotated[
         bool, typer.Option("--origin", help="Show the file and line that each value comes from.")
     ] = False,
+    stations: Annotated[
+        bool, typer.Option("--stations", help="List what every call passes, in order, with your hooks.")
+    ] = False,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the JSON Schema of toolbus.yaml, for editors.")
     ] = False,
@@ -43,6 +46,10 @@ def config(
 
         print(json.dumps(config_schema(), indent=2))
         return 0
+    if stations:
+        from toolbus.cli.commands.config.stations import stations_of
+
+        return asyncio.run(stations_of(own))
     if origin:
         rows = list(_origins(own.untrusted_config))
         document = [{"key": key, "value": value, "file": at.file, "line": at.line} for key, value, at in rows]

@@ -13,10 +13,9 @@ import typer
 from toolbus.audit.lines import chains
 from toolbus.audit.read import Query, Recorded, decision_of, read_events, target_of, what_happened
 from toolbus.audit.verify import ChainReport, verify
-from toolbus.cli.command import CommandResult, Invocation, command
+from toolbus.cli.command import CommandResult, Invocation, LazyGroup, group
 from toolbus.cli.completion import tool_origins
 from toolbus.cli.errors import FAILED, Usage
-from toolbus.cli.help import PlainCommand
 from toolbus.cli.output.screen import Cell, Screen, escaped_json, picked, short_path
 from toolbus.cli.parameters import seconds_in
 from toolbus.core.text.display import counted
@@ -31,7 +30,7 @@ _HASH = re.compile(r"[0-9a-f]{64}")
 _STYLES = {"allow": "green", "ok": "green", "accept": "green", "started": "dim", "removed": "dim"}
 
 
-class _AuditCommand(PlainCommand):
+class _AuditGroup(LazyGroup):
     """Accepts `--tail` without a number, which typer has no way to say."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -41,7 +40,7 @@ class _AuditCommand(PlainCommand):
         return super().parse_args(ctx, args)
 
 
-@partial(command, cls=_AuditCommand)
+@partial(group, runs_alone=True, cls=_AuditGroup)
 def audit(
     own: Invocation,
     file: Annotated[
@@ -77,18 +76,22 @@ def audit(
         typer.Option("--expect", metavar="HASH", help="As --verify, and this line must be there."),
     ] = None,
 ) -> CommandResult:
-    """Show the recorded calls, or check that nobody changed them."""
+    """Show the recorded calls, or check that nobody changed them.
+
+    \b
+    toolbus audit usage --since 7d
+    """
     if verify or expect:
         return _checked(own, file, expect or ())
-    query = Query(tool=tool, user=user, decision=decision, since=_since_time(since))
-    screen, path = own.screen, _path(own, file)
-    with _readable(path):
+    query = Query(tool=tool, user=user, decision=decision, since=trail_time(since))
+    screen, path = own.screen, trail_path(own, file)
+    with readable(path):
         files = [str(one) for chain in chains(path).values() for one in chain]
         events = read_events(path, query, tail or None)
 
     def lines() -> None:
         if not files:
-            screen.note(_nothing(path, file))
+            screen.note(nothing_in(path, file))
         screen.rows([_row(event) for event in events], indent=0, max_lines=None)
         if tail and len(events) == tail:
             screen.note(f"the last {counted(tail, 'event')}; --tail 0 shows all")
@@ -99,15 +102,15 @@ def audit(
 
 def _checked(own: Invocation, file: Path | None, expect: Sequence[str]) -> CommandResult:
     """Whether the trail is intact, and contains the lines with the expected digests."""
-    screen, path = own.screen, _path(own, file)
+    screen, path = own.screen, trail_path(own, file)
     for text in expect:
         if not _HASH.fullmatch(text):
             raise Usage(f"--expect {exact(text)}: not a hash; it has 64 digits, as --verify prints them")
-    with _readable(path):
+    with readable(path):
         reports = verify(path, frozenset(expect))
     found = {text for report in reports for text in report.contains}
     missing = [text for text in expect if text not in found]
-    nothing = None if any(report.lines or report.problems for report in reports) else _nothing(path, file)
+    nothing = None if any(report.lines or report.problems for report in reports) else nothing_in(path, file)
     is_intact = not (nothing or missing or any(report.problems for report in reports))
 
     def lines() -> None:
@@ -132,19 +135,20 @@ def moment(text: str, *, ahead: bool = False) -> datetime:
     return datetime.now(UTC) + timedelta(seconds=seconds if ahead else -seconds)
 
 
-def _since_time(text: str | None) -> str | None:
-    """The time as the trail has it; `Usage` if it is none."""
+def trail_time(text: str | None, option: str = "--since") -> str | None:
+    """The time of an option as the trail has it; `Usage` if it is none."""
     if text is None:
         return None
     try:
         then = moment(text)
     except ValueError:
         step = "write such as 30m, 2h, 7d, 2026-11-16 or '2026-11-16 15:04'"
-        raise Usage(f"--since {exact(text)}: not a time; {step}") from None
+        raise Usage(f"{option} {exact(text)}: not a time; {step}") from None
     return then.replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 
-def _path(own: Invocation, file: Path | None) -> Path:
+def trail_path(own: Invocation, file: Path | None) -> Path:
+    """The trail that is named, or that of the config; `Usage` if there is none."""
     if file is not None:
         return file
     config = own.untrusted_config  # nothing in it is run
@@ -154,7 +158,7 @@ def _path(own: Invocation, file: Path | None) -> Path:
     return Path(config.audit.file)
 
 
-def _nothing(path: Path, named: Path | None) -> str:
+def nothing_in(path: Path, named: Path | None) -> str:
     """What is wrong with a trail that has no line: one that somebody names should be there."""
     if named is not None and not chains(path):
         return f"there is no trail at {short_path(path)}"
@@ -162,7 +166,7 @@ def _nothing(path: Path, named: Path | None) -> str:
 
 
 @contextmanager
-def _readable(path: Path) -> Generator[None]:
+def readable(path: Path) -> Generator[None]:
     """A trail that cannot be read is an error with the next step."""
     try:
         yield

@@ -25,11 +25,12 @@ from toolbus.cli.output.screen import (
 )
 from toolbus.cli.session import open_bus
 from toolbus.config import BusConfig
+from toolbus.config.stations import station_codes
 from toolbus.core import version
 from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ConfigError, LockError, problem_of
 from toolbus.core.values.freshness import KINDS
-from toolbus.core.values.records import JSON
+from toolbus.core.values.records import JSON, JSONObject
 from toolbus.lock.approval import Snapshot, snapshot, with_parts
 from toolbus.lock.changes import EFFECTS, DefinitionChange, LockDifference, server_differences, word_changes
 from toolbus.lock.deception import suspicions
@@ -37,6 +38,7 @@ from toolbus.lock.definitions import Kind
 from toolbus.lock.drift import SINGULAR
 from toolbus.lock.file import LockedServer, Lockfile, lock_path, read_lock
 from toolbus.lock.launch import is_approved, launch_line, pin_warning
+from toolbus.lock.stations import hook_differences, hook_locks, hooks_by_lock
 
 if TYPE_CHECKING:
     from rich.text import Text
@@ -73,6 +75,10 @@ class Comparison:
     """Why others could not be listed."""
     gone: tuple[str, ...] = ()
     """Servers in the lockfile that are not in the config any more."""
+    old_hooks: Mapping[Path, Sequence[JSONObject]] = field(default_factory=dict[Path, Sequence[JSONObject]])
+    """The hooks in each lockfile."""
+    hooks: Mapping[Path, Sequence[JSONObject]] = field(default_factory=dict[Path, Sequence[JSONObject]])
+    """The hooks of the config now, by lockfile; empty if only some servers are compared."""
 
     @property
     def differences(self) -> list[LockDifference]:
@@ -81,11 +87,17 @@ class Comparison:
         removed = [
             LockDifference(server=alias, kind="launch", name="", status="removed") for alias in self.gone
         ]
-        return removed + [
+        hooks = [
+            one
+            for path, now in self.hooks.items()
+            for one in hook_differences(self.old_hooks.get(path, ()), now)
+        ]
+        servers = [
             one
             for alias, now in self.now.items()
             for one in server_differences(alias, old.get(alias), now.locked)
         ]
+        return [*removed, *hooks, *servers]
 
     @property
     def drift(self) -> list[LockDifference]:
@@ -96,7 +108,7 @@ class Comparison:
         return [
             one
             for one in self.differences
-            if (one.status != "removed" or one.kind == "launch") and not self._is_stricter(one)
+            if (one.status != "removed" or one.kind in ("launch", "hook")) and not self._is_stricter(one)
         ]
 
     def _is_stricter(self, difference: LockDifference) -> bool:
@@ -124,6 +136,7 @@ class Comparison:
         paths = {lock_path(self.config.file_of(alias) or "") for alias in self.now}
         if self.gone or not paths:
             paths.add(self.path)
+        paths |= self.hooks.keys()
         found: list[Lockfile] = []
         for path in sorted(paths):
             gone = self.gone if path == self.path else ()
@@ -133,7 +146,8 @@ class Comparison:
                 for alias, one in self.now.items()
                 if lock_path(self.config.file_of(alias) or "") == path
             }
-            found.append(Lockfile(path=path, servers={**kept, **now}))
+            hooks = tuple(self.hooks.get(path, self.old_hooks.get(path, ())))
+            found.append(Lockfile(path=path, servers={**kept, **now}, hooks=hooks))
         return found
 
     @property
@@ -167,9 +181,11 @@ async def compared(own: Invocation, servers: Sequence[str], *, must_exist: bool 
     selected = own.selected(servers) if servers else _to_compare(config, own.selected())
     path = lock_path(config.file)
     locks: dict[Path, Mapping[str, LockedServer]] = {}
-    for one in {path, *(lock_path(config.file_of(alias) or "") for alias in selected)}:
+    old_hooks: dict[Path, Sequence[JSONObject]] = {}
+    for one in {path, *hook_locks(config), *(lock_path(config.file_of(alias) or "") for alias in selected)}:
         if (file := read_lock(one)) is not None:
-            locks[one] = file.servers
+            locks[one], old_hooks[one] = file.servers, file.hooks
+    hooks = {} if servers else _hooks_now(config, {path, *old_hooks})
     old = None if not locks else {**locks.get(path, {}), **_own_entries(config, selected, locks)}
     async with open_bus(own.screen, _unlocked(config), selected) as bus:
         await calls_of(bus).refresh(*KINDS)
@@ -195,12 +211,20 @@ async def compared(own: Invocation, servers: Sequence[str], *, must_exist: bool 
             for alias, status in states.items()
             if alias not in now
         },
+        old_hooks=old_hooks,
+        hooks=hooks,
         gone=tuple(
             alias
             for alias in locks.get(path, ())
             if not servers and alias not in (*config.servers, *config.disabled, *config.outside)
         ),
     )
+
+
+def _hooks_now(config: BusConfig, paths: Iterable[Path]) -> dict[Path, Sequence[JSONObject]]:
+    """The hooks of the config, by lockfile; those of another file only if that has a lockfile."""
+    found = hooks_by_lock(station_codes(config))
+    return {path: found.get(path, []) for path in paths if path in found or path in hook_locks(config)}
 
 
 def _to_compare(config: BusConfig, aliases: Sequence[str]) -> list[str]:
@@ -327,6 +351,8 @@ def _difference_json(one: LockDifference) -> JSON:
 
 def _about(one: LockDifference, servers: Mapping[str, LockedServer]) -> str:
     """What is new, in one line."""
+    if one.kind == "hook":
+        return one_line(", ".join(change.at for change in one.changes))
     server = servers[one.server]
     if one.kind == "launch":
         return one_line(launch_line(dict(server.launch)))

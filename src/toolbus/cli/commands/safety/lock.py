@@ -176,5 +176,6 @@ def _note_written(screen: Screen, found: "Comparison", *, is_whole: bool) -> Non
 
 def _written(file: "Lockfile") -> str:
     tools = sum(len(server.definitions["tools"]) for server in file.servers.values())
-    counts = f"{counted(len(file.servers), 'server')}, {counted(tools, 'tool')}"
+    hooks = f", {counted(len(file.hooks), 'hook')}" if file.hooks else ""
+    counts = f"{counted(len(file.servers), 'server')}, {counted(tools, 'tool')}{hooks}"
     return f"wrote {short_path(file.path)}: {counts}; commit it, so that your team approves the same"

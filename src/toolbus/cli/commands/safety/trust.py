@@ -10,7 +10,7 @@ from toolbus.cli.command import CommandResult, Invocation, command
 from toolbus.cli.errors import FAILED, Usage
 from toolbus.cli.input.ask import can_ask
 from toolbus.cli.input.trust import ask_for_trust
-from toolbus.cli.output.review import audit_facts, print_review, rule_json
+from toolbus.cli.output.review import audit_facts, hook_facts, print_review, rule_json
 from toolbus.cli.output.screen import short_path
 from toolbus.config import find_config
 from toolbus.config.review import review, secrets_of_bus
@@ -70,6 +70,7 @@ def _reviewed(found: Candidate, trusted: bool) -> JSON:
     facts |= {"secrets": secrets} if (secrets := secrets_of_bus(config)) else {}
     if isinstance(encoder := config.search.encoder, Embeddings):
         facts |= {"search": encoder.model_dump(mode="json")}
+    facts |= {"hooks": hooks} if (hooks := hook_facts(found)) else {}
     facts |= {"audit": trail} if (trail := audit_facts(config)) else {}
     if config.serve is not None:
         facts |= {"serve": config.serve.model_dump(mode="json", exclude_defaults=True)}

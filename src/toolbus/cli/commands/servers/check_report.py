@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from toolbus.audit.chain import Chain
-from toolbus.bus.inner import calls_of
+from toolbus.bus.inner import calls_of, tenant_of
 from toolbus.bus.rules.effects import Effects, effects, whole_catalog
 from toolbus.cli.command import CommandResult, Invocation
 from toolbus.cli.commands.servers.check_servers import (
@@ -126,7 +126,7 @@ async def checked(
             events.on_event(event)
         suspect = suspicions({alias: offered(bus.inventories[alias]) for alias in selected})
         reports = {alias: _server_report(bus, config, alias, suspect) for alias in selected}
-        policy = _policy_report(config, bus, selected)
+        policy, hooks = _policy_report(config, bus, selected), tenant_of(bus).approvals.held_stations
         errors = await asyncio.gather(
             *(failed_step(config, alias, reports[alias].error) for alias in selected)
         )
@@ -138,6 +138,7 @@ async def checked(
     # After the servers have stopped: some warnings come then.
     reports = {alias: _with_problems(report, config, events, dialect) for alias, report in reports.items()}
     ok = all(report is None or report.ok for report in (*reports.values(), policy, audit))
+    ok = ok and (hooks is None or hooks[0] != "block")
     administrator = read_administrator()
     refused = [alias for alias, report in reports.items() if is_refusal(report.error)]
 
@@ -149,6 +150,9 @@ async def checked(
             _print_policy(screen, policy)
         if audit is not None:
             _print_audit(screen, audit)
+        if hooks is not None:
+            screen.line(("hooks", "bold"), "  ", ("on hold", "bold red"))
+            screen.rows([[("error", "red"), one_line(hooks[1])]], max_lines=None)
         if tracked is not None:
             screen.line((visible(f"warning: {tracked}"), "yellow"))
         _print_summary(screen, list(reports.values()), config.file, ok=ok, ignored=len(administrator.ignored))
@@ -160,6 +164,7 @@ async def checked(
         "servers": {alias: _json(report) for alias, report in reports.items()},
         **({} if policy is None else {"policy": _policy_json(policy)}),
         **({} if audit is None else {"audit": _audit_json(audit)}),
+        **({} if hooks is None else {"hooks": {"mode": hooks[0], "held": hooks[1]}}),
         **({} if tracked is None else {"tracked": tracked}),
     }
     return CommandResult(document, lines, 0 if ok else FAILED)
