@@ -71,7 +71,8 @@ class FormPart:
     def ids(self) -> list[int]:
         """The items of a list; an item keeps its number when others go."""
         found = _IDS.fullmatch(self.mark)
-        return [int(one) for one in found[1].split(",")] if found and found[1] else []
+        ids = found[1].split(",")[:MOST_ITEMS] if found and found[1] else []
+        return list(dict.fromkeys(map(int, ids)))
 
     @property
     def is_open(self) -> bool:
