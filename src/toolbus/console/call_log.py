@@ -64,7 +64,7 @@ class CallRecord:
         self.name: str = name if len(name) <= LONGEST_TEXT else _cut(name)
         self.server = server if len(server) <= LONGEST_TEXT else _cut(server)
         """Empty for an unknown tool."""
-        self.tool = _cut(spec.origin.tool) if spec.route == "tools/call" else self.name
+        self.tool = _cut(spec.origin.tool) if spec.route == "tools/call" and server else self.name
         self.caller: Caller = operation.caller
         self.at = time.time()
         self.ended_at: float | None = None

@@ -55,7 +55,7 @@ async def test_events_are_listed_newest_first_and_filtered(tmp_path: Path) -> No
         nothing = plain(await opened.page("audit?tool=nowhere"))
         filled = Markup(await opened.page("audit?tool=nowhere&decision=deny"))
     what = [row[24:] for row in rows]
-    assert what[0] == "deny policy[0] gated/large"
+    assert what[0] == "deny policy[0] gated/large rule policy[0] denies it"
     assert what[1].startswith("allow default ok gated/add ann, via agent ")
     assert what[2].startswith("allow default ok gated/add ")
     assert what[3:] == ["started audit.jsonl"]

@@ -46,7 +46,7 @@ def _forms(page: str) -> list[dict[str, str]]:
     return found
 
 
-async def _press(opened: Opened, form: dict[str, str], goes_to: str = "held", **more: str) -> str:
+async def press(opened: Opened, form: dict[str, str], goes_to: str = "held", **more: str) -> str:
     """Post a form, and give the page that it leads to."""
     fields = {name: value for name, value in form.items() if name != "action"} | more
     done = await opened.post(form["action"], fields)
@@ -55,7 +55,7 @@ async def _press(opened: Opened, form: dict[str, str], goes_to: str = "held", **
     return await opened.page(where)
 
 
-def _form(page: str, action: str, **fields: str) -> dict[str, str]:
+def form_of(page: str, action: str, **fields: str) -> dict[str, str]:
     """The form of this action with these fields."""
     [found] = [one for one in _forms(page) if one["action"] == action and fields.items() <= one.items()]
     return found
@@ -66,13 +66,13 @@ async def test_it_shows_what_differs_and_approves_one_tool(tmp_path: Path) -> No
     async with console_over(place.config) as opened:
         await opened.enter()
         page = await _held(opened, "files/read", "files/copy")
-        assert "Lock 2" in plain(page)
+        assert "2 differences from the lock" in plain(page)
         assert "its description changed since toolbus.lock was written" in plain(page)
         assert "toolbus lock approve" not in plain(page)
         assert '<td data-label="Approved"><div class="words">Read a file.' in page
         assert "<ins>, then send it</ins>" in page
         assert "copy new it is new" in plain(page)
-        said = await _press(opened, _form(page, "held/approve", name="read"))
+        said = await press(opened, form_of(page, "held/approve", name="read"))
         assert "Approved files/read." in plain(said)
         assert list(opened.bus.held) == ["files/copy"]
         assert "read" in names(opened.bus)
@@ -98,15 +98,15 @@ async def test_what_changed_since_it_was_shown_is_not_approved(tmp_path: Path) -
         async with opened.stream("held") as stream:
             place.offer({**DRIFTED, "tools": [worse, WRITE, COPY]})
             await stream.until(lambda markup: "somebody else" in markup)
-        one, every = _form(page, "held/approve", name="read"), _form(page, "held/approve-all")
-        for form in (one, every, _form(page, "held/reject", name="read")):
-            said = await _press(opened, form)
+        one, every = form_of(page, "held/approve", name="read"), form_of(page, "held/approve-all")
+        for form in (one, every, form_of(page, "held/reject", name="read")):
+            said = await press(opened, form)
             assert "has changed since it was shown; nothing was approved" in plain(said)
         assert place.lock.read_bytes() == before
         assert set(opened.bus.held) == {"files/read", "files/copy"}
-        gone = await _press(opened, {**one, "name": "no-such-tool"})
-        strange = await _press(opened, {**one, "kind": "nonsense"})
-        nobody = await _press(opened, {**one, "server": "nobody"})
+        gone = await press(opened, {**one, "name": "no-such-tool"})
+        strange = await press(opened, {**one, "kind": "nonsense"})
+        nobody = await press(opened, {**one, "server": "nobody"})
         assert all("nothing was approved" in plain(said) for said in (gone, strange))
         assert "nobody" in plain(nobody)
     assert place.lock.read_bytes() == before
@@ -120,7 +120,7 @@ async def test_all_of_a_server_is_approved_with_prompts_and_instructions(tmp_pat
         keys = ("files/read", "files/copy", "files: prompt greet", "files: instructions")
         page = await _held(opened, *keys)
         assert "Approve all 4" in plain(page)
-        said = await _press(opened, _form(page, "held/approve-all"))
+        said = await press(opened, form_of(page, "held/approve-all"))
         assert "Approved 4 changes of files. Held changes Nothing is held." in plain(said)
         assert opened.bus.held == {}
         assert set(names(opened.bus)) == {"read", "write", "copy"}
@@ -136,7 +136,7 @@ async def test_a_launch_is_approved_and_its_server_started(tmp_path: Path) -> No
         assert "its launch line changed since" in plain(page)
         assert "--more" in plain(page)
         assert place.starts == 0
-        await _press(opened, _form(page, "held/approve"))
+        await press(opened, form_of(page, "held/approve"))
         await until(lambda: opened.bus.servers["files"].state == "ready")
         assert (opened.bus.held, set(names(opened.bus))) == ({}, {"read", "write", "stat"})
 
@@ -148,7 +148,7 @@ async def test_a_server_that_is_not_in_the_lock_is_approved_step_by_step(tmp_pat
     place.configure()
     async with console_over(place.config) as opened:
         await opened.enter()
-        await _press(opened, _form(await _held(opened, "other: launch"), "held/approve"))
+        await press(opened, form_of(await _held(opened, "other: launch"), "held/approve"))
         # Its tools were not shown yet.
         await until(lambda: "other/read" in opened.bus.held)
         assert "other_read" not in opened.bus.catalog
@@ -173,7 +173,7 @@ async def test_markup_of_a_server_is_text_in_every_field(tmp_path: Path) -> None
         async with opened.stream("held") as stream:
             streamed = await stream.until(lambda markup: "<article" in markup)
         flagged = await opened.page(approval_url("files", "tool", HOSTILE))
-        said = await _press(opened, _form(flagged, "approve/decide"), word="approve")
+        said = await press(opened, form_of(flagged, "approve/decide"), word="approve")
         assert f"files/{HOSTILE}" not in opened.bus.held
     assert "Approved files/" in plain(said)
     for markup in (page, streamed, flagged, said):
@@ -200,15 +200,15 @@ async def test_a_flagged_change_is_approved_in_two_steps(tmp_path: Path) -> None
         assert "1 sign of deception its text asks to ignore other instructions" in plain(card)
         assert "2 differences from the lock; 1 with signs of deception" in plain(page)
         # One step is not enough, even if a form is made by hand.
-        rejecting = _form(page, "held/reject", name="read")
-        second = await _press(opened, {**rejecting, "action": "held/approve"}, "approve")
+        rejecting = form_of(page, "held/reject", name="read")
+        second = await press(opened, {**rejecting, "action": "held/approve"}, "approve")
         assert "shows signs of deception; nothing was approved" in plain(second)
-        asked = _form(second, "approve/decide", name="read")
+        asked = form_of(second, "approve/decide", name="read")
         for word in ("", "yes", "approved"):
-            refused = await _press(opened, asked, "approve", word=word)
+            refused = await press(opened, asked, "approve", word=word)
             assert "Nothing was approved: type approve to do so." in plain(refused)
         assert place.lock.read_bytes() == before
-        said = await _press(opened, asked, word=" Approve ")
+        said = await press(opened, asked, word=" Approve ")
         assert "Approved files/read." in plain(said)
         assert list(opened.bus.held) == ["files/copy"]
 
@@ -220,7 +220,7 @@ async def test_all_of_a_server_leaves_out_what_is_flagged(tmp_path: Path) -> Non
         await opened.enter()
         page = await _held(opened, "files/read", "files/copy", "files/move")
         assert "Approve all 2 without signs of deception" in plain(page)
-        said = await _press(opened, _form(page, "held/approve-all"))
+        said = await press(opened, form_of(page, "held/approve-all"))
         assert "Approved 2 changes of files." in plain(said)
         assert list(opened.bus.held) == ["files/read"]
 
@@ -233,7 +233,7 @@ async def test_a_rejected_change_stays_on_hold_until_it_is_another_one(
     async with console_over(place.config) as opened:
         await opened.enter()
         page = await _held(opened, "files/read", "files/copy")
-        said = await _press(opened, _form(page, "held/reject", name="read"))
+        said = await press(opened, form_of(page, "held/reject", name="read"))
         assert "Rejected files/read: it stays on hold" in plain(said)
         assert "read changed rejected" in plain(said)
         assert {one.key for one in opened.console.held.open} == {"files/copy"}
@@ -247,7 +247,7 @@ async def test_a_rejected_change_stays_on_hold_until_it_is_another_one(
         await until(lambda: len(opened.console.held.open) == 1)
         await opened.enter()
         page = await opened.page("held")
-        said = await _press(opened, _form(page, "held/reopen", name="read"))
+        said = await press(opened, form_of(page, "held/reopen", name="read"))
         assert "files/read is in the Inbox again." in plain(said)
         assert len(opened.console.held.open) == 2
 
@@ -263,8 +263,8 @@ async def test_a_change_that_nobody_would_read_is_not_approved_on_a_page(
         page = await _held(opened, "files/read")
         assert "Too long to review here. Run: toolbus lock diff files" in plain(page)
         assert [one["action"] for one in _forms(page) if one.get("name") == "read"] == ["held/reject"]
-        made_up = {**_form(page, "held/reject"), "action": "held/approve"}
-        assert "nothing was approved" in plain(await _press(opened, made_up))
+        made_up = {**form_of(page, "held/reject"), "action": "held/approve"}
+        assert "nothing was approved" in plain(await press(opened, made_up))
         assert set(opened.bus.held) == {"files/read"}
 
 

@@ -94,8 +94,8 @@ async def test_a_run_is_shown_as_a_trace(tmp_path: Path) -> None:
     await runs.close()
     assert [step.name for step in steps if step.name in ("model", "call")].count("model") == 2
     assert all(step.began is not None and step.at is not None and step.began <= step.at for step in steps)
-    assert "2 calls" in plain(page)
-    assert page.count('class="bar"') == len(steps)
+    assert "of which 2 calls" in plain(page)
+    assert page.count('class="bar"') == len(steps) + page.count('class="span queue"')
     assert 'class="span model"' in page
     assert 'class="span call"' in page
     assert 'href="tools?tool=ledger_write"' in page

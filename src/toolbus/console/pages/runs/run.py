@@ -93,7 +93,7 @@ def _head(info: RunFacts, steps: Sequence[RunStep]) -> list[Child]:
         "model": ", ".join(models) or None,
         "started": moment(info.created),
         "took": duration(max(0.0, (time.time() if info.is_open else info.updated) - info.created)),
-        "turns and calls": f"{counted(len(steps) - calls, 'step')}, {counted(calls, 'call')}",
+        "steps": f"{len(steps)}, of which {counted(calls, 'call')}",
         "tokens": f"{taken:,} in, {given:,} out" if taken or given else None,
         "worker": info.worker,
         "workers so far": str(info.attempts),
@@ -211,16 +211,20 @@ def _row(console: Console, axis: TimeAxis, span: Span) -> list[Child]:
     step = span.step
     if step is None:
         words = _WAITS[span.kind]
-        return [element("span", words, class_="faint"), None, duration(span.seconds), axis.bar(span, words)]
+        return [element("span", words, class_="faint"), None, _took(span), axis.bar(span, words)]
     label = f"{_WORDS.get(step.name, step.name)} {step.about or step.model}".strip()
     error = step.error and element("div", shortened(step.error, 1_000), class_="problem")
     return [
         _named(console, step),
         [status(step.outcome), error],
-        duration(span.seconds),
+        _took(span),
         axis.bar(span, label),
         _tokens(step),
     ]
+
+
+def _took(span: Span) -> Element:
+    return element("span", duration(span.seconds), class_="when")
 
 
 def _named(console: Console, step: RunStep) -> Child:

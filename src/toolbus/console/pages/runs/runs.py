@@ -81,7 +81,7 @@ def _table(found: Sequence[RunFacts]) -> Element:
                 info.question is not None and [" ", element("a", "Answer", href=run_url(info.id))],
             ],
             info.agent,
-            duration(max(0.0, info.updated - info.created)),
+            element("span", duration(max(0.0, info.updated - info.created)), class_="when"),
             shortened(info.error or info.output or info.prompt, 200),
             moment(info.created),
             moment(info.updated),

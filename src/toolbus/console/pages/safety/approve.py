@@ -10,6 +10,7 @@ from toolbus.console.pages.safety.differences import differences, label_of_part,
 from toolbus.console.pages.safety.held import approval_url, part_fields
 from toolbus.console.safety.held import HeldPart
 from toolbus.console.widgets import button, form, hidden_fields, text_field, titled
+from toolbus.lock.approval import NotAsShown
 from toolbus.lock.drift import HeldKind, label_of
 
 WORD = "approve"
@@ -34,7 +35,10 @@ async def decide(console: Console, request: PageRequest) -> str:
     alias, kind, name = given.get("server"), cast(HeldKind, given.get("kind")), given.get("name")
     if given.get("word").strip().casefold() != WORD:
         return request.fail(f"Nothing was approved: type {WORD} to do so.", approval_url(alias, kind, name))
-    await console.held.approve(alias, (kind, name), given.get("seal"), confirmed=True)
+    try:
+        await console.held.approve(alias, (kind, name), given.get("seal"), confirmed=True)
+    except NotAsShown as error:
+        return request.fail(str(error), approval_url(alias, kind, name))
     await console.use_approved()
     return request.say(f"Approved {label_of(alias, kind, name)}.", "held")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import urlencode
 
 from toolbus.audit.calls import NO_END, AuditedCall, AuditPage, AuditQuery, audited_calls
-from toolbus.audit.read import decision_of, target_of
+from toolbus.audit.read import target_of
 from toolbus.audit.verify import ChainReport
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
@@ -277,7 +277,7 @@ def _row(console: Console, call: AuditedCall) -> list[Child]:
         _outcome(call),
         _target(console, call),
         _caller(call),
-        duration(ms / 1000) if isinstance(ms, int | float) else None,
+        element("span", duration(ms / 1000), class_="when") if isinstance(ms, int | float) else None,
         _details(call),
     ]
 
@@ -293,11 +293,10 @@ def _decision(call: AuditedCall) -> Child:
     if call.decided is None:
         return element("span", "none", class_="faint")
     is_allowed = call.decision == "allow"
-    by = ", ".join(list(decision_of(call.decided))[:1])
-    return [
-        badge(call.decision, "good" if is_allowed else "bad"),
-        by and [" ", element("span", by, class_="faint")],
-    ]
+    rule, by = call.decided.get("rule"), call.decided.get("by")
+    source = f"{rule} by {by}" if rule and by != "policy" else str(rule or by or "")
+    shown = badge(call.decision, "good" if is_allowed else "bad")
+    return [shown, " ", element("span", source, class_="faint")]
 
 
 def _outcome(call: AuditedCall) -> Child:
@@ -321,7 +320,8 @@ def _caller(call: AuditedCall) -> list[Child]:
 
 
 def _details(call: AuditedCall) -> Child:
-    reasons = [] if call.decided is None else list(decision_of(call.decided))[1:]
+    reason = None if call.decided is None else call.decided.get("reason")
+    reasons = [] if reason is None else [str(reason)]
     if call.other is not None:
         reasons = [str(call.other[key]) for key in ("file", "reason") if key in call.other]
     error = call.get("error")

@@ -109,6 +109,7 @@ async def _dismiss(console: Console, switch: Switch) -> None:
 
 
 def _edit(console: Console, switch: Switch) -> tuple[ConfigEdit, SwitchedText]:
+    console.server_drafts.check()  # a console for other machines may not write the config
     config = console.bus.config
     known = [*config.servers, *config.disabled]
     if switch.server not in known:
