@@ -486,7 +486,7 @@ class LiveElements:
         self._rows: dict[str, dict[str, str]] = {}
         """The digests of the rows of each list."""
         self._at: dict[str, float] = {}
-        """When elements with a pace were sent."""
+        """The times at which elements with a pace were sent."""
 
     def changes(self, page: Element) -> _Changes:
         """The elements to send; of an element and those within it, the innermost that changed."""
