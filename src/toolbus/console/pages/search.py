@@ -29,7 +29,7 @@ class PaletteHit:
     title: str
     url: str
     about: Callable[[], Child] = lambda: None
-    """More about it; called for what is shown."""
+    """More about it; called for shown hits alone."""
     rank: int
     """The lower, the better."""
 
@@ -92,7 +92,7 @@ def _hit(hit: PaletteHit) -> Element:
 
 
 def _rank(words: str, name: str, more: str = "") -> int | None:
-    """How well a name fits; None if a word is neither in it nor in `more`."""
+    """The rank of a name, from 0 for the best; None if a word is neither in it nor in `more`."""
     terms, name = words.lower().split(), name.lower()
     whole = " ".join(terms)
     if name == whole:
@@ -142,4 +142,6 @@ def _calls(calls: Iterable[CallRecord], words: str) -> Iterator[PaletteHit]:
                 now = call.outcome or ("waiting" if call.waits_for else "running")
                 return [status(now), " ", moment(call.at), f" {call.error or ''}"]
 
-            yield PaletteHit(kind="Calls", title=call.name, url=call_url(str(call.id)), about=about, rank=rank)
+            yield PaletteHit(
+                kind="Calls", title=call.name, url=call_url(str(call.id)), about=about, rank=rank
+            )
