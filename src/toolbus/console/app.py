@@ -1,8 +1,8 @@
 """The console over HTTP: sign-in of browsers, pages, actions, static files, and streams.
 
 It is mounted at `/console`, beside an MCP endpoint or alone. Keys and tokens of MCP clients do not open it.
-Pages are at `/console/SECRET/PAGE`, where SECRET is the session's own; each request also needs the cookie of the
-session. Links are relative, so that the secret is in no markup; no log or error contains a path.
+Pages are at `/console/SECRET/PAGE`, where SECRET is the session's own; each request also needs the cookie of
+the session. Links are relative, so that the secret is in no markup; no log or error contains a path.
 """
 
 import asyncio
