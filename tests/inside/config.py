@@ -89,6 +89,7 @@ from toolbus.config.secrets.reference import Reference as Reference
 from toolbus.config.settings import expose as expose
 from toolbus.config.settings.audit import Audit as Audit
 from toolbus.config.settings.audit import Content as Content
+from toolbus.config.settings.audit import History as History
 from toolbus.config.settings.audit import Telemetry as Telemetry
 from toolbus.config.settings.limits import ServerLimits as ServerLimits
 from toolbus.config.settings.policy import Hint as Hint

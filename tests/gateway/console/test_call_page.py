@@ -137,11 +137,15 @@ async def test_progress_that_the_caller_asked_for_is_shown() -> None:
     gates.opened.set()
     async with _console(gates) as opened:
         got: list[float] = []
-        await opened.bus.call("gated_steps", {}, on_progress=lambda progress, *_: got.append(progress))
+
+        def on_progress(progress: float, total: float | None, message: str | None) -> None:
+            got.append(progress)
+
+        await opened.bus.call("gated_steps", {}, on_progress=on_progress)
         [call] = opened.console.calls.ended
         page = plain(await opened.page(f"call?id={call.id}"))
-    assert got
-    assert "Progress" in page
+    assert got == [1, 2]
+    assert "Progress 1 of 2: half" in page
 
 
 async def test_content_is_kept_only_of_calls_of_the_console_unless_the_user_wants_more() -> None:

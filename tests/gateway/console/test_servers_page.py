@@ -1,15 +1,21 @@
 """The page of the servers: what it shows, and the button that restarts one."""
 
 import sys
+import time
 from pathlib import Path
+from typing import Any
 
+import mcp_types as types
 import pytest
+from mcp.server.lowlevel import Server
 
+from tests.budget import measured
 from tests.gateway.console.opening import Markup, console_over, plain
 from tests.gateway.driving import JSON
 from tests.inside.console import anchor
 from tests.patience import until
 from toolbus import ConnectionLost, ServerDown
+from toolbus.events import StateChanged
 
 pytestmark = pytest.mark.anyio
 
@@ -135,3 +141,41 @@ async def test_markup_of_a_server_is_text_in_every_field(alias: str) -> None:
         shown = [text or "" for _, given in read.elements for key, text in given.items() if key != "value"]
         assert not any(hidden in text for text in (*shown, read.text) for hidden in "\x1b\u202e")
     assert "Restarting " in said
+
+
+def _many_tools(number: int) -> Server[Any]:
+    tools = [
+        types.Tool(name=f"tool_{n}_of_{number}", description="Does it. " * 9, input_schema={"type": "object"})
+        for n in range(40)
+    ]
+
+    async def list_tools(ctx: Any, params: Any) -> types.ListToolsResult:
+        return types.ListToolsResult(tools=tools)
+
+    return Server(f"many-{number}", on_list_tools=list_tools)
+
+
+async def test_fifty_servers_and_two_thousand_tools_fit_a_page_and_no_step_of_the_loop_is_long() -> None:
+    config = {"servers": {f"server-{n}": {"server": _many_tools(n)} for n in range(50)}}
+    async with console_over(config) as opened:
+        await opened.enter()
+        _ = opened.bus.catalog.names  # the bus has listed its servers
+        for number in range(50):
+            for change in range(200):  # as if all of them were lost and came back all day
+                opened.console.states.note(
+                    StateChanged(
+                        server=f"server-{number}",
+                        state="ready" if change % 2 else "retrying",
+                        previous="retrying" if change % 2 else "ready",
+                        at=time.time() - 86_000 + 430 * change,
+                        error=None if change % 2 else "lost",
+                    )
+                )
+        with measured() as steps:
+            pages = [await opened.page(path) for path in ("servers", "server?name=server-7")]
+            async with opened.stream("servers") as stream:
+                await stream.until(lambda markup: "server-49" in markup)
+    assert pages[0].count("<tr") == 51
+    assert "40 tools" in plain(pages[1])
+    assert max(len(page.encode()) for page in pages) < 300_000
+    assert steps.longest < 50, steps.callback

@@ -26,6 +26,7 @@ from toolbus.config.registry import (
 )
 from toolbus.config.secrets.literals import Secret, SecretNames, env_name, env_values, referenced_names
 from toolbus.connect.registry import FoundServers, RegistrySource
+from toolbus.console.editing.fields import Fields
 from toolbus.console.editing.forms import (
     InvalidForm,
     MaskedEntry,
@@ -48,7 +49,6 @@ from toolbus.console.editing.plan import (
     switching,
 )
 from toolbus.console.editing.server_trial import ServerTrial
-from toolbus.console.page import Fields
 from toolbus.console.trials import Begin
 from toolbus.core.values.errors import ConfigError, ToolbusError
 from toolbus.core.values.records import JSON

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, cast
 
 from toolbus.audit.history.read import (
+    CallPosition,
     HistoryUnreadable,
-    Position,
     RecordedState,
     StepCount,
     history_file,
@@ -20,6 +20,8 @@ from toolbus.audit.history.read import (
 from toolbus.audit.history.record import CallFilter, RecordedCall
 from toolbus.audit.history.write import HistoryWriter
 from toolbus.config import BusConfig
+from toolbus.config.secrets.literals import literal_secrets
+from toolbus.config.secrets.redact import Redactor
 from toolbus.console.record.counts import RANGES
 
 logger = logging.getLogger("toolbus")
@@ -33,14 +35,16 @@ FLUSHED_WITHIN = 2.0
 
 
 class PastCalls:
-    """The history of a config, which this process writes as well."""
+    """The history of a config; this process writes it, and pages read it."""
 
-    def __init__(self, writer: HistoryWriter) -> None:
+    def __init__(self, writer: HistoryWriter, redactor: Redactor | None = None) -> None:
+        """`redactor` knows secrets that no connection knows yet, or any more."""
         self.writer = writer
+        self._redactor = redactor  # held: all that exist are asked
         self.keeps_content = writer.setting.keep == "everything"
         """Whether arguments and results are kept."""
         self.problem = ""
-        """Why it could not be read when it was last tried."""
+        """The reason why it could not be read the last time; empty if it could."""
         self._known: dict[Hashable, tuple[float, Any]] = {}
 
     @classmethod
@@ -48,13 +52,14 @@ class PastCalls:
         """The history of a config; None if it wants none, or has no file by which it would be found again."""
         if config.history is None or config.file is None:
             return None
+        literals = (secret.value for server in config.servers.values() for secret in literal_secrets(server))
         try:
-            return cls(HistoryWriter(history_file(config.file), config.history))
+            return cls(HistoryWriter(history_file(config.file), config.history), Redactor(literals))
         except OSError as error:
             logger.warning("calls are not kept: %s", error.strerror or type(error).__name__)
             return None
 
-    async def calls(self, wanted: CallFilter, limit: int, before: Position | None) -> list[RecordedCall]:
+    async def calls(self, wanted: CallFilter, limit: int, before: CallPosition | None) -> list[RecordedCall]:
         """The newest calls that match, and ended before a position."""
         file = self.writer.file
         key = (wanted, limit, before) if limit <= MOST_ROWS else None  # a long answer is not remembered

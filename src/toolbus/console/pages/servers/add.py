@@ -275,7 +275,8 @@ def _input(one: PublishedInput, typed: Fields) -> Element:
     label = [spelled_out(one.label), kinds and element("span", f" ({', '.join(kinds)})", class_="faint")]
     if one.choices:
         options = [
-            element("option", text, value=text, selected=text == typed.get(name)) for text in one.choices
+            element("option", text, value=text, selected=text == (typed.get(name) or one.default))
+            for text in one.choices
         ]
         shared.pop("placeholder")
         field = element("select", element("option", "", value=""), options, **shared)
@@ -335,16 +336,20 @@ def _review(draft: ServerDraft, plan: FilePlan) -> Element:
         element("button", "Save", type="submit", class_="main", aria_label=f"Save {draft.alias}"),
         class_=None,
     )
-    change = element("a", "Change", href=f"add-server?{urlencode({'draft': draft.number, 'change': 'yes'})}")
+    again = urlencode({"draft": draft.number, "change": "yes"})
+    change = element("a", "Change", href=f"add-server?{again}", class_="button")
     return element(
         "div",
         live("draft"),
-        element("h2", f"Add {draft.alias}"),
+        element("h2", f"Add {draft.alias}", class_="spaced"),
         review_section(plan, draft, place),
         trial_card(draft),
         difference_section(plan, element("div", save, class_="actions")),
         element(
-            "p", change, " ", button("Discard", "add-server/discard", draft_fields(draft)), class_="actions"
+            "div",
+            change,
+            button("Discard", "add-server/discard", draft_fields(draft)),
+            class_="actions section",
         ),
     )
 
@@ -358,7 +363,7 @@ def trial_card(draft: ServerDraft) -> Element:
         "section",
         element("h2", "Trial"),
         element("p", f"{verb} now, list its tools, and end it again. Nothing is saved.", class_="faint"),
-        button("Try it", "add-server/try", draft_fields(draft), hint=f"Try {draft.alias}"),
+        button("Try it", "add-server/try", draft_fields(draft), hint=f"Try it: {draft.alias}"),
         live("trial", trial_section(draft), role="status"),
         class_="card",
     )

@@ -18,7 +18,7 @@ from toolbus.console.pages.tools.result import save_result
 from toolbus.console.pages.tools.switching import switch, switch_of, switch_panel
 from toolbus.console.pages.tools.tool import about_tool, trial_side, trial_url
 from toolbus.console.trials import Draft, Trial
-from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.errors import CallDenied, ToolbusError
 from toolbus.core.values.records import ToolSpec
 
 _CONTROLS = frozenset({"name", "do"})
@@ -46,11 +46,11 @@ async def _side(console: Console, query: ListQuery) -> Element:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What the page of a tool shows of what was typed."""
+    """The form of a tool as the page shows it."""
 
     typed: TypedArguments
     call: ForeseenCall | None
-    """What would become of the call; None if the arguments cannot be read."""
+    """The call that would be made; None if the arguments cannot be read."""
     problem: str = ""
     problems: Mapping[str, str] = field(default_factory=dict[str, str])
     focus: str = ""
@@ -70,7 +70,7 @@ async def _pane(console: Console, request: PageRequest, name: str) -> Element:
     return element(
         "section",
         back,
-        about_tool(spec, _as_listed(console, spec), tokens, is_on=True),
+        about_tool(spec, _as_listed(console, spec), tokens),
         to and await switch_panel(console, spec.origin, to),
         element(
             "div",
@@ -97,12 +97,14 @@ async def _missing(console: Console, request: PageRequest, name: str) -> Child:
         if str(tool.origin) == name
     ]
     error = calls_of(console.bus).missing(name, console.bus.catalog.names)
-    reason = element("p", f"{error}", class_="problem")
+    reason = live("tool-missing", element("p", str(error), class_="problem"), role="status")
     if not found:
-        return live("tool-missing", reason, role="status")
+        return reason
+    if isinstance(error, CallDenied):
+        return [about_tool(found[0], None, {}, "denied"), reason]
     to = switch_of(request.query.get("switch"))
     return [
-        about_tool(found[0], None, {}, is_on=False),
+        about_tool(found[0], None, {}, "off"),
         live("tool-missing", element("p", "No client can call it now."), role="status"),
         to and await switch_panel(console, found[0].origin, to),
     ]
@@ -131,7 +133,7 @@ def _number(text: str) -> int:
 async def _typed_before(
     console: Console, request: PageRequest, spec: ToolSpec, draft: Draft | None, selected: Trial | None
 ) -> Mapping[str, list[str]] | None:
-    """What the form begins with: a draft, an earlier call of anybody, or the newest call from here."""
+    """The text to begin with: of a draft, of an earlier call, or of the newest call from here."""
     if draft is not None:
         return draft.typed
     if earlier := request.query.get("again"):
@@ -182,7 +184,7 @@ def _unknown(request: PageRequest) -> str:
 
 
 async def call(console: Console, request: PageRequest) -> str:
-    """Begin a call, unless something is wrong with the arguments; the page then shows what comes of it."""
+    """Begin a call, unless the arguments have a problem; the page then shows its result."""
     spec = console.bus.catalog.get(request.form.get("name"))
     if spec is None:
         return _unknown(request)
@@ -202,7 +204,7 @@ async def call(console: Console, request: PageRequest) -> str:
 def _refused(
     console: Console, request: PageRequest, spec: ToolSpec, read: TypedArguments, found: ForeseenCall | None
 ) -> str:
-    """Keep a form with what is wrong in it; the first field of these gets the focus."""
+    """Keep a form with its problems; the first such field gets the focus."""
     problem, problems = (read.problem, dict(read.problems)) if found is None else read.with_foreseen(found)
     keys = () if read.form is None else read.form.by_key
     focus = next((key for key in keys if key in problems), "")
@@ -220,7 +222,7 @@ def _draft(
 
 
 async def edit(console: Console, request: PageRequest) -> str:
-    """Change the form without a call: one item more, JSON instead of fields, or what is wrong with it."""
+    """Change the form without a call: add an item, turn fields into JSON, or check them."""
     spec = console.bus.catalog.get(request.form.get("name"))
     if spec is None:
         return _unknown(request)
@@ -247,7 +249,7 @@ async def edit(console: Console, request: PageRequest) -> str:
 
 
 def _reshaped(read: TypedArguments, do: str, key: str) -> tuple[Mapping[str, list[str]], str]:
-    """What is typed after a change of the form's shape, and the key that gets the focus."""
+    """The text after a change of the form's shape, and the key that gets the focus."""
     if read.form is None:
         return read.typed, ""
     where, _, item = key.partition(" ")
