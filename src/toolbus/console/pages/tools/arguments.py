@@ -1,8 +1,8 @@
 """The arguments of a tool as a form with objects, lists and alternatives inside.
 
-Each part of the form has a key, under which its text comes back. The key with `-as` adds the shape of a part:
-JSON instead of fields, the items of a list, or an object that is left out. So a form describes its own shape,
-and works without script: a button posts it, and it comes back with one item more.
+Each part of the form has a key, under which its text comes back. The key with `-as` adds its shape: typed as
+JSON, the items of a list, or left out. So a form describes its own shape, and works without script: a button
+posts it, and it comes back with one item more.
 """
 
 import json
