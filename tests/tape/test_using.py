@@ -4,6 +4,7 @@ import gc
 import json
 import os
 import shutil
+import time
 import tracemalloc
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import pytest
 
 from tests import warm
+from tests.budget import pieces_in
 from tests.cli.running import toolbus, write_config
 from tests.inside.tape import Places, Privacy, RecordedCall, Tape, TapeFile, TapePlayer
 from toolbus import Toolbus
@@ -191,6 +193,20 @@ def test_lines_that_end_in_another_order_are_sorted(tmp_path: Path) -> None:
     file.close()
     lines = [json.loads(line) for line in (tmp_path / "tape.jsonl").read_text().splitlines()]
     assert [line.get("id") for line in lines] == [None, 1, 2, 3, None]
+
+
+async def test_a_replay_makes_5000_calls_in_the_cpu_time_of_650_pieces_of_work(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.jsonl"
+    await recorded(tape, *map(str, range(500)))
+    spent: list[float] = []
+    async with Toolbus(replay=tape) as bus:
+        for _ in range(3):
+            began = time.thread_time()
+            for number in range(500):
+                await bus.call("fake/echo", {"text": str(number)})
+            spent.append(time.thread_time() - began)
+    # 650 pieces take about a second on a machine of this class.
+    assert pieces_in(min(spent)) < 65
 
 
 @pytest.mark.parametrize("repeated", [1, 2, 5_000])
