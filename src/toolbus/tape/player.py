@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from toolbus.tape.live import LiveServers
 
 T = TypeVar("T")
-NEXT_STEP = "record it with mode new_episodes"
 
 
 class TapePlayer:
@@ -157,13 +156,11 @@ class TapePlayer:
             if compared >= _MOST_COMPARED:
                 break
         if nearest is None:
-            return TapeMismatch(self.tape.path, str(target), server=target.server, step=NEXT_STEP)
+            return TapeMismatch(self.tape.path, str(target), server=target.server)
         call = nearest[2]
         what = f"this call of {target}" if call.name == target.name else str(target)
         diff = self._diff(call, target, given)
-        return TapeMismatch(
-            self.tape.path, what, server=target.server, nearest=call.id, diff=diff, step=NEXT_STEP
-        )
+        return TapeMismatch(self.tape.path, what, server=target.server, nearest=call.id, diff=diff)
 
     def wrong_answer(
         self, call: RecordedCall, target: CallTarget, recorded: JSON, given: JSON
@@ -171,9 +168,7 @@ class TapePlayer:
         """The error for another answer than the recorded one."""
         diff = tuple(differences(recorded, self.privacy.recorded(given)))[:_MOST_DIFFERENCES]
         what = f"this answer to a question of {target}"
-        return TapeMismatch(
-            self.tape.path, what, server=target.server, nearest=call.id, diff=diff, step=NEXT_STEP
-        )
+        return TapeMismatch(self.tape.path, what, server=target.server, nearest=call.id, diff=diff)
 
     def _diff(
         self, call: RecordedCall, target: CallTarget, given: JSONObject, most: int = _MOST_DIFFERENCES
