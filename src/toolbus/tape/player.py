@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from toolbus.tape.live import LiveServers
 
 T = TypeVar("T")
-NEXT_STEP = "record it with mode new_episodes"
 
 
 class TapePlayer:
