@@ -40,8 +40,14 @@ if TYPE_CHECKING:
     from toolbus.bus.tasks import TaskHandle
     from toolbus.lock.drift import HeldTool
     from toolbus.search.hit import SearchHit
+    from toolbus.tape.matching import Matching
 
-_MODULES = {"HeldTool": "lock.drift", "SearchHit": "search.hit", "TaskHandle": "bus.tasks"}
+_MODULES = {
+    "HeldTool": "lock.drift",
+    "Matching": "tape.matching",
+    "SearchHit": "search.hit",
+    "TaskHandle": "bus.tasks",
+}
 
 __all__ = [
     "JSON",
@@ -57,6 +63,7 @@ __all__ = [
     "Inventory",
     "LoadedSkill",
     "LoginRequest",
+    "Matching",
     "Origin",
     "Progress",
     "Prompt",

@@ -72,7 +72,7 @@ class Toolbus(View):
         vector for each text of a list, to find tools by meaning; it may be async.
 
         `record` writes what servers receive, send and offer to a tape. `replay` repeats a tape: nothing is
-        connected, and without a config, the servers are those of the tape. `mode` is for the tape that
+        connected, and without a config, the tape says which servers there are. `mode` is for the tape that
         either of them names: `once`, `all`, `new_episodes` or `none`. `matching` says how calls are compared.
         `record=False` keeps the bus off the tape of the test that it is made in.
         """

@@ -388,7 +388,7 @@ class Observations:
         self._outer: ObservedOperation | None = None
 
     def within(self, outer: ObservedOperation | None) -> None:
-        """Pass on to the observers that follow the same operation further out."""
+        """Share the progress with the outer observers of the same operation."""
         self._outer = outer
         if outer is not None:
             self.people = outer.people

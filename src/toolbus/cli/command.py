@@ -20,12 +20,11 @@ from toolbus.cli.completion import profile_names
 from toolbus.cli.help import GLOBAL, PlainCommand, write_commands, write_options, write_usage
 from toolbus.cli.options import (
     SharedOptions,
-    TapeMode,
-    TapeOptions,
     TargetOptions,
     check_config,
     repeat_config,
 )
+from toolbus.cli.parameters import tape_of, tape_options
 from toolbus.cli.target_words import TAKING_TARGETS, is_target, without_command
 from toolbus.cli.terminal import run_until_signal
 from toolbus.schema.values import JSON
@@ -38,8 +37,6 @@ if TYPE_CHECKING:
     from toolbus.core.operation.events import Event
 
 
-TAPES = "Tapes"
-"""The panel of their options in the help."""
 _TAKEN = ("import", "list")
 """Names that a function cannot have, or should not."""
 NO_COMMANDS: Mapping[str, tuple[str, str]] = {}
@@ -75,7 +72,7 @@ class Invocation:
 
         _ = self.screen  # it shows the log of what follows
         if self.settings.tape is not None:
-            return _late("tapes").taped_config(self, self.settings.tape)
+            return _late("input.tapes").taped_config(self, self.settings.tape)
         if self.settings.target is not None:
             return _late("targets").target_config(self, self.settings.target)
         return load_trusted_config(self.settings)
@@ -127,7 +124,7 @@ def config_command(work: Callable[..., Any]) -> Callable[..., int | None]:
 
 def target_command(work: Callable[..., Any], *, tapes: bool = True) -> Callable[..., int | None]:
     """The same for a command that also works with servers that no config has; with `tapes`, of a tape."""
-    unused = [*_parameters(_target_options), *(_parameters(_tape_options) if tapes else [])]
+    unused = [*_parameters(_target_options), *(_parameters(tape_options) if tapes else [])]
     return _adapted(work, unused, cls=TargetCommand, needs_config=True)
 
 
@@ -141,7 +138,7 @@ def bus_command(
     """
     # `cli/entry.py` has looked at the option: a command does not know where it runs.
     unused = [*_parameters(_target_options), *_parameters(_bus_options)]
-    unused += _parameters(_tape_options) if tapes else []
+    unused += _parameters(tape_options) if tapes else []
     return _adapted(work, unused, cls=TargetCommand, needs_config=True, imports=imports)
 
 
@@ -246,61 +243,6 @@ def _target_options(
     """Never called; its parameters are added to a command that takes targets."""
 
 
-def _tape_options(
-    record: Annotated[
-        Path | None,
-        typer.Option(
-            "--record",
-            metavar="FILE",
-            rich_help_panel=TAPES,
-            help="Record what servers receive, send and offer.",
-        ),
-    ] = None,
-    replay: Annotated[
-        Path | None,
-        typer.Option(
-            "--replay",
-            metavar="FILE",
-            rich_help_panel=TAPES,
-            help="Repeat a tape instead of starting servers; needs no config.",
-        ),
-    ] = None,
-    tape_mode: Annotated[
-        TapeMode | None,
-        typer.Option(
-            "--tape-mode",
-            rich_help_panel=TAPES,
-            help="Record if there is no tape (once), always (all), only calls that it lacks "
-            "(new_episodes), or nothing (none).",
-        ),
-    ] = None,
-    match_ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--match-ignore",
-            metavar="PATH",
-            rich_help_panel=TAPES,
-            help="Do not compare this argument with the tape, such as filter.since; repeatable.",
-        ),
-    ] = None,
-    match_pattern: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--match-pattern",
-            metavar="PATH=GLOB",
-            rich_help_panel=TAPES,
-            help="Treat all values of this argument that match as the same; repeatable.",
-        ),
-    ] = None,
-    match_order: Annotated[
-        bool,
-        typer.Option("--match-order", rich_help_panel=TAPES, help="Require the calls in the recorded order."),
-    ] = False,
-) -> None:
-    """Never called; its parameters are added to a command that can use a tape."""
-
-
-_TAPE_NAMES = tuple(inspect.signature(_tape_options).parameters)
 _TARGET_NAMES = tuple(inspect.signature(_target_options).parameters)
 _COMMAND = "toolbus.command"
 """Where a context has the command of a server, which came after `--`."""
@@ -352,29 +294,6 @@ def _target(values: dict[str, Any], context: Any) -> TargetOptions | None:
     return None
 
 
-def _tape(values: dict[str, Any]) -> TapeOptions | None:
-    """The tape of a command, taken out of the values; None if there is none."""
-    if _TAPE_NAMES[0] not in values:
-        return None
-    given = {name: values.pop(name) for name in _TAPE_NAMES}
-    if given["record"] is not None or given["replay"] is not None:
-        return TapeOptions(
-            record=given["record"],
-            replay=given["replay"],
-            mode=given["tape_mode"],
-            ignore=tuple(given["match_ignore"] or ()),
-            patterns=tuple(given["match_pattern"] or ()),
-            in_order=given["match_order"],
-        )
-    for name, value in given.items():
-        if value:
-            from toolbus.cli.errors import Usage
-
-            option = name.replace("_", "-")
-            raise Usage(f"--{option} is for a tape; name it with --record or --replay")
-    return None
-
-
 def _adapted(
     work: Callable[..., Any],
     unused: Iterable[inspect.Parameter] = (),
@@ -390,7 +309,7 @@ def _adapted(
     def run(**values: Any) -> int | None:
         context = values.pop("ctx")
         target = _target(values, context) if cls is TargetCommand else None
-        tape = _tape(values) if cls is TargetCommand else None
+        tape = tape_of(values) if cls is TargetCommand else None
         for parameter in unused:
             values.pop(parameter.name, None)
         given = {parameter.name: values.pop(parameter.name) for parameter in shared[1:]}
@@ -409,7 +328,7 @@ def _adapted(
             own.screen.note(f"'{context.command_path}' is now 'toolbus {spelling}'")
         if target is not None:
             _ = own.config  # outside of the event loop: a registry may have to be asked
-        with nullcontext() if tape is None else _late("tapes").taped(own):
+        with nullcontext() if tape is None else _late("input.tapes").taped(own):
             return _shown(own, work, values)
 
     del run.__wrapped__  # or typer would use the signature without the options

@@ -1,13 +1,16 @@
 """Arguments and options that several commands take: metavar, help text, completion and durations."""
 
+import inspect
 import math
 import re
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
 from toolbus.cli.completion import argument_names, server_names
+from toolbus.cli.errors import Usage
+from toolbus.cli.options import TapeMode, TapeOptions
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
 _DURATION = re.compile(rf"(\d+(?:\.\d+)?|\.\d+)\s*([{''.join(_UNITS)}]?)")
@@ -124,3 +127,85 @@ Accept = Annotated[
 Decline = Annotated[bool, typer.Option("--decline", help="Decline the request.")]
 Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")]
 WriteUnasked = Annotated[bool, typer.Option("--yes", "-y", help="Write the file without asking.")]
+
+
+TAPES = "Tapes"
+"""The panel of the options in the help."""
+
+
+def tape_options(
+    record: Annotated[
+        Path | None,
+        typer.Option(
+            "--record",
+            metavar="FILE",
+            rich_help_panel=TAPES,
+            help="Record what servers receive, send and offer.",
+        ),
+    ] = None,
+    replay: Annotated[
+        Path | None,
+        typer.Option(
+            "--replay",
+            metavar="FILE",
+            rich_help_panel=TAPES,
+            help="Repeat a tape instead of starting servers; needs no config.",
+        ),
+    ] = None,
+    tape_mode: Annotated[
+        TapeMode | None,
+        typer.Option(
+            "--tape-mode",
+            rich_help_panel=TAPES,
+            help="Record if there is no tape (once), always (all), only calls that it lacks "
+            "(new_episodes), or nothing (none).",
+        ),
+    ] = None,
+    match_ignore: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--match-ignore",
+            metavar="PATH",
+            rich_help_panel=TAPES,
+            help="Do not compare this argument with the tape, such as filter.since; repeatable.",
+        ),
+    ] = None,
+    match_pattern: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--match-pattern",
+            metavar="PATH=GLOB",
+            rich_help_panel=TAPES,
+            help="Treat all values of this argument that match as the same; repeatable.",
+        ),
+    ] = None,
+    match_order: Annotated[
+        bool,
+        typer.Option("--match-order", rich_help_panel=TAPES, help="Require the calls in the recorded order."),
+    ] = False,
+) -> None:
+    """Never called; its parameters are added to a command that can use a tape."""
+
+
+_TAPE_NAMES = tuple(inspect.signature(tape_options).parameters)
+
+
+def tape_of(values: dict[str, Any]) -> TapeOptions | None:
+    """The tape of a command, taken out of the values; None if there is none."""
+    if _TAPE_NAMES[0] not in values:
+        return None
+    given = {name: values.pop(name) for name in _TAPE_NAMES}
+    if given["record"] is not None or given["replay"] is not None:
+        return TapeOptions(
+            record=given["record"],
+            replay=given["replay"],
+            mode=given["tape_mode"],
+            ignore=tuple(given["match_ignore"] or ()),
+            patterns=tuple(given["match_pattern"] or ()),
+            in_order=given["match_order"],
+        )
+    for name, value in given.items():
+        if value:
+            option = name.replace("_", "-")
+            raise Usage(f"--{option} is for a tape; name it with --record or --replay")
+    return None

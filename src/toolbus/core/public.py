@@ -49,3 +49,5 @@ from toolbus.core.values.errors import ToolNotFound as ToolNotFound
 from toolbus.core.values.errors import TooManySessions as TooManySessions
 from toolbus.core.values.records import ToolResult as ToolResult
 from toolbus.core.values.records import ToolSpec as ToolSpec
+from toolbus.core.values.tape_errors import TapeError as TapeError
+from toolbus.core.values.tape_errors import TapeMismatch as TapeMismatch

@@ -176,12 +176,12 @@ _FACTS: dict[type[ServerError], tuple[str, ...]] = {
     ResourceTooLarge: ("uri", "size", "limit"),
     SkillRejected: ("uri", "reason"),
 }
-"""What the errors of servers are made of."""
+"""The facts of each error of a server."""
 CANCELLED = "cancelled"
 
 
 def failure_json(failure: Failure, error: BaseException | None) -> dict[str, JSON]:
-    """Why a request failed."""
+    """The reason of a failed request."""
     kind = next((one for one in _FACTS if type(error) is one), None)
     if kind is None:
         name = CANCELLED if failure.reason == "cancelled" else type(error).__name__ if error else "failure"
@@ -213,7 +213,7 @@ def error_in(server: str, failure: JSONObject) -> ToolbusError:
 
 
 def lists_of(inventory: Inventory) -> dict[ListName, list[JSON]]:
-    """What a server offers, as MCP definitions in a stable order."""
+    """The lists of a server, as MCP definitions in a stable order."""
     instructions: list[JSON] = [inventory.instructions] if inventory.instructions else []
     return {
         "instructions": instructions,

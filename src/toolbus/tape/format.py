@@ -1,17 +1,19 @@
 """The format of a tape: one JSON document per line, readable in a diff, of no protocol era.
 
-    {"tape": 1, "toolbus": "0.42.0"}
-    {"server": "notes", "after": 0, "list": "tools", "items": [{"name": "add", ...}]}
-    {"id": 1, "server": "notes", "method": "tools/call", "name": "add", "arguments": {"text": "tea"},
-     "events": [{"progress": [1, 2, "half"]}], "result": {"content": [...]}, "at": 0.12, "seconds": 0.01}
-    {"server": "notes", "after": 1, "list": "tools", "items": [...]}
-    {"server": "notes", "after": 1, "updated": "notes://all"}
-    {"end": true}
+```text
+{"tape": 1, "toolbus": "0.42.0"}
+{"server": "notes", "after": 0, "list": "tools", "items": [{"name": "add", ...}]}
+{"id": 1, "server": "notes", "method": "tools/call", "name": "add", "arguments": {"text": "tea"},
+ "events": [{"progress": [1, 2, "half"]}], "result": {"content": [...]}, "at": 0.12, "seconds": 0.01}
+{"server": "notes", "after": 1, "list": "tools", "items": [...]}
+{"server": "notes", "after": 1, "updated": "notes://all"}
+{"end": true}
+```
 
 Read a tape with `Tape(path)`:
 
     tape = Tape("tape.jsonl")
-    for entry in tape:               # in the order of the file: Listing, RecordedCall and Update records
+    for entry in tape:               # RecordedList, RecordedCall and RecordedUpdate, in order
         if isinstance(entry, RecordedCall):
             print(entry.id, entry.server, entry.method, entry.name, entry.arguments, entry.result)
     call = tape.call(3)              # by id; large contents are read from the folder
@@ -37,8 +39,8 @@ from pathlib import Path
 from typing import Any, Literal, TypeAlias, cast
 
 from toolbus.core import version
-from toolbus.core.values.errors import TapeError
 from toolbus.core.values.records import JSON, JSONObject
+from toolbus.core.values.tape_errors import TapeError
 from toolbus.schema.values import is_array, is_object
 
 VERSION = 1
@@ -55,8 +57,8 @@ _NAME = re.compile(r"[0-9a-f]{64}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Listing:
-    """What a server offers: one of its lists, as MCP definitions; `after` 0 is the first."""
+class RecordedList:
+    """One list of a server, as MCP definitions; the first one has `after` 0."""
 
     server: str
     after: int
@@ -66,7 +68,7 @@ class Listing:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Update:
+class RecordedUpdate:
     """A subscribed resource that changed."""
 
     server: str
@@ -77,7 +79,7 @@ class Update:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordedCall:
-    """One request to a server, and everything that came of it."""
+    """One request to a server, its events and its outcome."""
 
     id: int
     server: str
@@ -86,9 +88,9 @@ class RecordedCall:
     name: str
     """The server's own name of the tool or prompt; the URI of a resource; the id of a task."""
     arguments: JSONObject
-    """As the server got them."""
+    """The arguments that the server received."""
     events: list[JSON] = field(default_factory=list[JSON])
-    """What happened meanwhile, in order. Each is an object with one of these keys:
+    """The events during the call, in order. Each is an object with one of these keys:
 
     `progress`: progress, total, message; `log`: level, logger, data; `ask`: method and params, with the
     `answer`; `task`: its status and message.
@@ -97,7 +99,7 @@ class RecordedCall:
     """As in MCP, without what only one era has. A suspended call has `inputRequests`, a detached task its
     `taskId`."""
     failure: JSONObject | None = None
-    """Why there is no result: `error` is the class, `message` what it says; the others are its facts."""
+    """The failure of a call without a result: `error` is its class, `text` its message, then its facts."""
     resumes: int | None = None
     """The id of the suspended call that this one goes on with."""
     answers: JSONObject | None = None
@@ -118,7 +120,7 @@ class RecordedCall:
         return [event["ask"] for event in map(_object, self.events) if "ask" in event]
 
 
-Entry: TypeAlias = Listing | Update | RecordedCall
+Entry: TypeAlias = RecordedList | RecordedUpdate | RecordedCall
 
 
 def _object(value: JSON) -> dict[str, JSON]:
@@ -128,10 +130,10 @@ def _object(value: JSON) -> dict[str, JSON]:
 def to_line(entry: Entry) -> dict[str, JSON]:
     """The JSON of one line, its keys in the order of the format."""
     match entry:
-        case Listing():
+        case RecordedList():
             items = {"list": entry.kind, "items": entry.items}
             return {"server": entry.server, "after": entry.after, **items, "at": entry.at}
-        case Update():
+        case RecordedUpdate():
             return {"server": entry.server, "after": entry.after, "updated": entry.uri, "at": entry.at}
         case RecordedCall():
             target = {"id": entry.id, "server": entry.server, "method": entry.method, "name": entry.name}
@@ -153,11 +155,11 @@ def from_line(line: JSONObject) -> Entry | None:
         return None
     at = line.get("at", 0.0)
     if "list" in line:
-        return Listing(
+        return RecordedList(
             server=line["server"], after=line["after"], kind=line["list"], items=line["items"], at=at
         )
     if "updated" in line:
-        return Update(server=line["server"], after=line["after"], uri=line["updated"], at=at)
+        return RecordedUpdate(server=line["server"], after=line["after"], uri=line["updated"], at=at)
     return RecordedCall(
         id=line["id"],
         server=line["server"],
@@ -272,11 +274,11 @@ class TapeFile:
     """A tape that is being written, line by line; every method raises OSError if the disk does."""
 
     def __init__(self, path: Path, *, appends: bool = False) -> None:
-        """Begin a new tape, or go on with the one that is there."""
+        """Begin a new tape, or continue the one in that file."""
         self.path = path
         self.folder = ContentFolder(path)
         self._order: list[tuple[float, int, int]] = []
-        """Where each line belongs, where it is, and how long it is."""
+        """The place in the order, the position and the length of each line."""
         self._names: set[str] = set()
         flags = os.O_RDWR | os.O_CREAT | getattr(os, "O_CLOEXEC", 0)
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -289,7 +291,7 @@ class TapeFile:
             self._append({"tape": VERSION, "toolbus": version()})
 
     def _go_on(self) -> None:
-        """Find the end of what is there, without the line of the end."""
+        """Find the end of the tape in the file, before its end line."""
         with open(self.path, "rb") as file:
             for line in file:
                 document = _parsed(line)
@@ -368,11 +370,11 @@ class Tape:
         self.version = ""
         """The version of toolbus that wrote it."""
         self.servers: list[str] = []
-        self.listings: dict[str, list[Listing]] = {}
+        self.listings: dict[str, list[RecordedList]] = {}
         """The lists of each server, in order."""
-        self.updates: dict[str, list[Update]] = {}
+        self.updates: dict[str, list[RecordedUpdate]] = {}
         self._places = array("q", [-1])
-        """Where the call with each id is."""
+        """The position of each call, by id."""
         try:
             self._file = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
@@ -452,9 +454,9 @@ class Tape:
             self._places[document["id"]] = place
             return
         match from_line(document):
-            case Listing() as listing:
+            case RecordedList() as listing:
                 self.listings.setdefault(listing.server, []).append(listing)
-            case Update() as update:
+            case RecordedUpdate() as update:
                 self.updates.setdefault(update.server, []).append(update)
             case _:
                 pass
@@ -467,7 +469,7 @@ class Tape:
                 yield entry
 
     def __len__(self) -> int:
-        """How many calls it has."""
+        """The number of calls."""
         return sum(place >= 0 for place in self._places)
 
     @property

@@ -1,7 +1,7 @@
 """Calls that are not on the tape, made to the servers after all: the mode `new_episodes`.
 
-A second bus, without the config's shaping and policy, connects to the servers with the first such call. What
-it does is added to the tape. Its answers are given on as they are; a call that waits for answers is kept here
+A second bus, without the config's shaping and policy, connects to the servers with the first such call. Its
+calls are added to the tape. Its answers are given on as they are; a call that waits for answers is kept here
 until the answers come.
 """
 
@@ -19,7 +19,7 @@ from toolbus.core.operation.operation import OnInput
 from toolbus.core.text.encoding import as_sent, contents_json
 from toolbus.core.values.elicitation import ELICITATION, Answer, Pending
 from toolbus.core.values.records import JSON, Completion, Embedded, Progress, PromptResult, ToolResult
-from toolbus.tape.player import CallTarget
+from toolbus.tape.matching import CallTarget
 
 STATE = "live."
 """The beginning of the state of a call that waits for answers."""

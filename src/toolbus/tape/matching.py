@@ -1,11 +1,11 @@
-"""Which recorded call answers a call: by server, method, name and arguments, as `Matching` compares them."""
+"""The comparison of calls with recorded ones: by server, method, name and arguments."""
 
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from hashlib import blake2b
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from toolbus.config.secrets.reference import MASK
 from toolbus.core.text.canonical import NotCanonical, canonical
@@ -14,26 +14,38 @@ from toolbus.core.values.records import JSON, JSONObject
 from toolbus.schema.values import is_array, is_object
 
 TapeMode: TypeAlias = Literal["once", "all", "new_episodes", "none"]
-"""As in VCR: `once` records if there is no tape, and replays it otherwise; `all` records anew; `new_episodes`
-replays, and records what is not on the tape; `none` only replays."""
+"""The modes of VCR. `once` records if there is no tape, and otherwise replays it. `all` always records.
+`new_episodes` replays, and records calls that the tape lacks. `none` only replays."""
 _MOST_SHOWN = 80
 """Characters of a value in a difference."""
 _IGNORED = "..."
 _ABSENT = object()
 
 
+class CallTarget(NamedTuple):
+    """The target of a call."""
+
+    server: str
+    method: str
+    name: str
+
+    def __str__(self) -> str:
+        kind = {"tools/call": "tool", "resources/read": "resource", "prompts/get": "prompt"}
+        return f"{kind.get(self.method, self.method)} {self.name!r}"
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Matching:
-    """How calls are compared with those on a tape.
+    """The rules by which calls are compared with recorded ones.
 
-    A path names an argument, with dots for what is inside: `path`, `filter.since`, `items.*.id`; `*` is any
-    name or position.
+    A path names an argument, with dots for nested values: `path`, `filter.since`, `items.*.id`. There, `*` is
+    any name or position.
     """
 
     ignore: tuple[str, ...] = ()
     """Paths of arguments that are not compared."""
     patterns: Mapping[str, str] = field(default_factory=dict[str, str])
-    """Globs by path: all values that match count as the same, such as `{"file": "/tmp/*.txt"}`."""
+    """Globs by path: all values that match are treated as equal, such as `{"file": "/tmp/*.txt"}`."""
     in_order: bool = False
     """Whether the calls to a server must come in the recorded order."""
 
@@ -51,7 +63,7 @@ class Matching:
         return _compared(arguments, (), ignored, globs)
 
     def key(self, server: str, method: str, name: str, arguments: JSONObject) -> int:
-        """A number that is the same for calls that count as the same."""
+        """A number that equal calls share."""
         target = json.dumps([server, method, name]).encode()
         value = self.compared(arguments)
         try:

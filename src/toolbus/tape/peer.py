@@ -1,8 +1,8 @@
 """A link to a tape: the dispatcher of a connection that has no server at its other end.
 
-It speaks the modern protocol, in which a question is a result that the call goes on from: its state is
-`CALL.EVENTS`, the recorded call and how many of its events have been played. So nothing is kept for a call
-that waits. The gateway translates for clients of the other era, as it does for any server.
+It speaks the modern protocol, in which a call ends with a question and is sent again with the answer. The
+state of such a call is `CALL.EVENTS`: the recorded call, and the number of events that were played. So a call
+that waits takes no memory. The gateway translates for clients of the other era, as it does for any server.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,9 +34,10 @@ from toolbus.core.values.errors import ConnectionLost
 from toolbus.core.values.records import JSON, JSONObject
 from toolbus.core.values.skills import SKILLS
 from toolbus.tape.content import CANCELLED, error_in, request_in
-from toolbus.tape.format import ListName, RecordedCall, Update
+from toolbus.tape.format import ListName, RecordedCall, RecordedUpdate
 from toolbus.tape.live import STATE
-from toolbus.tape.player import CallTarget, TapePlayer
+from toolbus.tape.matching import CallTarget
+from toolbus.tape.player import TapePlayer
 
 _LISTS: dict[str, tuple[str, ListName]] = {
     "tools/list": ("tools", "tools"),
@@ -74,7 +75,7 @@ class TapeServer:
         """The id of the last call that was played, which decides what the server offers."""
         changes = (*player.tape.listings.get(self.server, ()), *player.tape.updates.get(self.server, ()))
         self.changes = sorted((one for one in changes if one.after), key=lambda one: one.after)
-        """What happened between its calls."""
+        """The changes between its calls."""
 
     def __repr__(self) -> str:
         return f"<TapeServer {self.server!r} of {self.player.tape.path}>"
@@ -120,7 +121,7 @@ class TapePeer:
     async def notify(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
     ) -> None:
-        """Nobody is there."""
+        """Ignore a notification."""
 
     async def send_raw_request(
         self, method: str, params: Mapping[str, Any] | None, opts: CallOptions | None = None
@@ -195,7 +196,7 @@ class TapePeer:
             await self._on_notify(self._context, method, sent)
 
     async def _advance(self, call: RecordedCall) -> None:
-        """What happened after a call happens now."""
+        """Repeat the changes that followed a call."""
         server = self._server
         if call.id <= server.played:
             return
@@ -203,7 +204,7 @@ class TapePeer:
         for one in server.changes:
             if not before < one.after <= call.id:
                 continue
-            if isinstance(one, Update):
+            if isinstance(one, RecordedUpdate):
                 uri = self._player.shown(one.uri)
                 await self._tell_all("resourceSubscriptions", "resources/updated", {"uri": uri}, uri)
             elif (kind := _CHANGED.get(one.kind)) is not None:

@@ -1,4 +1,4 @@
-"""What a tape answers: the index of its calls, and how far each has been repeated.
+"""The player of a tape: an index of its calls, and how often each was repeated.
 
 The recorded answers to identical calls come in their order; the last one is repeated. One player serves all
 links of a bus.
@@ -7,12 +7,12 @@ links of a bus.
 from array import array
 from collections import deque
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, NamedTuple, TypeVar, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
-from toolbus.core.values.errors import TapeMismatch
 from toolbus.core.values.records import JSON, JSONObject
+from toolbus.core.values.tape_errors import TapeMismatch
 from toolbus.tape.format import RecordedCall, Tape
-from toolbus.tape.matching import Matching, differences, fits_masked
+from toolbus.tape.matching import CallTarget, Matching, differences, fits_masked
 from toolbus.tape.privacy import Privacy, has_mask
 
 _MOST_COMPARED = 200
@@ -25,18 +25,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 NEXT_STEP = "record it with mode new_episodes"
-
-
-class CallTarget(NamedTuple):
-    """What is called."""
-
-    server: str
-    method: str
-    name: str
-
-    def __str__(self) -> str:
-        kind = {"tools/call": "tool", "resources/read": "resource", "prompts/get": "prompt"}
-        return f"{kind.get(self.method, self.method)} {self.name!r}"
 
 
 class TapePlayer:
@@ -93,7 +81,7 @@ class TapePlayer:
         return cast("T", self.privacy.replayed(cast("JSON", value)))
 
     def find(self, target: CallTarget, arguments: JSONObject) -> RecordedCall | None:
-        """The recorded call, which counts as played; None if there is none.
+        """The recorded call, played once more; None if the tape has none.
 
         `TapeMismatch` if the calls must come in order, and it is not the next one.
         """

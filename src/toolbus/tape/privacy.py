@@ -1,4 +1,4 @@
-"""What a tape must not contain: secrets, and the paths of one machine.
+"""Secrets and paths, which a tape must not contain.
 
 Secrets become `***`, the user's home folder `${HOME}`, and the folder of the config `${FOLDER}`. A replay
 fills in its own folders; a literal `${HOME}` is written `$${HOME}`.
@@ -67,7 +67,7 @@ class Places:
         self._in_json = ("${", *(json.dumps(form, ensure_ascii=False)[1:-1] for form in longest_first))
 
     def may_be_in(self, document: str) -> bool:
-        """Whether a folder, or what looks like a placeholder, is in a JSON document."""
+        """Whether a JSON document may name one of the folders, or has a placeholder."""
         return any(form in document for form in self._in_json)
 
     def hide(self, text: str) -> str:
@@ -88,10 +88,10 @@ class Places:
 
 
 class Privacy:
-    """Removes secrets and paths from what is recorded, and fills in this machine's paths in a replay."""
+    """Removes secrets and paths from recorded values, and fills in this machine's paths in a replay."""
 
     def __init__(self, config: BusConfig | None = None, *, folder: Path | None = None) -> None:
-        """With the secrets that the config has, or refers to; those of connections are known anyway."""
+        """Also hide the secrets of a config; the secrets of connections are known anyway."""
         self._redactor = Redactor(_secrets_of(config) if config is not None else ())
         self.places = Places(folder or (config.folder if config is not None else None))
 

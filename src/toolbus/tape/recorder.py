@@ -18,8 +18,9 @@ from typing import Literal, NamedTuple
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import Logged
 from toolbus.core.operation.operation import Failure, Operation
-from toolbus.core.values.errors import CallDenied, InputNeeded, TapeError, ToolbusError
+from toolbus.core.values.errors import CallDenied, InputNeeded, ToolbusError
 from toolbus.core.values.records import JSON, OWN, Inventory, JSONObject, TaskState, ToolResult
+from toolbus.core.values.tape_errors import TapeError
 from toolbus.tape.content import (
     ASKED,
     RECORDED,
@@ -32,12 +33,12 @@ from toolbus.tape.content import (
 )
 from toolbus.tape.format import (
     Entry,
-    Listing,
     ListName,
     RecordedCall,
+    RecordedList,
+    RecordedUpdate,
     Tape,
     TapeFile,
-    Update,
     from_line,
     to_line,
 )
@@ -49,7 +50,7 @@ MOST_WAITING = 10_000
 MOST_SUSPENDED = 1_000
 """Suspended calls that are remembered, to know which call goes on with them."""
 CLOSE_TIMEOUT = 10.0
-"""Seconds for what is yet to be written when the bus stops."""
+"""Seconds to write the remaining lines when the bus stops."""
 
 
 _NOT_LISTED = Inventory()
@@ -83,10 +84,10 @@ class Recorder:
         self._suspended: dict[_CallKey, int] = {}
         """The ids of suspended calls."""
         self._lists: dict[str, dict[ListName, list[JSON]]] = {}
-        """What each server offers, as it was recorded last."""
+        """The lists of each server, as they were recorded last."""
         self._inventories: dict[str, Inventory] = {}
         self._known: dict[tuple[str, ListName], list[JSON]] = {}
-        """What the tape had before, of the lists that were not made since."""
+        """The lists that the tape had before, as far as they were not made since."""
         self._updated: tuple[str, str, int] | None = None
         self._problem: str | None = None
         self._lock = threading.Lock()
@@ -117,7 +118,7 @@ class Recorder:
 
     @property
     def problem(self) -> str | None:
-        """Why the tape is incomplete; None if it has everything so far."""
+        """The reason why the tape is incomplete; None if nothing is missing so far."""
         return self._problem
 
     # What an observer is told
@@ -148,14 +149,14 @@ class Recorder:
             after, at = self._last_of.get(alias, 0), self.now
             for name, items in now.items():
                 if items != before.get(name, []) or (not before and name == "tools"):
-                    self.put(Listing(server=alias, after=after, kind=name, items=items, at=at))
+                    self.put(RecordedList(server=alias, after=after, kind=name, items=items, at=at))
 
     def updated(self, server: str, uri: str, /) -> None:
         """Record that a resource changed; once, if several subscribe to it."""
         after, at = self._last_of.get(server, 0), self.now
         if self._updated != (server, uri, after):
             self._updated = server, uri, after
-            self.put(Update(server=server, after=after, uri=uri, at=at))
+            self.put(RecordedUpdate(server=server, after=after, uri=uri, at=at))
 
     def closed(self) -> None:
         """Write the rest, and end the tape; any number of times."""
@@ -235,7 +236,7 @@ class Recorder:
 
     def _is_known(self, entry: Entry) -> bool:
         """Whether it is a list that the tape had before."""
-        if not isinstance(entry, Listing):
+        if not isinstance(entry, RecordedList):
             return False
         return self._known.pop((entry.server, entry.kind), None) == entry.items
 
@@ -388,17 +389,17 @@ class _Question:
 
 
 class _CallKey(NamedTuple):
-    """What a suspended call is known by."""
+    """The identity of a suspended call."""
 
     server: str
     name: str
     arguments: str
     state: str
-    """What the server knows it by; empty if the arguments say enough."""
+    """The state that the server gave; empty without one."""
 
 
 def _resumed_state(operation: Operation) -> str | None:
-    """What a server knows the suspended call by that an operation goes on with; None if it is a new one."""
+    """The state of the suspended call that an operation continues; None for a new call."""
     if operation.resumed is not None:
         return operation.resumed.pending.state or operation.resumed.pending.task or ""
     forwarding = operation.forwarding

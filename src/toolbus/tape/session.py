@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from toolbus.core.values.errors import TapeError, TapeMismatch
+from toolbus.core.values.tape_errors import TapeError, TapeMismatch
 from toolbus.tape.matching import Matching, TapeMode
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""How a bus uses a tape: what it records, and which of its servers are replayed."""
+"""The tapes of a bus: recording, and servers that are replayed."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, get_args
 
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.operation.operation import Observer, Operation, ServerObservation
-from toolbus.core.values.errors import TapeError
 from toolbus.core.values.records import Inventory
+from toolbus.core.values.tape_errors import TapeError
 from toolbus.tape.format import Tape
 from toolbus.tape.matching import Matching, TapeMode
 from toolbus.tape.player import TapePlayer
@@ -38,7 +38,7 @@ _NOT_STARTED: dict[str, Any] = {
     "era": "auto",
     "lock": "off",
 }
-"""What a replayed server does not have: nothing is started, and nobody signs in."""
+"""Settings of a replayed server: nothing is started, and nobody signs in."""
 _KEPT_NOWHERE: dict[str, Any] = {
     "keeps_listings": False,
     "tokens": "memory",
@@ -46,7 +46,7 @@ _KEPT_NOWHERE: dict[str, Any] = {
     "lock": "off",
     "file": None,
 }
-"""What a bus that only replays does not need: its servers are as the tape says."""
+"""Settings of a bus that only replays: it keeps nothing, and the lock does not apply."""
 _NOT_SHAPED: dict[str, Any] = {
     "include": (),
     "also_include": (),
@@ -58,7 +58,7 @@ _NOT_SHAPED: dict[str, Any] = {
     "required": False,
     "per_session": False,
 }
-"""How the servers behind a tape differ from those of the config, which has shaped the call already."""
+"""Settings of the servers behind a tape: the calls that reach them are shaped already."""
 _NOT_DECIDED: dict[str, Any] = {"include": (), "exclude": (), "policy": (), "audit": None, "store": None}
 
 
@@ -89,7 +89,7 @@ class TapeUse:
 
     @property
     def resolved(self) -> "_Resolved":
-        """What the mode means."""
+        """The tapes to record and to replay, by the mode."""
         tape, mode = self.record or self.replay, self.mode
         if mode is None or tape is None:
             return _Resolved(self.record, self.replay, False)

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 import pytest
 
 if TYPE_CHECKING:
-    from toolbus.core.values.errors import TapeMismatch
+    from toolbus.core.values.tape_errors import TapeMismatch
     from toolbus.tape.format import RecordedCall
     from toolbus.tape.session import TapeSession
 
@@ -177,7 +177,7 @@ def _reports(terminalreporter: pytest.TerminalReporter) -> Iterator[object]:
 
 def _hide_toolbus(caught: pytest.ExceptionInfo[BaseException]) -> None:
     """Leave toolbus out of the traceback of a call that is not on the tape."""
-    from toolbus.core.values.errors import TapeError, TapeMismatch
+    from toolbus.core.values.tape_errors import TapeError, TapeMismatch
 
     if not isinstance(caught.value, TapeError | TapeMismatch):
         return

@@ -349,7 +349,7 @@ class Redactor:
         return bool(self._spellings)
 
     def disguised(self, message: bytes) -> bytes:
-        """A JSON message without any of the secrets, also in disguise; it stays JSON."""
+        """A JSON message without the secrets, in any disguise; it stays JSON."""
         if self._hide_all is None:
             self._hide_all = EchoFilter(map(_without_scheme, [*self._secrets, *self._learned]))
         return self._hide_all(message)
@@ -375,7 +375,7 @@ def knows_secrets() -> bool:
 
 
 def hidden_by_all(message: bytes) -> bytes:
-    """A JSON message without the secrets of any server of this process, also in disguise; it stays JSON."""
+    """A JSON message without the secrets of any server of this process, in any disguise; it stays JSON."""
     with _guard:
         known = tuple(_redactors)
     for redactor in known:

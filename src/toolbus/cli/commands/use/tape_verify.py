@@ -12,7 +12,7 @@ from toolbus.cli.commands.use.tape import TapePath
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import TapeLevel
 from toolbus.cli.parameters import ServersOrTargets, Timeout
-from toolbus.core.values.errors import TapeError
+from toolbus.core.values.tape_errors import TapeError
 
 if TYPE_CHECKING:
     from toolbus.cli.output.spinner import Spinner
@@ -75,8 +75,8 @@ async def verify(
     toolbus tape verify tape.jsonl
     toolbus tape verify tape.jsonl https://staging.example.com/mcp --level result
     """
+    from toolbus.cli.input.tapes import glob_patterns
     from toolbus.cli.output.verification import print_verification, verification_json, write_junit
-    from toolbus.cli.tapes import glob_patterns
     from toolbus.tape.format import Tape
     from toolbus.tape.matching import Matching
     from toolbus.tape.privacy import Privacy

@@ -8,20 +8,19 @@ from typing import TYPE_CHECKING
 from toolbus.cli.command import Invocation
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import TapeOptions
-from toolbus.cli.session import OWN_BUS, load_trusted_config, load_untrusted_config
-from toolbus.cli.targets import target_config
-from toolbus.config import BusConfig
 from toolbus.core.values.errors import ConfigError
-from toolbus.tape.matching import Matching
-from toolbus.tape.use import BusTapes, TapeUse
 
 if TYPE_CHECKING:
+    from toolbus.config import BusConfig
     from toolbus.tape.live import LiveBus
+    from toolbus.tape.use import BusTapes
 
 
 @contextmanager
 def taped(own: Invocation) -> Generator[None]:
     """Run a command with its tape; a bus that it opens records, and replays what its config has."""
+    from toolbus.cli.session import OWN_BUS
+
     _ = own.config
     try:
         yield
@@ -29,8 +28,12 @@ def taped(own: Invocation) -> Generator[None]:
         OWN_BUS.tapes = None
 
 
-def taped_config(own: Invocation, options: TapeOptions) -> BusConfig:
+def taped_config(own: Invocation, options: TapeOptions) -> "BusConfig":
     """The config of the command, with links to the tape; `Usage` for options that do not go together."""
+    from toolbus.cli.session import OWN_BUS
+    from toolbus.tape.matching import Matching
+    from toolbus.tape.use import BusTapes, TapeUse
+
     try:
         tapes = BusTapes(
             TapeUse(
@@ -48,7 +51,7 @@ def taped_config(own: Invocation, options: TapeOptions) -> BusConfig:
             "use --tape-mode new_episodes"
         ) from None
 
-    def live(config: BusConfig) -> "LiveBus":
+    def live(config: "BusConfig") -> "LiveBus":
         from toolbus.bus.toolbus import Toolbus
 
         return Toolbus(config, interactions=own.interactions(), observers=tapes.live_observers)
@@ -57,8 +60,11 @@ def taped_config(own: Invocation, options: TapeOptions) -> BusConfig:
     return tapes.prepare(_config(own, tapes), live)
 
 
-def _config(own: Invocation, tapes: BusTapes) -> BusConfig | None:
+def _config(own: Invocation, tapes: "BusTapes") -> "BusConfig | None":
     """The config of the command; None if the tape is all there is."""
+    from toolbus.cli.session import load_trusted_config, load_untrusted_config
+    from toolbus.cli.targets import target_config
+
     settings = replace(own.settings, tape=None)
     if settings.target is not None:
         return target_config(own, settings.target)
