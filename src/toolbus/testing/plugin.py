@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
@@ -182,10 +183,11 @@ def _hide_toolbus(caught: pytest.ExceptionInfo[BaseException]) -> None:
     if not isinstance(caught.value, TapeError | TapeMismatch):
         return
     ours = str(Path(__file__).parents[1])
+    frames = [one for one in walk_tb(caught.tb) if one[0].f_code.co_filename != __file__]
+    own = list(takewhile(lambda one: not one[0].f_code.co_filename.startswith(ours), frames))
     shown: TracebackType | None = None
-    for frame, line in reversed(list(walk_tb(caught.tb))):
-        if not frame.f_code.co_filename.startswith(ours):
-            shown = TracebackType(shown, frame, frame.f_lasti, line)
+    for frame, line in reversed(own):
+        shown = TracebackType(shown, frame, frame.f_lasti, line)
     if shown is not None:
         caught.traceback = type(caught.traceback)(shown)
 
