@@ -26,7 +26,7 @@ CHANGED = "CHANGED" in os.environ
 @app.tool(annotations=READS, structured_output=False)
 def price(item: str) -> str:
     """Say a price."""
-    return '{"price": "3 \\u0007<&>"}' if CHANGED else '{"price": 3}'
+    return '{"price": "3 \\\\u0007<&>"}' if CHANGED else '{"price": 3}'
 
 
 @app.tool(structured_output=False)
@@ -122,7 +122,7 @@ def test_a_target_stands_for_the_only_server_of_the_tape(folder: Path) -> None:
         (["shop.jsonl", "--junit", "no/report.xml"], "--junit no/report.xml: its folder does not exist"),
         (["shop.jsonl", "--pattern", "x"], "--pattern x: expected PATH=GLOB"),
         (["shop.jsonl", "--level", "deep"], "'deep' is not one of"),
-        (["toolbus.json"], "is not a tape"),
+        (["toolbus.json"], "tape toolbus.json: line 1 is not JSON"),
     ],
 )
 def test_a_mistake_is_not_a_change(folder: Path, words: list[str], problem: str) -> None:

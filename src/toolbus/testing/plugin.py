@@ -232,7 +232,7 @@ def _begun(item: pytest.Item) -> _TestTape:
 
 
 def _marked(item: pytest.Item) -> tuple[Path | None, Mapping[str, Any]]:
-    """The path and the options of the markers; the marker of a test overrides those of its class and module."""
+    """The path and the options of the markers; the closest marker wins."""
     path: Path | None = None
     options: dict[str, Any] = {}
     for marker in reversed(list(item.iter_markers("tape"))):
