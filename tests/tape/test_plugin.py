@@ -5,6 +5,7 @@ import subprocess
 import sys
 import tomllib
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 
@@ -351,3 +352,30 @@ def test_pytest_without_a_tape_imports_nothing_heavy(project: Project) -> None:
 def test_the_package_names_the_plug_in() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["pytest11"] == {"toolbus": "toolbus.testing.plugin"}
+
+
+ASYNCIO = """
+import pytest_asyncio
+
+
+@pytest_asyncio.fixture
+async def bus():
+    async with Toolbus(config) as bus:
+        yield bus
+
+
+@pytest.mark.tape
+@pytest.mark.asyncio
+async def test_add(bus):
+    assert (await bus.call("notes_add", {"text": TEXT})).text == f"kept {TEXT}"
+"""
+
+
+@pytest.mark.skipif(find_spec("pytest_asyncio") is None, reason="pytest-asyncio is not installed")
+def test_pytest_asyncio_works_as_well(project: Project) -> None:
+    project.write(ASYNCIO)
+    options = ("-o", "asyncio_default_fixture_loop_scope=function")
+    for environment in ({}, {"GONE": "1"}):
+        done = project.run(*options, plugins=("pytest_asyncio.plugin",), **environment)
+        assert done.returncode == 0, done.stdout
+    assert project.texts == ["tea"]

@@ -32,7 +32,8 @@ def duration(text: str | float) -> float:
     return seconds
 
 
-def _positive_duration(text: str | float) -> float:
+def positive_duration(text: str | float) -> float:
+    """The same for a duration above 0."""
     seconds = duration(text)
     if not seconds:
         raise typer.BadParameter("expected a time above 0, such as 30s, 5m, 2h or 1d")
@@ -56,7 +57,7 @@ Timeout = Annotated[
     typer.Option(
         "--timeout",
         metavar="TIME",
-        parser=_positive_duration,
+        parser=positive_duration,
         help="Time limit for the tool, such as 30s.",
     ),
 ]
@@ -65,7 +66,7 @@ Idle = Annotated[
     typer.Option(
         "--idle",
         metavar="TIME",
-        parser=_positive_duration,
+        parser=positive_duration,
         help="Stop after this time without a command, such as 30m.",
     ),
 ]

@@ -24,7 +24,7 @@ _KEYS: Mapping[ListName, tuple[str, str]] = {
     "prompts": ("prompt", "name"),
     "templates": ("template", "uriTemplate"),
 }
-"""What each list has, and the key of their names."""
+"""By list: the word for an item, and the key of its name."""
 _TEXTS = frozenset(("title", "description", "default", "examples", "$comment", "deprecated", "$schema"))
 """Keywords of a schema that forbid no value."""
 _TELLING = frozenset(("_meta", "ttlMs", "cacheScope", "resultType"))
@@ -53,7 +53,7 @@ class TapeChange:
 def offered_changes(
     recorded: Mapping[ListName, list[JSON]], now: Mapping[ListName, list[JSON]]
 ) -> Iterator[TapeChange]:
-    """What a server offers differently."""
+    """The changes of definitions."""
     if recorded.get("instructions", []) != now.get("instructions", []):
         yield TapeChange(kind="definition", text="the instructions changed", is_breaking=False)
     for kind, (noun, key) in _KEYS.items():
@@ -74,7 +74,7 @@ def _by_name(items: list[JSON] | None, key: str) -> dict[str, JSONObject]:
 
 
 def _with_schema(definition: JSONObject) -> JSONObject:
-    """A definition whose arguments are a schema: those of prompts are a list."""
+    """A definition whose arguments are a schema; prompts list them."""
     if "arguments" not in definition:
         return definition
     listed = [entries_of(one) for one in items_of(definition["arguments"])]
@@ -115,7 +115,7 @@ def _told(change: DefinitionChange) -> str:
 def result_changes(
     recorded: JSONObject, now: JSONObject, matching: Matching, level: Level
 ) -> Iterator[TapeChange]:
-    """What a result has that the recorded one has not, and the other way around."""
+    """The differences between a recorded result and a new one."""
     if (failed := bool(now.get("isError"))) is not bool(recorded.get("isError")):
         text = f"fails now: {_text_of(now)}" if failed else "does not fail any more"
         yield TapeChange(kind="error", text=text, is_breaking=failed)
@@ -195,7 +195,7 @@ def _type(value: JSON) -> str:
 
 
 def _shape_changes(before: _Shape, after: _Shape) -> Iterator[tuple[str, str, bool]]:
-    """Each place whose types differ, with what is new there, and whether it breaks a reader."""
+    """Each place whose types differ: its path, the difference, and whether it breaks a reader."""
     for place, types in before.items():
         parent = place.rpartition(".")[0] if place else None
         if place in after:

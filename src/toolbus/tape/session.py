@@ -1,7 +1,7 @@
 """The tapes of one test: each bus that is made meanwhile records one of them, or replays it.
 
-The first bus has the tape itself, the second `NAME.2.jsonl`, and so on. What is recorded comes to its place
-when the test has passed.
+The first bus has the tape itself, the second `NAME.2.jsonl`, and so on. A recorded tape is put
+in place when the test has passed.
 """
 
 import os
@@ -93,7 +93,7 @@ class TapeSession:
         return self.path.with_name(f"{self.path.stem}.{number}.jsonl")
 
     def _begun(self, place: Path) -> Path:
-        """Where a tape is recorded, with what is there already."""
+        """The file to record, with the existing tape in it."""
         if self._new is None:
             self._new = tempfile.TemporaryDirectory(prefix="toolbus-tape-", ignore_cleanup_errors=True)
         new = Path(self._new.name, place.name)
@@ -111,7 +111,7 @@ class TapeSession:
 
     @property
     def unused(self) -> list["RecordedCall"]:
-        """The recorded calls that were not made again."""
+        """The recorded calls that the test did not make."""
         return [call for tapes, place in self._buses for call in _unused(tapes, place)]
 
     def end(self, *, keeps: bool) -> list[Path]:

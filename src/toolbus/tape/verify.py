@@ -37,7 +37,7 @@ from toolbus.tape.privacy import Privacy, has_mask
 Status: TypeAlias = Literal["same", "changed", "skipped"]
 _REPEATED = frozenset(("tools/call", "resources/read", "prompts/get", "completion/complete"))
 NOT_READ_ONLY = "not read-only"
-"""Why a call is skipped without `--writes`."""
+"""The reason to skip a call without `--writes`."""
 
 
 class VerifiedBus(Protocol):
@@ -72,7 +72,7 @@ class VerifiedBus(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedServer:
-    """What a server offers differently."""
+    """A server, and the changes of its definitions."""
 
     name: str
     """Its name on the tape."""
@@ -81,19 +81,19 @@ class VerifiedServer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedCall:
-    """A call of the tape, and what came of it this time."""
+    """A repeated call of the tape, with its changes."""
 
     call: RecordedCall
     status: Status
     changes: tuple[TapeChange, ...] = ()
     reason: str = ""
-    """Why it was skipped."""
+    """The reason, if it was skipped."""
     seconds: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
 class Verification:
-    """What came of all calls."""
+    """The outcome of all calls."""
 
     level: Level
     servers: list[VerifiedServer] = field(default_factory=list[VerifiedServer])
@@ -106,7 +106,7 @@ class Verification:
         return [change for one in (*self.servers, *self.calls) for change in one.changes]
 
     def count(self, status: Status) -> int:
-        """How many calls ended so."""
+        """The number of calls with this status."""
         return sum(one.status == status for one in self.calls)
 
 
@@ -149,13 +149,13 @@ class _OutcomeObservation:
         self._outcome, self._operation = outcome, operation
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
-        """Not compared."""
+        """Do nothing: this is not compared."""
 
     def log(self, event: Logged) -> None:
-        """Not compared."""
+        """Do nothing: this is not compared."""
 
     def task(self, state: TaskState) -> None:
-        """Not compared."""
+        """Do nothing: this is not compared."""
 
     def end(self, result: ToolResult | None, failure: Failure | None) -> None:
         """Keep how it ended."""
@@ -268,7 +268,7 @@ class TapeVerifier:
         ]
 
     async def run(self, bus: VerifiedBus, done: Callable[[int], None] = lambda _: None) -> None:
-        """Compare what servers offer, and repeat the calls; `found` has what is known, even if it ends early.
+        """Compare the definitions, and repeat the calls; `found` is filled in meanwhile.
 
         `done` gets the number of calls after each of them.
         """
@@ -330,7 +330,7 @@ class TapeVerifier:
     # Which calls are made
 
     def _skipped(self, bus: VerifiedBus, call: RecordedCall, alias: str) -> str | None:
-        """Why a call is not made; None if it is."""
+        """The reason to skip a call; None to make it."""
         if alias in bus.failures:
             return "its server cannot be used"
         chain = self._chains.get(call.id, [call])
@@ -399,7 +399,7 @@ class TapeVerifier:
         return list(result_changes(recorded, now, self._matching, self.found.level))
 
     def _finished(self, call: RecordedCall) -> JSONObject:
-        """The result of a call; that of its task, if it was detached."""
+        """The result of a call, or of its task if it was detached."""
         result = call.result or {}
         task = result.get("taskId")
         for other in self._tape.calls() if task is not None else ():

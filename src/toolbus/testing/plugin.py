@@ -10,6 +10,7 @@ import shlex
 from collections.abc import Generator, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
+from itertools import takewhile
 from pathlib import Path
 from traceback import walk_tb
 from types import TracebackType
@@ -27,8 +28,7 @@ _MODES = ("once", "all", "new_episodes", "none", "rewrite")
 _OPTIONS = frozenset(("mode", "ignore", "patterns", "in_order", "unused"))
 _MARKER = (
     "tape(path=None, *, mode='once', ignore=(), patterns={}, in_order=False, unused='report'): "
-    "record the MCP servers of a test on its first run, and replay them afterwards; `path` is relative to "
-    "the test's file"
+    "record the MCP servers of a test on its first run, and replay them afterwards"
 )
 _MOST_SHOWN = 20
 """Lines about the tapes after all tests."""
@@ -44,11 +44,11 @@ class _TestTape:
     session: "TapeSession"
     unused: Unused
     command: str
-    """How this test is run again."""
+    """The command that runs this test again."""
     stack: ExitStack = field(default_factory=ExitStack)
     has_passed: bool = False
     told: int = 0
-    """How many of its problems have failed the test."""
+    """The number of problems that have failed the test."""
     notes: list[str] = field(default_factory=list[str])
     """For the end of the run."""
 
@@ -121,7 +121,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """End the tape after the last fixture; keep what was recorded if the test has passed."""
+    """End the tape after the last fixture; keep a recorded one if the test has passed."""
     tape = item.stash.get(_TAPE, None)
     if tape is None:
         return (yield)
@@ -142,7 +142,7 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-    """Show how the calls of a failed test differ from those of its tape."""
+    """Show the differences between the calls of a failed test and its tape."""
     tape = item.stash.get(_TAPE, None)
     if tape is None:
         return (yield)
@@ -182,10 +182,11 @@ def _hide_toolbus(caught: pytest.ExceptionInfo[BaseException]) -> None:
     if not isinstance(caught.value, TapeError | TapeMismatch):
         return
     ours = str(Path(__file__).parents[1])
+    frames = [one for one in walk_tb(caught.tb) if one[0].f_code.co_filename != __file__]
+    own = list(takewhile(lambda one: not one[0].f_code.co_filename.startswith(ours), frames))
     shown: TracebackType | None = None
-    for frame, line in reversed(list(walk_tb(caught.tb))):
-        if not frame.f_code.co_filename.startswith(ours):
-            shown = TracebackType(shown, frame, frame.f_lasti, line)
+    for frame, line in reversed(own):
+        shown = TracebackType(shown, frame, frame.f_lasti, line)
     if shown is not None:
         caught.traceback = type(caught.traceback)(shown)
 
@@ -231,7 +232,7 @@ def _begun(item: pytest.Item) -> _TestTape:
 
 
 def _marked(item: pytest.Item) -> tuple[Path | None, Mapping[str, Any]]:
-    """What the markers say; that of the test counts more than that of its class or module."""
+    """The path and the options of the markers; the closest marker wins."""
     path: Path | None = None
     options: dict[str, Any] = {}
     for marker in reversed(list(item.iter_markers("tape"))):
@@ -246,7 +247,7 @@ def _marked(item: pytest.Item) -> tuple[Path | None, Mapping[str, Any]]:
 
 
 def _name(item: pytest.Item) -> str:
-    """The name of the file: that of the test, with a digest if it is not safe on every file system."""
+    """The name of the file: the name of the test, with a digest if it is unsafe on some file system."""
     whole = item.nodeid.partition("::")[2].replace("::", ".")
     function, bracket, values = whole.removesuffix("]").partition("[")
     safe = re.sub(r"[^\w.]", "_", function, flags=re.ASCII), re.sub(r"[^a-z0-9_-]", "_", values)
@@ -301,7 +302,7 @@ def _call(call: "RecordedCall") -> str:
 def _again(tape: _TestTape) -> str:
     if tape.session.problems:
         return f"record it with: {tape.command}once"
-    return f"record again with: {tape.command}rewrite, or only what is missing with --tape=new_episodes"
+    return f"record again with: {tape.command}rewrite, or add missing calls with --tape=new_episodes"
 
 
 def _shown(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""What `toolbus tape verify` found: for people, as JSON, and for JUnit."""
+"""The reports of `toolbus tape verify`: for people, as JSON, and for JUnit."""
 
 import re
 from collections import Counter
@@ -54,7 +54,7 @@ def _call_json(one: "VerifiedCall") -> dict[str, JSON]:
 
 
 def print_verification(screen: Screen, file: Path, found: "Verification") -> None:
-    """Print every change, and what was skipped."""
+    """Print every change and the skipped calls."""
     for server in found.servers:
         if server.changes:
             screen.line((exact(server.name), "bold"))

@@ -11,8 +11,8 @@ from toolbus.cli.command import CommandResult, Invocation, target_command
 from toolbus.cli.commands.use.tape import TapePath
 from toolbus.cli.errors import Usage
 from toolbus.cli.options import TapeLevel
-from toolbus.cli.parameters import ServersOrTargets, Timeout
-from toolbus.core.values.errors import TapeError
+from toolbus.cli.parameters import ServersOrTargets, positive_duration
+from toolbus.core.values.tape_errors import TapeError
 
 if TYPE_CHECKING:
     from toolbus.cli.output.spinner import Spinner
@@ -22,6 +22,46 @@ if TYPE_CHECKING:
     from toolbus.tape.verify import TapeVerifier
 
 INTERRUPTED = 130
+Level = Annotated[
+    TapeLevel,
+    typer.Option(
+        "--level",
+        help="Compare definitions only (schema), also the fields and types of results (shape), or also their "
+        "values (result).",
+    ),
+]
+Writes = Annotated[
+    bool, typer.Option("--writes", help="Also repeat the calls of tools that are not read-only.")
+]
+Breaking = Annotated[
+    bool, typer.Option("--breaking", help="Exit 1 only for changes that may break a caller.")
+]
+Ignored = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--ignore",
+        metavar="PATH",
+        help="Do not compare this part of results, such as structuredContent.at or content.*.text; "
+        "repeatable.",
+    ),
+]
+Patterns = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--pattern",
+        metavar="PATH=GLOB",
+        help="Treat all values of this part of results that match as the same; repeatable.",
+    ),
+]
+EachTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", metavar="TIME", parser=positive_duration, help="Time limit for each call, such as 30s."
+    ),
+]
+Report = Annotated[
+    Path | None, typer.Option("--junit", metavar="FILE", help="Also write a JUnit report, in XML.")
+]
 
 
 @partial(target_command, tapes=False)
@@ -29,42 +69,13 @@ async def verify(
     own: Invocation,
     file: TapePath,
     servers: ServersOrTargets = None,
-    level: Annotated[
-        TapeLevel,
-        typer.Option(
-            "--level",
-            help="Compare definitions only (schema), also the fields and types of results (shape), or also "
-            "their values (result).",
-        ),
-    ] = "shape",
-    writes: Annotated[
-        bool, typer.Option("--writes", help="Also repeat the calls of tools that are not read-only.")
-    ] = False,
-    breaking: Annotated[
-        bool, typer.Option("--breaking", help="Exit 1 only for changes that may break a caller.")
-    ] = False,
-    ignore: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--ignore",
-            metavar="PATH",
-            help="Do not compare this part of results, such as structuredContent.at or content.*.text; "
-            "repeatable.",
-        ),
-    ] = None,
-    pattern: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--pattern",
-            metavar="PATH=GLOB",
-            help="Treat all values of this part of results that match as the same; repeatable.",
-        ),
-    ] = None,
-    timeout: Timeout = None,
-    junit: Annotated[
-        Path | None,
-        typer.Option("--junit", metavar="FILE", help="Also write a JUnit report, in XML."),
-    ] = None,
+    level: Level = "shape",
+    writes: Writes = False,
+    breaking: Breaking = False,
+    ignore: Ignored = None,
+    pattern: Patterns = None,
+    timeout: EachTimeout = None,
+    junit: Report = None,
 ) -> CommandResult:
     """Repeat a tape's calls on live servers; exit 1 on a change.
 
@@ -75,9 +86,8 @@ async def verify(
     toolbus tape verify tape.jsonl
     toolbus tape verify tape.jsonl https://staging.example.com/mcp --level result
     """
+    from toolbus.cli.input.tapes import glob_patterns
     from toolbus.cli.output.verification import print_verification, verification_json, write_junit
-    from toolbus.cli.tapes import glob_patterns
-    from toolbus.tape.format import Tape
     from toolbus.tape.matching import Matching
     from toolbus.tape.privacy import Privacy
     from toolbus.tape.verify import TapeVerifier
@@ -85,11 +95,7 @@ async def verify(
     if junit is not None and not junit.absolute().parent.is_dir():
         raise Usage(f"--junit {junit}: its folder does not exist; create it first")
     matching = Matching(ignore=tuple(ignore or ()), patterns=glob_patterns(pattern or (), "--pattern"))
-    try:
-        tape = Tape(file)
-    except TapeError as error:
-        raise Usage(str(error)) from None
-    privacy = Privacy(own.config)
+    tape, privacy = _tape(file), Privacy(own.config)
     aliases = _aliases(own, tape, privacy, servers or [])
     verifier = TapeVerifier(
         tape, aliases, level=level, writes=writes, timeout=timeout, matching=matching, privacy=privacy
@@ -104,6 +110,15 @@ async def verify(
         lambda: print_verification(own.screen, file, found),
         INTERRUPTED if found.is_interrupted else int(bool(changes)),
     )
+
+
+def _tape(file: Path) -> "Tape":
+    from toolbus.tape.format import Tape
+
+    try:
+        return Tape(file)
+    except TapeError as error:
+        raise Usage(str(error)) from None  # exit code 1 means that something changed
 
 
 def _aliases(own: Invocation, tape: "Tape", privacy: "Privacy", named: list[str]) -> Mapping[str, str]:
