@@ -45,7 +45,7 @@ def usage(
         typer.Option("--server", metavar="NAME", help="Count only this server.", autocompletion=server_names),
     ] = None,
 ) -> CommandResult:
-    """Show how tools are used, what they cost, and which to disable.
+    """Show how tools are used, what they cost, and which to hide.
 
     Counts the calls in the audit trail or, without one, in the console's history. Starts no server: the
     definitions are those that were listed last.
