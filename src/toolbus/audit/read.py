@@ -46,11 +46,11 @@ def read_events(path: Path, query: Query, last: int | None = None) -> list[Recor
 
 def newest_events(path: Path) -> Iterator[Recorded]:
     """All events of a trail, newest first; a file is read as far as its events are taken."""
-    return heapq.merge(*map(events_of, chains(path).values()), key=_time, reverse=True)
+    return heapq.merge(*map(_newest_first, chains(path).values()), key=_time, reverse=True)
 
 
-def events_of(files: Iterable[Path]) -> Iterator[Recorded]:
-    """The events of one chain, newest first; what is not a line is left out."""
+def _newest_first(files: Iterable[Path]) -> Iterator[Recorded]:
+    """The events of one chain; what is not a line is left out."""
     for file in reversed(list(files)):
         for line in _lines_backward(file):
             event = fields_of(line)

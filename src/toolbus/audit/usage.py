@@ -5,7 +5,8 @@ different tools are told apart.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from math import exp, log
@@ -14,8 +15,8 @@ from typing import NamedTuple
 
 from toolbus.audit.history.read import recorded_calls
 from toolbus.audit.history.record import CallFilter
-from toolbus.audit.lines import chains
-from toolbus.audit.read import Recorded, events_of
+from toolbus.audit.lines import chains, fields_of
+from toolbus.audit.read import Recorded
 from toolbus.audit.trail import REQUESTS
 
 MOST_TOOLS = 5_000
@@ -125,11 +126,20 @@ class UsageCounts:
 def calls_in(path: Path, since: str | None, until: str | None) -> Iterator[UsedCall]:
     """The calls in a trail and all its full files, in no order; times are as in the trail."""
     for files in chains(path).values():
-        for event in events_of(file for file in files if not _is_older(file, since)):
-            time = event["time"]
+        for event in _ends(file for file in files if not _is_older(file, since)):
+            time = str(event.get("time", ""))
             is_wanted = (since is None or time >= since) and (until is None or time < until)
             if is_wanted and (call := _call(event)) is not None:
                 yield call
+
+
+def _ends(files: Iterable[Path]) -> Iterator[Recorded]:
+    """The events of these files that may be the end of a call; most others are not even parsed."""
+    for path in files:
+        with suppress(FileNotFoundError), path.open("rb") as file:  # removed, or full and renamed, meanwhile
+            for line in file:
+                if (b"ended" in line or b"deny" in line) and (event := fields_of(line)) is not None:
+                    yield event
 
 
 def remembered_calls(file: Path, since: str | None, until: str | None) -> Iterator[UsedCall]:

@@ -65,7 +65,7 @@ SECTIONS = {
         "lock approve": ("safety.lock", "Approve a server, or one of its tools, as it is now."),
         "policy": ("safety.policy", "Show the policy, or explain what it decides about a call."),
         "audit": ("safety.audit", "Show the recorded calls, or check that nobody changed them."),
-        "audit usage": ("safety.usage", "Show how tools are used, what they cost, and which to disable."),
+        "audit usage": ("safety.usage", "Show how tools are used, what they cost, and which to hide."),
     },
     "Config": {
         "config": ("config.config", "Show the config as toolbus reads it, without secrets."),

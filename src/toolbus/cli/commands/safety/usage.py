@@ -45,7 +45,7 @@ def usage(
         typer.Option("--server", metavar="NAME", help="Count only this server.", autocompletion=server_names),
     ] = None,
 ) -> CommandResult:
-    """Show how tools are used, what they cost, and which to disable.
+    """Show how tools are used, what they cost, and which to hide.
 
     Counts the calls in the audit trail or, without one, in the console's history. Starts no server: the
     definitions are those that were listed last.
@@ -277,7 +277,8 @@ def _print(screen: Screen, report: UsageReport, empty: str) -> None:
         screen.note(f"and {len(most_used) - _MOST_ROWS} more; --json lists all")
     failed = sum(one.errors for one in most_used)
     tokens = sum(one.tokens for one in most_used)
-    counts = f"{counted(report.usage.total, 'call')}, {counted(failed, 'error')}"
+    total = report.usage.total
+    counts = f"{total:,} call{'' if total == 1 else 's'}, {failed:,} error{'' if failed == 1 else 's'}"
     line = f"{counts}, about {tokens:,} tokens of results, in {short_path(report.path)}"
     screen.line((one_line(line), "bold"))
     if report.definitions.tokens:
