@@ -23,7 +23,7 @@ _SHOWN = 8
 
 
 def anchor(kind: str, name: str) -> str:
-    """An id for what has this name: a name may contain anything, an id may not."""
+    """An id for a name: a name may contain anything, an id may not."""
     return f"{kind}-{sha256(name.encode(errors='replace')).hexdigest()[:12]}"
 
 
@@ -68,7 +68,7 @@ def moment(at: float) -> Element:
 
 
 def moment_of(text: str) -> Element:
-    """The same for a time such as `2026-11-16T15:04:05Z`; what is not one is shown as it is."""
+    """The same for a time such as `2026-11-16T15:04:05Z`; any other text is shown unchanged."""
     try:
         return moment(datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):
@@ -108,7 +108,7 @@ def table(
     is_named: bool = False,
     number: int | None = None,
 ) -> Element:
-    """A table that scrolls by itself, also by keyboard.
+    """A table that scrolls by itself, by mouse or keyboard.
 
     If it `is_named`, the first cell of a row is its heading. `number` is the column that has numbers.
     """
@@ -139,11 +139,11 @@ def table(
 
 
 def choice(key: str, label: str, name: str, options: Mapping[str, str], chosen: str) -> list[Element]:
-    """A labelled field with some values, by what is shown for them."""
+    """A field with its label and some values, by the texts shown for them."""
     shown = [element("option", text, value=one, selected=one == chosen) for one, text in options.items()]
     return [element("label", label, for_=key), element("select", shown, name=name, id=key)]
 
 
 def as_json(value: object) -> str:
-    """JSON for people, as it is: only what cannot be seen is written out, by the page."""
+    """JSON for people, as it is: the page writes out invisible characters."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=repr)

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig
 from toolbus.config.editing.edited import EditedFile, referring
+from toolbus.config.find import DOTENV
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import OFFICIAL_REGISTRY
 from toolbus.config.registry import (
@@ -26,6 +27,7 @@ from toolbus.config.registry import (
 )
 from toolbus.config.secrets.literals import Secret, SecretNames, env_name, env_values, referenced_names
 from toolbus.connect.registry import FoundServers, RegistrySource
+from toolbus.console.editing.fields import Fields
 from toolbus.console.editing.forms import (
     InvalidForm,
     MaskedEntry,
@@ -48,7 +50,6 @@ from toolbus.console.editing.plan import (
     switching,
 )
 from toolbus.console.editing.server_trial import ServerTrial
-from toolbus.console.page import Fields
 from toolbus.console.trials import Begin
 from toolbus.core.values.errors import ConfigError, ToolbusError
 from toolbus.core.values.records import JSON
@@ -387,7 +388,10 @@ class ServerDrafts:
             for one in draft.secrets:
                 if one.name in draft.in_keyring:
                     keep_in_keyring(draft.in_keyring[one.name], one.value)
-            return plan.edited.save(plan.after, to_env) or ""
+            note = plan.edited.save(plan.after, to_env) or ""
+            if to_env and (plan.path.parent / ".git").exists():
+                note = f"{note} Add {DOTENV} to .gitignore to keep it out of version control.".strip()
+            return note
 
         done = await in_thread(write)
         if done is not None:

@@ -19,7 +19,7 @@ from toolbus.config.location import is_list, is_mapping
 from toolbus.config.secrets.literals import credentials_in
 from toolbus.config.secrets.reference import MASK
 from toolbus.config.target import Target, command_target, target_of, typed_entry
-from toolbus.console.page import Fields
+from toolbus.console.editing.fields import Fields
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 

@@ -438,7 +438,9 @@ async def saved(console: Console, request: PageRequest, draft: ServerDraft, said
     if note is None:
         text = "The file has changed since it was shown. Nothing was written. This is the difference now."
         return request.fail(text, draft_url(draft))
-    await drafts.until_used(lambda now: now.servers.get(alias) != before, USED_WITHIN)
+    is_used = await drafts.until_used(lambda now: now.servers.get(alias) != before, USED_WITHIN)
+    if draft.is_new and not is_used:
+        note = f"{note} The bus does not use it yet; the log of toolbus serve or up says why.".strip()
     return request.say(f"{said} {note}".strip(), server_url(alias))
 
 
