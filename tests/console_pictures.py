@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.gateway.console.chromium import Chromium, Tab, chromium
 from tests.gateway.console.opening import Opened, console_over
-from tests.inside.console import RANGES, CallLog, anchor
+from tests.inside.console import RANGES, CallLog
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import Caller, ToolbusError
@@ -109,8 +109,10 @@ async def _take(browser: Chromium, opened: Opened) -> None:
     async with browser.tab(viewport={"width": 1160, "height": 700}, colorScheme="dark") as tab:
         await tab.enter(opened)
         await tab.goto(f"{tab.home}/tools?tool=pictures_plot")
-        await tab.fill(f"#call-{anchor('field', 'values')}", "[3, 5, 4, 8, 13, 9, 16]")
-        await tab.click("button:text-is('Call')")
+        await tab.click(".switch >> text=JSON")
+        await tab.fill("#call-json", '{"values": [3, 5, 4, 8, 13, 9, 16]}')
+        await tab.click(".switch >> text=Form")
+        await tab.click("#call")
         await tab.see("#trial img")
         await _save(tab, "tool")
     async with browser.tab(viewport={"width": 380, "height": 570}) as tab:

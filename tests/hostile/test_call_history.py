@@ -1,4 +1,4 @@
-"""What servers and callers write into calls, against who reads them later: pages, files and spreadsheets."""
+"""Texts of servers and callers in calls, against pages, files and spreadsheets that show them later."""
 
 import csv
 import io
@@ -98,7 +98,7 @@ async def test_a_search_for_markup(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 async def test_secrets_in_arguments_results_and_errors(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No byte of the files of a history has a secret, also where a long text is cut."""
+    """No file of a history contains a secret, even where a long text is cut."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with console_over(_config(tmp_path)) as opened:
         for words in (SECRET, f"Bearer {SECRET}", f"{'x' * 50} {SECRET}"):
@@ -119,7 +119,7 @@ async def test_secrets_in_arguments_results_and_errors(
 
 
 async def test_formulas_in_an_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No cell of the CSV is a formula, whoever chose its text."""
+    """No cell of the CSV is a formula."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     async with console_over(_config(tmp_path)) as opened:
         for formula in FORMULAS:
@@ -157,7 +157,7 @@ def test_a_history_that_others_could_read_or_that_is_no_database(
 
 
 def test_a_flood_of_calls_and_huge_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files stay within their bytes, and the newest calls are there."""
+    """The files keep to their size and contain the newest calls."""
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     file, size = history_file(tmp_path / "toolbus.yaml"), 1_000_000
     writer = HistoryWriter(file, History(size=size))

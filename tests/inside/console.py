@@ -37,6 +37,9 @@ from toolbus.console.pages.safety.held import approval_url as approval_url
 from toolbus.console.pages.tools.arguments import ArgumentForm as ArgumentForm
 from toolbus.console.pages.tools.form import TypedArguments as TypedArguments
 from toolbus.console.pages.tools.form import form_widget as form_widget
+from toolbus.console.pages.tools.result import as_command as as_command
+from toolbus.console.pages.tools.result import as_program as as_program
+from toolbus.console.pages.tools.switching import planned_switch as planned_switch
 from toolbus.console.record.contents import LONGEST_RESULT as LONGEST_RESULT
 from toolbus.console.record.contents import kept_arguments as kept_arguments
 from toolbus.console.record.contents import kept_result as kept_result
@@ -47,4 +50,5 @@ from toolbus.console.record.states import ServerStates as ServerStates
 from toolbus.console.safety.held import HeldParts as HeldParts
 from toolbus.console.safety.trail import TrailCheck as TrailCheck
 from toolbus.console.trials import MOST_TRIALS as MOST_TRIALS
+from toolbus.console.trials import Trial as Trial
 from toolbus.console.widgets import anchor as anchor

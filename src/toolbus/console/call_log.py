@@ -115,7 +115,7 @@ class CallRecord:
 
     @property
     def server_seconds(self) -> float | None:
-        """How long its server took so far; None if nothing was sent."""
+        """The time of its server so far; None if nothing was sent."""
         if self._clock is not None and self._clock.phase:
             return self._clock.server_seconds(self._asked_times())
         return None if self.outcome in _UNSENT else self.elapsed  # nobody timed its stations
@@ -138,7 +138,7 @@ class CallRecord:
         return self.caller.face == OWN_FACE or self._log.keeps_content
 
     def recorded(self) -> RecordedCall:
-        """What is known of it, without its content."""
+        """A record of it, without its content."""
         if self._recorded is None:
             recorded = self._made_record()
             if self.outcome is None:
@@ -186,7 +186,7 @@ class CallLog:
     def __init__(self, clock: Clock = time.monotonic, history: HistoryWriter | None = None) -> None:
         self.history = history
         self.prefix = secrets.token_hex(3)
-        """Begins the ids of calls: their numbers are those of this process alone."""
+        """Begins the ids of calls, because another process has calls with the same numbers."""
         self.counts = CallCounts(clock)
         self._clock = clock
         self._in_flight: dict[int, CallRecord] = {}
@@ -294,7 +294,7 @@ def _with_content(
 
 
 def _error_text(result: ToolResult | None) -> str | None:
-    """What a tool says about its error."""
+    """The text with which a tool reports its error."""
     blocks = () if result is None else result.content
     return next((block.text for block in blocks if isinstance(block, Text) and block.text), None)
 

@@ -39,7 +39,7 @@ from toolbus.shape.cost import definition_tokens
 
 
 class RunQuestion(Protocol):
-    """What a run waits for."""
+    """The question of a run."""
 
     @property
     def id(self) -> str: ...
@@ -134,14 +134,14 @@ class ConsoleRuns(Protocol):
 logger = logging.getLogger("toolbus")
 
 Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "audit", "keys", "trials"]
-"""What may change on a page."""
+"""Something that may change on a page."""
 RUNS_SECONDS = 2.0
 MOST_RUNS = 100
 """The newest runs that are looked at."""
 WAITS_FOR_TOKENS = 0.3
 """Seconds for which a page waits until they are counted."""
 APPROVED_WITHIN = 2.0
-"""Seconds for the bus to use what was approved, before the page is shown again."""
+"""Seconds for the bus to use an approval, before the page is shown again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -163,7 +163,7 @@ class Console:
         self.lock_digests = LockDigests()
         self.rules = RulesOfBus(bus)
         self.keys: ConsoleKeys | None = None
-        """None if keys do not let clients in."""
+        """None if the gateway uses no keys."""
         self.clients: ConnectedClients | None = None
         """The MCP clients of a gateway; None if this is the console of no gateway."""
         self.began = time.time()
@@ -375,7 +375,7 @@ def _counted(spec: ToolSpec) -> Mapping[str, int]:
 
 
 RECENT_SECONDS = 120.0
-"""How long a request counts as somebody's presence, for browsers that follow no stream."""
+"""Seconds of presence after a request, for browsers that follow no stream."""
 
 
 class Presence:
@@ -389,7 +389,7 @@ class Presence:
         self._is_closed = False
 
     def note_request(self) -> None:
-        """Somebody who was let in asked for something."""
+        """Note a request of somebody with a session."""
         if self._is_closed:
             return
         self._board.is_watched = True

@@ -107,7 +107,7 @@ def live(key: str, /, *children: Child, tag: str = "div", **attributes: Attribut
 
 
 def slow(seconds: float, element: Element) -> Element:
-    """A live element that is replaced at most every so many seconds, however often it changes."""
+    """A live element that is replaced once in this many seconds, however often it changes."""
     element.pace = seconds
     return element
 

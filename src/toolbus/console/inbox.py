@@ -1,4 +1,4 @@
-"""What waits for a person, highest risk first; nothing about HTML."""
+"""The queue of the Inbox: entries for a person, highest risk first; nothing about HTML."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -32,7 +32,7 @@ _ORDER: Mapping[Risk, int] = {risk: place for place, risk in enumerate(RISKS)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingChange:
-    """What a server changed since it was locked."""
+    """The changes of a server since it was locked."""
 
     server: str
     held: HeldServer
@@ -59,7 +59,7 @@ class InboxEntry:
 
 
 def waiting_count(console: Console) -> int:
-    """How many entries there are; cheaper than the entries."""
+    """The number of entries; cheaper than the entries."""
     bus = console.bus
     held = {one.server for one in console.held.open} if bus.lock is not None else ()
     return len(console.board.waiting) + len(console.waiting_runs) + len(held) + len(_signed_out(bus))

@@ -1,4 +1,4 @@
-"""Links between pages: whatever is named on a page leads to its own, by these functions alone."""
+"""Links between pages: each server, tool, call and run leads to its page, by these functions alone."""
 
 import re
 from urllib.parse import urlencode

@@ -1,4 +1,4 @@
-"""What a page of the console is: a value in the table of pages (`pages/__init__.py`).
+"""A page of the console: a value in the table of pages (`pages/__init__.py`).
 
     PAGE = Page(path="servers", title="Servers", render=render, actions={"restart": restart})
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Notice:
-    """What the next page says once, about the action before it."""
+    """A message of the next page about the action before it."""
 
     text: str
     kind: Literal["done", "failed"] = "done"
@@ -52,11 +52,11 @@ class PageRequest:
 
 
 Render: TypeAlias = Callable[["Console", PageRequest], Awaitable[Element]]
-"""The content of the page. What is `live` in it is rendered again when one of the topics changes."""
+"""The content of the page. Its `live` elements are rendered again when one of the topics changes."""
 Action: TypeAlias = Callable[["Console", PageRequest], Awaitable[str]]
 """Does something, and returns the page to go to, relative to the others: `servers#files`.
 
-A `ToolbusError` is shown as a notice on the page that the action belongs to. What takes long is left to
+A `ToolbusError` is shown as a notice on the page that the action belongs to. Leave long work to
 `Console.begin`: the browser waits for an action.
 """
 
@@ -84,7 +84,7 @@ class Page:
     title: str
     render: Render
     topics: "Set[Topic]" = frozenset()
-    """What it shows; it is rendered again when one of them changes."""
+    """The topics it shows; it is rendered again when one of them changes."""
     every: float | None = None
     """Seconds after which it is rendered again in any case, for what changes without an event."""
     scripts: tuple[str, ...] = ()
@@ -95,6 +95,6 @@ class Page:
     under: str = ""
     """The page in the navigation that it belongs to; empty if it is there itself."""
     count: Callable[["Console"], int] | None = None
-    """A number beside its title in the navigation, if it is not 0: what waits for a person there."""
+    """A number beside its title in the navigation, if it is not 0: the entries that wait there."""
     is_there: Callable[["Console"], bool] = lambda console: True
     """Whether this console has the page."""

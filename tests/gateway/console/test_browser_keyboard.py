@@ -12,7 +12,7 @@ pytestmark = pytest.mark.anyio
 MOST_KEYS = 80
 
 
-async def _tab_to(tab: Tab, selector: str) -> None:
+async def tab_to(tab: Tab, selector: str) -> None:
     """Press Tab until that element has the focus."""
     for _ in range(MOST_KEYS):
         if await tab.run(f"document.activeElement.matches({selector!r})"):
@@ -39,7 +39,7 @@ async def test_a_call_is_found_made_allowed_and_answered_by_keyboard_alone(brows
         await tab.see("#connection.live")
         await _go_to(tab, "inn book", "inn_book")
         await tab.see("h2", "inn_book")
-        await _tab_to(tab, f"[name={anchor('field', 'guest')!r}]")
+        await tab_to(tab, f"[name={anchor('field', 'guest')!r}]")
         await tab.do("keyboard.type", "Ann")
         await tab.press("Control+Enter")
         await tab.see("nav .count", "1")
@@ -54,7 +54,7 @@ async def test_a_call_is_found_made_allowed_and_answered_by_keyboard_alone(brows
         await tab.see("article h2", "inn asks")
         await tab.press("j", "Enter")
         await tab.do("keyboard.type", "12242026")
-        await _tab_to(tab, "button[value=accept]")
+        await tab_to(tab, "button[value=accept]")
         await tab.press("Enter")
         await tab.see(".notice", "Answered.")
         await tab.gone("nav .count")

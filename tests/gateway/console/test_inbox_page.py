@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import ToolAnnotations
 
+from tests.durable.stage import is_waiting, run_when, settings
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, PICTURE, Showing
 from tests.inside.console import BY_PATH, Presence, anchor
@@ -16,7 +17,9 @@ from tests.lock.place import OFFER, READ, STAT, WRITE, Place
 from tests.patience import PATIENCE, until
 from tests.servers.asking import asking
 from toolbus import CallDenied, Caller, InputNeeded
-from toolbus.testing import FakeServer
+from toolbus.agent import Agent
+from toolbus.agent.durable import Runs
+from toolbus.testing import FakeServer, ScriptedModel, ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -270,3 +273,24 @@ async def test_the_answer_leads_back_to_the_call_or_to_the_page_that_showed_the_
     assert places == ["../calls?server=shows", "../inbox", f"../{last}"]
     assert "Allowed once. 1 entry left. Open the call" in plain(said[1])
     assert f'href="call?id={ids[1]}"' in said[1]
+
+
+async def test_a_durable_run_that_waits_is_an_entry_that_leads_to_the_run(tmp_path: Path) -> None:
+    model = ScriptedModel([ToolCall("inn_book", {"guest": PICTURE}), "Done."])
+    runs = Runs(settings(tmp_path))
+    async with (
+        Agent(model, mcp_servers={"inn": {"server": asking()}}, durable=settings(tmp_path)) as agent,
+        console_over({"ledger": {"server": Showing().server}}) as opened,
+    ):
+        await opened.enter()
+        agent.start("Go.", key="k 1")
+        await run_when(agent.runs, "k 1", is_waiting)
+        assert _titles(await opened.page("inbox")) == []
+        opened.console.runs = runs
+        page = await opened.page("inbox")
+        await agent.runs.cancel("k 1")
+    await runs.close()
+    assert _titles(page) == ["inn asks question"]
+    assert 'href="run?id=k+1"' in page
+    assert "Inbox 1" in plain(page)
+    assert Markup(page).named("img") == []

@@ -26,7 +26,7 @@ LISTS: dict[str, type[CallPhase | CallProgress]] = {"phases": CallPhase, "progre
 CONTENT = ("arguments", "result")
 EVERY_CALL = CallFilter()
 _PAGE = 500
-"""How many calls are read at a time."""
+"""The most calls that are read at a time."""
 _WAIT_SECONDS = 2.0
 
 
@@ -41,8 +41,8 @@ class HistoryUnreadable(ToolbusError):
         )
 
 
-class Position(NamedTuple):
-    """Where a page of calls ends: the next one begins behind it."""
+class CallPosition(NamedTuple):
+    """The end of a page of calls; the next page begins behind it."""
 
     ended: float
     id: str
@@ -55,15 +55,20 @@ def history_file(config_file: str | Path) -> Path:
 
 def recorded_calls(file: Path, wanted: CallFilter = EVERY_CALL) -> Iterator[RecordedCall]:
     """The calls that match, newest first, without arguments and results; they are read page by page."""
-    position: Position | None = None
+    position: CallPosition | None = None
     while calls := read_calls(file, wanted, limit=_PAGE, before=position):
         yield from calls
         last = calls[-1]
-        position = Position(last.ended or last.at, last.id)
+        position = CallPosition(last.ended or last.at, last.id)
 
 
 def read_calls(
-    file: Path, wanted: CallFilter, *, limit: int, before: Position | None = None, with_content: bool = False
+    file: Path,
+    wanted: CallFilter,
+    *,
+    limit: int,
+    before: CallPosition | None = None,
+    with_content: bool = False,
 ) -> list[RecordedCall]:
     """The newest calls that match, and ended before a position."""
     columns = COLUMNS if with_content else tuple(name for name in COLUMNS if name not in CONTENT)
@@ -92,7 +97,7 @@ class StepCount(NamedTuple):
 
 
 def step_counts(file: Path, server: str, since: float, seconds: int) -> list[StepCount]:
-    """The calls of a server, or of all, counted by steps of so many seconds."""
+    """The calls of one server or of all, counted in steps of this many seconds."""
     failed = f"sum(outcome NOT IN {FINE})"
     statement = (
         f"SELECT CAST(ended / ? AS INTEGER) AS step, bucket, count(*), {failed} FROM calls WHERE ended >= ?"
@@ -122,7 +127,7 @@ def recorded_states(file: Path, since: float) -> list[RecordedState]:
         return [RecordedState(*row) for row in found]
 
 
-def _where(wanted: CallFilter, before: Position | None) -> tuple[str, list[Any]]:
+def _where(wanted: CallFilter, before: CallPosition | None) -> tuple[str, list[Any]]:
     conditions: list[tuple[str, tuple[Any, ...]]] = []
     if before is not None:
         conditions.append(("(ended, id) < (?, ?)", tuple(before)))

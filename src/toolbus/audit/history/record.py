@@ -16,7 +16,7 @@ FAILED = "failed"
 
 
 class CallProgress(NamedTuple):
-    """What the server reported."""
+    """A report of the server."""
 
     at: float
     """Seconds since the call began."""
@@ -32,9 +32,9 @@ class RecordedCall:
     id: str
     """Unique, also among processes."""
     at: float
-    """When it began, in seconds since the epoch."""
+    """The time of its begin, in seconds since the epoch."""
     ended: float | None
-    """When it ended; None while it is in flight, which is never so in a history."""
+    """The time of its end; None while it is in flight. A history contains calls that ended."""
     route: str
     """The MCP method, such as `tools/call`."""
     server: str
@@ -53,11 +53,11 @@ class RecordedCall:
     error: str | None = None
     """The message of a failure, or the beginning of what the tool reported."""
     seconds: float = 0.0
-    """How long it took, without the time of people."""
+    """Its duration, without the time of people."""
     server_seconds: float | None = None
-    """How long its server took; None if nothing was sent."""
+    """The time of its server; None if nothing was sent."""
     phases: tuple[CallPhase, ...] = ()
-    """What its time was spent on, in order."""
+    """The phases of its time, in order."""
     progress: tuple[CallProgress, ...] = ()
     """The last reports of the server, if the caller asked for them."""
     size: int = 0
@@ -74,7 +74,7 @@ class RecordedCall:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallFilter:
-    """The calls that a reader wants; what is empty matches every call."""
+    """The calls that a reader wants; an empty field matches every call."""
 
     server: str = ""
     tool: str = ""

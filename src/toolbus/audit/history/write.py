@@ -20,9 +20,9 @@ logger = logging.getLogger("toolbus")
 PAUSE = 0.5
 """Seconds between two batches."""
 MOST_WAITING = 5_000
-"""How many calls wait for the disk; further ones are left out."""
+"""The most calls that wait for the disk; further ones are left out."""
 _BUSY_SECONDS = 10.0
-"""How long to wait for other processes that write."""
+"""The most seconds to wait for other processes that write."""
 _CLOSE_SECONDS = 5.0
 _PAGE_BYTES = 4096
 _TABLES = (
@@ -39,7 +39,7 @@ _PUT_CALL = (
 _PUT_STATE = "INSERT INTO states VALUES (?, ?, ?, ?)"
 
 Finish: TypeAlias = Callable[[], RecordedCall]
-"""Makes what is written of a call; it runs in the thread that writes."""
+"""Makes the record of a call; it runs in the thread that writes."""
 _State: TypeAlias = tuple[float, str, str, str]
 
 
@@ -53,7 +53,7 @@ class HistoryWriter:
         self._states: list[_State] = []
         self._left_out = 0
         self._changed = Condition()
-        """Guards what waits, and tells of batches that were written."""
+        """Guards the waiting calls, and tells of batches that were written."""
         self._thread: Thread | None = None
         self._is_closing = False
         self._connection: sqlite3.Connection | None = None
@@ -78,12 +78,12 @@ class HistoryWriter:
                 self._start()
 
     def flush(self, seconds: float = _CLOSE_SECONDS) -> bool:
-        """Wait until what was put so far is written; False if that takes longer."""
+        """Wait until all calls that were put are written; False if that takes longer."""
         with self._changed:
             return self._changed.wait_for(lambda: self._thread is None, seconds)
 
     def close(self) -> None:
-        """Write what waits, and release the file."""
+        """Write the waiting calls, and release the file."""
         with self._changed:
             self._is_closing = True
             self._changed.notify_all()
@@ -117,7 +117,7 @@ class HistoryWriter:
                 self._report(error)
 
     def _report(self, error: Exception) -> None:
-        """Log a failure, unless the batch before failed as well."""
+        """Log a failure, unless the batch before it failed."""
         if not self._is_failing:
             reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
             step = getattr(error, "remedy", "free some space, or delete the file")
@@ -166,7 +166,7 @@ class HistoryWriter:
     # Bounds
 
     def _trim(self, connection: sqlite3.Connection) -> None:
-        """Delete what is too old, once a minute, and the oldest if the file is nearly full."""
+        """Delete old calls once a minute, and the oldest ones if the file is nearly full."""
         now = time.time()
         if now >= self._trim_at:
             self._trim_at = now + 60
@@ -191,7 +191,7 @@ class HistoryWriter:
 
     @property
     def _most_pages(self) -> int:
-        """Of the file itself; the rest is for what is not yet in it (WAL)."""
+        """The most pages of the file itself; the write-ahead log gets the rest."""
         return self.setting.size * 3 // 4 // _PAGE_BYTES
 
     def _connected(self) -> sqlite3.Connection:

@@ -1,4 +1,4 @@
-"""The `audit`, the `history` and the `telemetry` of a bus: what is recorded of its calls, and where."""
+"""The `audit`, the `history` and the `telemetry` of a bus: the records of its calls, and their places."""
 
 import os.path
 import re
@@ -110,7 +110,7 @@ def _kept(value: JSON) -> JSON:
 
 
 class History(ConfigModel):
-    """What the console keeps of calls when it ends, in one file that is bounded in bytes and days."""
+    """The calls that the console keeps when it ends, in one file that is bounded in bytes and days."""
 
     _expected = (
         "expected true, false, calls, everything or a mapping; write {keep: calls, days: 7, size: 50MiB}"
@@ -119,7 +119,7 @@ class History(ConfigModel):
     keep: Annotated[Literal["calls", "everything"], BeforeValidator(_kept)] = "calls"
     """`calls` without their arguments and results, or `everything`; secrets are redacted."""
     days: Count = 7
-    """How many days to keep a call."""
+    """The number of days to keep a call."""
     size: Annotated[
         int,
         BeforeValidator(lambda value: _size(value, SMALLEST_HISTORY)),

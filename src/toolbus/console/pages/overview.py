@@ -1,4 +1,4 @@
-"""The first page: what needs a person, how the calls go, and how the servers did over the last 24 hours."""
+"""The first page: tasks for a person, the calls of now, and the servers over the last 24 hours."""
 
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -50,7 +50,7 @@ async def render(console: Console, request: PageRequest) -> Element:
     )
 
 
-# What needs a person
+# Tasks for a person
 
 
 def _needs(console: Console) -> Iterator[_Need]:
@@ -133,7 +133,7 @@ def _tiles(console: Console, tokens: int) -> list[Element]:
 
 
 def _sent(console: Console) -> str:
-    """When a model gets the definitions."""
+    """The requests that contain the definitions."""
     mode: ExposeMode = console.bus.config.expose
     return "in each request to a model" if mode == "all" else f"expose: {mode}"
 

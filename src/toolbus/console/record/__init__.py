@@ -1,1 +1,1 @@
-"""What a console remembers: counts of calls, states of servers, arguments and results."""
+"""The memory of a console: counts of calls, states of servers, arguments and results."""

@@ -15,7 +15,7 @@ LONGEST_RESULT = 64_000
 LONGEST_NAME = 200
 LEFT_OUT = "(left out)"
 _SMALLEST = 8
-"""Characters that a value counts for at least."""
+"""The fewest characters that are subtracted for a value."""
 
 
 class _Bounded:

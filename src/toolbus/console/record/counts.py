@@ -15,7 +15,7 @@ MOST_SERVERS = 500
 
 
 class TimeRange(NamedTuple):
-    """How far a chart goes back."""
+    """A span of time that a chart can show."""
 
     label: str
     seconds: int
@@ -56,7 +56,7 @@ class _Step:
         self.number = number
         self.calls = self.errors = 0
         self.durations: dict[int, int] = {}
-        """How many calls took how long, by `bucket_of`."""
+        """The number of calls in each bucket of durations (`bucket_of`)."""
 
 
 class _Series:

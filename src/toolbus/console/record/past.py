@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Sequence
 from typing import Any, TypeVar, cast
 
 from toolbus.audit.history.read import (
+    CallPosition,
     HistoryUnreadable,
-    Position,
     RecordedState,
     StepCount,
     history_file,
@@ -35,7 +35,7 @@ FLUSHED_WITHIN = 2.0
 
 
 class PastCalls:
-    """The history of a config, which this process writes as well."""
+    """The history of a config; this process writes it, and pages read it."""
 
     def __init__(self, writer: HistoryWriter, redactor: Redactor | None = None) -> None:
         """`redactor` knows secrets that no connection knows yet, or any more."""
@@ -44,7 +44,7 @@ class PastCalls:
         self.keeps_content = writer.setting.keep == "everything"
         """Whether arguments and results are kept."""
         self.problem = ""
-        """Why it could not be read when it was last tried."""
+        """The reason why it could not be read the last time; empty if it could."""
         self._known: dict[Hashable, tuple[float, Any]] = {}
 
     @classmethod
@@ -59,7 +59,7 @@ class PastCalls:
             logger.warning("calls are not kept: %s", error.strerror or type(error).__name__)
             return None
 
-    async def calls(self, wanted: CallFilter, limit: int, before: Position | None) -> list[RecordedCall]:
+    async def calls(self, wanted: CallFilter, limit: int, before: CallPosition | None) -> list[RecordedCall]:
         """The newest calls that match, and ended before a position."""
         file = self.writer.file
         key = (wanted, limit, before) if limit <= MOST_ROWS else None  # a long answer is not remembered

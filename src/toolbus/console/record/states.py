@@ -15,7 +15,7 @@ MOST_CHANGES = 500
 """Changes that are kept of a server; one that crashes all the time has more."""
 MOST_SERVERS = 1_000
 CRASHES, CRASHED_WITHIN = 3, 600.0
-"""A server that crashed so often within so many seconds is in a crash loop, even if it is ready right now."""
+"""The number of crashes, and the seconds, that make a crash loop, even if the server is ready now."""
 LONGEST_ERROR = 300
 _LOST = ("retrying", "failed")
 _STATES: dict[str, State] = {state: state for state in get_args(State)}

@@ -146,10 +146,6 @@ class HeldParts:
 
     # Rejections
 
-    def is_rejected(self, held: HeldTool) -> bool:
-        """Whether a person rejected exactly this; it stays on hold, and is not counted as open."""
-        return self._rejection(held) in self._rejections.all
-
     @property
     def open(self) -> list[HeldTool]:
         """The held changes that nobody has rejected."""

@@ -1,6 +1,7 @@
 """The policy of a bus for its page: effects and counts of its rules, and tried decisions; no HTML."""
 
 import asyncio
+import gc
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,7 @@ from toolbus.bus.rules.effects import RuleFacts, decided, effects, rule_facts, w
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig
 from toolbus.config.settings.policy import REQUESTS, Action, PolicyRule
+from toolbus.core.collector import paused_collector
 from toolbus.core.operation.operation import Caller, Operation, request_spec
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.errors import ServerNotFound, ToolbusError
@@ -182,8 +184,10 @@ def _same(one: Mapping[str, Inventory], other: Mapping[str, Inventory]) -> bool:
 def _computed(
     config: BusConfig, bus: Toolbus, listed: Mapping[str, Inventory]
 ) -> tuple[Catalog, PolicyOverview]:
-    catalog = whole_catalog(config, bus)
-    found = effects(config, catalog, listed)
+    with paused_collector():
+        catalog = whole_catalog(config, bus)
+        found = effects(config, catalog, listed)
+        gc.collect(0)  # in this thread, and not in the loop that goes on
     overview = PolicyOverview(
         rules=rule_facts(config, found, catalog),
         tools=len(decided(catalog)),

@@ -245,7 +245,7 @@ class PeopleTime:
         self._waiting = 0
         self._since = self._before = 0.0
         self.asked: tuple[tuple[float, float], ...] = ()
-        """When somebody was asked, by `perf_counter`: the last times."""
+        """The last times in which somebody was asked, by `perf_counter`."""
 
     @property
     def seconds(self) -> float:

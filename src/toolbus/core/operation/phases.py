@@ -23,7 +23,7 @@ class CallPhase(NamedTuple):
 
 
 class CallClock:
-    """When an operation entered each phase."""
+    """The times at which an operation entered each phase."""
 
     __slots__ = ("_marks", "began", "queued")
 
@@ -52,7 +52,7 @@ class CallClock:
         self._marks.append((_END, time.perf_counter()))
 
     def server_seconds(self, asked: Sequence[_Interval]) -> float | None:
-        """How long the server took until now; None if nothing was sent. It is cheaper than all phases."""
+        """The time of the server until now; None if nothing was sent. It is cheaper than all phases."""
         if asked:
             return server_seconds(self.phases(asked))
         took, since, is_sent = 0.0, 0.0, False
@@ -90,7 +90,7 @@ class CallClock:
 
 
 def server_seconds(phases: Sequence[CallPhase]) -> float | None:
-    """How long the server took; None if nothing was sent."""
+    """The time of the server; None if nothing was sent."""
     took = [one.seconds for one in phases if one.name in (_SERVER, _TASK)]
     return sum(took) if took else None
 
@@ -131,4 +131,4 @@ class QueueTime:
 
 
 QUEUED: ContextVar[QueueTime | None] = ContextVar("toolbus_queued", default=None)
-"""How long the call of this task waited for its turn."""
+"""The time for which the call of this task waited for its turn."""

@@ -1,4 +1,4 @@
-"""One call: what its time was spent on, its error, its progress, and what was sent and answered."""
+"""One call: the phases of its time, its error, its progress, its request and its answer."""
 
 import json
 from urllib.parse import urlencode
@@ -29,7 +29,7 @@ _PHASES = {
     "connection": ("connection", "waits for a connection to the server"),
     "server": ("server", "the server works"),
     "task": ("task", "the server works on it as a task"),
-    "result": ("result", "the result is checked and passed on"),
+    "result": ("result", "the result is checked and returned"),
 }
 """The name of each phase, and what happens meanwhile."""
 _BAR = 1000
@@ -52,9 +52,9 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 def _unknown(console: Console) -> list[Element]:
     memory = "The last 1,000 calls are remembered"
-    why = f"{memory}, and those of the history." if console.history else f"{memory} while this process runs."
+    others = ", and the calls in the history." if console.history else " while this process runs."
     return [
-        element("p", "This call is not known any more. ", why, class_="empty"),
+        element("p", "This call is not known any more. ", memory, others, class_="empty"),
         element("a", "All calls", href="calls", class_="button"),
     ]
 
@@ -126,7 +126,7 @@ def _waterfall(call: RecordedCall) -> Child:
             class_="table waterfall",
             role="region",
             tabindex=0,
-            aria_label="What the time was spent on",
+            aria_label="Phases of the call",
         ),
     ]
 
@@ -199,7 +199,7 @@ def _json(key: str, title: str, shown: JSON) -> Element:
 
 
 def _copyable(value: JSON) -> str:
-    """JSON for people that is still JSON when it is copied: what cannot be seen is escaped as JSON has it."""
+    """JSON for people that is still JSON when it is copied: invisible characters are escaped."""
     return UNSEEN.sub(lambda found: json.dumps(found.group())[1:-1], as_json(value))
 
 

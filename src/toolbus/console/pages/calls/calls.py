@@ -28,7 +28,7 @@ from toolbus.core.text.display import counted, duration
 from toolbus.shape.render import human_size
 
 MOST_SHOWN = 100
-"""How many calls are on one page."""
+"""The most calls on one page."""
 MOST_IN_FLIGHT = 50
 MOST_EXPORTED = 20_000
 CHARTS_SECONDS = 10.0
@@ -282,7 +282,7 @@ def _row(call: RecordedCall, *more: Child) -> Element:
 
 
 def caller_of(call: RecordedCall) -> str:
-    """Who made a call, in words."""
+    """The caller of a call, in words."""
     session = call.session and f"session {call.session}"
     parts = [call.user, call.face and f"via {call.face}", call.run and f"run {call.run}", session]
     return ", ".join(part for part in parts if part) or "program"

@@ -15,7 +15,7 @@ from toolbus.core.values.records import State
 _WIDTH, _HEIGHT = 360, 120
 _LEFT, _RIGHT, _TOP, _BOTTOM = 44, 8, 8, 20
 _STYLES: tuple[dict[str, str], ...] = ({}, {"stroke_dasharray": "4 3"})
-"""How the first and the second line look."""
+"""The looks of the first and the second line."""
 
 
 class Chart(NamedTuple):
@@ -23,7 +23,7 @@ class Chart(NamedTuple):
 
     title: str
     summary: str
-    """What a reader of the lines would see, in words."""
+    """The lines in words, for people who do not see them."""
     lines: Sequence[Sequence[float | None]]
     label: Callable[[float], str]
     """A value in words, for the axis."""
@@ -114,7 +114,7 @@ _TONES: dict[State | None, Tone] = {
 }
 _WORST: tuple[Tone, ...] = ("bad", "busy", "good", "quiet")
 _HEIGHTS: dict[Tone, int] = {"bad": 16, "busy": 11, "good": 6, "quiet": 2}
-"""Not by color alone: what is worse is higher."""
+"""A worse state is higher, so that nobody needs the colors."""
 _NAMES: dict[State | None, str] = {"auth_required": "sign-in needed", None: "not known"}
 
 

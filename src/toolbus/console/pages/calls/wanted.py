@@ -1,4 +1,4 @@
-"""What a reader of calls wants to see, as it stands in the URL, and the calls that match."""
+"""The filter of a reader of calls, as it stands in the URL, and the calls that match."""
 
 import asyncio
 import time
@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import get_args
 from urllib.parse import urlencode
 
-from toolbus.audit.history.read import Position
+from toolbus.audit.history.read import CallPosition
 from toolbus.audit.history.record import FAILED, CallFilter, RecordedCall
 from toolbus.console.console import Console
 from toolbus.console.page import Fields
@@ -18,7 +18,7 @@ from toolbus.core.operation.events import Reason
 
 LONGEST_FIELD = 200
 MOST_AT_ONCE = 1_000
-"""How many calls are sorted without a thread."""
+"""The most calls that are sorted without a thread."""
 OUTCOMES: Mapping[str, str] = {
     "": "every outcome",
     "ok": "ok",
@@ -38,11 +38,11 @@ class WantedCalls:
     since: str = ""
     """As it was typed, in UTC; it comes before the range."""
     until: str = ""
-    before: Position | None = None
+    before: CallPosition | None = None
 
     @classmethod
     def of(cls, query: Fields) -> "WantedCalls":
-        """What a URL says; a field that makes no sense is ignored."""
+        """The filter in a URL; a field that makes no sense is ignored."""
         fields = {name: query.get(name).strip()[:LONGEST_FIELD] for name in ("server", "tool", "caller")}
         outcome, range_ = query.get("outcome"), query.get("range")
         since, until = query.get("from")[:LONGEST_FIELD], query.get("to")[:LONGEST_FIELD]
@@ -116,19 +116,19 @@ async def matching(console: Console, wanted: WantedCalls, limit: int) -> list[Re
 
 
 def position_after(calls: list[RecordedCall]) -> str:
-    """Where the page behind these begins, as it stands in a URL."""
+    """The position where the next page begins, as it stands in a URL."""
     last = _position_of(calls[-1])
     return f"{last.ended!r}~{last.id}"
 
 
-def _position_of(call: RecordedCall) -> Position:
-    return Position(call.ended or call.at, call.id)
+def _position_of(call: RecordedCall) -> CallPosition:
+    return CallPosition(call.ended or call.at, call.id)
 
 
-def _position(text: str) -> Position | None:
+def _position(text: str) -> CallPosition | None:
     ended, _, id_ = text.partition("~")
     with suppress(ValueError):
-        return Position(float(ended), id_[:LONGEST_FIELD])
+        return CallPosition(float(ended), id_[:LONGEST_FIELD])
     return None
 
 

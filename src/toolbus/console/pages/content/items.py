@@ -58,7 +58,7 @@ class ContentItem:
 
     @property
     def fields(self) -> list[InputField]:
-        """What a person types before it is read; ArgumentsError if its template is invalid."""
+        """The fields to fill in before it is read; ArgumentsError if its template is invalid."""
         if isinstance(self.entry, Prompt):
             return [
                 InputField(
@@ -81,7 +81,7 @@ class ContentItem:
 
     @property
     def fault(self) -> str | None:
-        """Why it cannot be read."""
+        """The reason if it cannot be read."""
         try:
             _ = self.fields
         except ArgumentsError as error:
@@ -91,7 +91,7 @@ class ContentItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentQuery:
-    """What of the list a page shows; it is in its URL."""
+    """The part of the list that a page shows, as in its URL."""
 
     search: str = ""
     only: str = ""
@@ -113,7 +113,7 @@ class ContentQuery:
 
     @property
     def kept(self) -> dict[str, str]:
-        """What a link to an entry keeps."""
+        """The query that a link to an entry keeps."""
         given = {"search": self.search, "show": self.only}
         return {key: value for key, value in given.items() if value}
 

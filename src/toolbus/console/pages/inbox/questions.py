@@ -120,7 +120,7 @@ def call_of(console: Console, waiting: WaitingQuestion) -> str | None:
 
 
 def _keep_draft(console: Console, number: int, request: PageRequest) -> None:
-    """Keep what was typed, as long as the question waits."""
+    """Keep a typed answer as long as the question waits."""
     for gone in console.drafts.keys() - console.board.waiting.keys():
         del console.drafts[gone]
     console.drafts[number] = request.form.lists

@@ -1,7 +1,7 @@
 """Held changes: side by side with the lock, to be approved, rejected, or switched off in the config."""
 
 import asyncio
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from itertools import groupby
 from typing import NamedTuple, cast
 from urllib.parse import urlencode
@@ -18,7 +18,7 @@ from toolbus.lock.approval import NotAsShown
 from toolbus.lock.drift import HeldKind, label_of
 from toolbus.lock.file import NAME
 
-HEAVIEST = 150_000
+HEAVIEST = 60_000
 """Characters of markup of the changes on one page; the others are on the next ones."""
 MOST_PAGES = 1_000
 
@@ -50,7 +50,7 @@ async def render(console: Console, request: PageRequest) -> Element:
     page = request.query.get("page", "1")
     number = int(page) if page.isascii() and page.isdigit() and len(page) < 4 else 1
     wanted = _Wanted(request.query.get("server"), max(1, number))
-    rejected = {held.key for held in console.bus.held.values() if console.held.is_rejected(held)}
+    rejected = console.bus.held.keys() - {held.key for held in console.held.open}
     # Comparing words takes long, and there may be thousands of changes.
     shown = await asyncio.to_thread(_page, servers, wanted, rejected)
     return element(
@@ -129,7 +129,7 @@ def part_fields(one: HeldPart) -> dict[str, str]:
     return {"server": held.server, "kind": held.kind, "name": held.name, "seal": one.seal}
 
 
-def _summary(servers: Mapping[str, HeldServer], rejected: set[str]) -> str:
+def _summary(servers: Mapping[str, HeldServer], rejected: Set[str]) -> str:
     parts = [one for server in servers.values() for one in server.parts]
     if not parts:
         return "Nothing is held."
@@ -163,7 +163,7 @@ def _servers(servers: Mapping[str, HeldServer], wanted: _Wanted) -> Child:
     )
 
 
-def _page(servers: Mapping[str, HeldServer], wanted: _Wanted, rejected: set[str]) -> _Shown:
+def _page(servers: Mapping[str, HeldServer], wanted: _Wanted, rejected: Set[str]) -> _Shown:
     """The changes of one page: the riskiest first, those that were rejected last."""
     parts = [
         (alias, one)
@@ -185,7 +185,7 @@ def _page(servers: Mapping[str, HeldServer], wanted: _Wanted, rejected: set[str]
 
 
 def _weighed(
-    parts: Iterable[tuple[str, HeldPart]], rejected: set[str]
+    parts: Iterable[tuple[str, HeldPart]], rejected: Set[str]
 ) -> Iterator[list[tuple[str, HeldPart, Element]]]:
     """The cards, divided into pages."""
     page, weight = list[tuple[str, HeldPart, Element]](), 0

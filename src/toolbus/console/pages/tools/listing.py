@@ -16,7 +16,7 @@ from toolbus.core.values.records import Inventory, ToolSpec
 MOST_ROWS = 400
 """Tools on the page; of a server that was asked for, all of them."""
 FEWEST_ROWS = 4
-"""Of one server."""
+"""Tools of each server on a full page."""
 MOST_OPEN = 60
 """With more tools, most servers are closed."""
 ToolState: TypeAlias = Literal["on", "off", "denied"]
@@ -26,7 +26,7 @@ SORTS = {"name": "Name", "tokens": "Most tokens", "use": "Most used"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """What of the list a page shows; it is in its URL."""
+    """The part of the list that a page shows, as in its URL."""
 
     tool: str = ""
     """The tool that is shown beside the list."""
@@ -47,7 +47,7 @@ class ListQuery:
 
     @property
     def kept(self) -> dict[str, str]:
-        """What a link to a tool keeps."""
+        """The query that a link to a tool keeps."""
         given = {"search": self.search, "sort": self.sort, "server": self.server}
         return {key: value for key, value in given.items() if value and (key, value) != ("sort", "name")}
 
@@ -116,7 +116,7 @@ class ListSource:
 
 
 def search_form(query: ListQuery) -> Element:
-    """Outside of what is live: a person types into it."""
+    """The filter of the list; not live, because a person types into it."""
     return form(
         "tools",
         hidden_fields({"tool": query.tool} if query.tool else {}),
@@ -183,12 +183,12 @@ def _sorted(rows: Iterable[ToolRow], sort: str) -> list[ToolRow]:
 
 
 def _weight(rows: Iterable[ToolRow], sort: str) -> int:
-    """What a server comes first for; those with equal weights stay in the order of the config."""
+    """The weight by which servers are sorted; equal ones stay in the order of the config."""
     return sum({"tokens": row.tokens or 0, "use": row.uses}.get(sort, 0) for row in rows)
 
 
 def _limits(groups: Mapping[str, Sequence[ToolRow]], whole: str) -> dict[str, int]:
-    """How many tools of each server are shown."""
+    """The number of tools to show of each server."""
     if sum(map(len, groups.values())) <= MOST_ROWS:
         return {alias: len(rows) for alias, rows in groups.items()}
     left = MOST_ROWS - len(groups.get(whole, ()))

@@ -79,10 +79,10 @@ async def switch(console: Console, request: PageRequest) -> str:
 async def _plan(console: Console, origin: Origin, to: Switch) -> tuple[FilePlan, SwitchedText]:
     config, inventory = console.bus.config, console.bus.inventories.get(origin.server)
     known = () if inventory is None else [tool.origin.tool for tool in inventory.tools]
-    return await asyncio.to_thread(_planned, config, origin, to, known)
+    return await asyncio.to_thread(planned_switch, config, origin, to, known)
 
 
-def _planned(
+def planned_switch(
     config: BusConfig, origin: Origin, to: Switch, known: Sequence[str]
 ) -> tuple[FilePlan, SwitchedText]:
     """The change of the file that has the server."""

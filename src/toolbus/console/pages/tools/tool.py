@@ -1,4 +1,4 @@
-"""One tool: what a model sees of it, what it costs, and what came of the calls from here."""
+"""One tool: its description for a model, its cost, and the calls from here."""
 
 from collections.abc import Mapping, Sequence
 
@@ -26,7 +26,7 @@ _HINTS = {
 def about_tool(
     spec: ToolSpec, own: ToolSpec | None, tokens: Mapping[str, int], state: ToolState = "on"
 ) -> Element:
-    """What a model sees of a tool; `own` is the tool as its server describes it."""
+    """The description of a tool for a model; `own` is the tool as its server sent it."""
     given = {key: _hint(spec, key) for key in _HINTS}
     hints = [_HINTS[key][0 if hint else 1] for key, hint in given.items() if hint is not None]
     # A link: the change of the file is shown first.
@@ -56,7 +56,7 @@ def about_tool(
 
 
 def _own_description(spec: ToolSpec, own: ToolSpec) -> Child:
-    """What the server says instead of what a model sees."""
+    """The server's own description, where it differs."""
     parts = {
         "description": (spec.description, own.description),
         "title": (spec.title, own.title),
@@ -99,7 +99,7 @@ def trial_url(trial: Trial) -> str:
 
 
 def trial_side(console: Console, spec: ToolSpec, selected: Trial | None) -> Element:
-    """What came of the calls from here; the questions of the selected one come first."""
+    """The calls from here; the questions of the selected one come first."""
     cards = [] if selected is None else _questions(console, spec, selected)
     return element(
         "div",
@@ -118,7 +118,7 @@ def _said(trial: Trial, waiting: Sequence[Element]) -> str:
 
 
 def _questions(console: Console, spec: ToolSpec, trial: Trial) -> list[Element]:
-    """What the call waits for, to be answered here."""
+    """The questions that the call waits for, with their forms."""
     if trial.outcome != "running":
         return []
     found = console.board.waiting.values()

@@ -46,11 +46,11 @@ async def _side(console: Console, query: ListQuery) -> Element:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What the page of a tool shows of what was typed."""
+    """The form of a tool as the page shows it."""
 
     typed: TypedArguments
     call: ForeseenCall | None
-    """What would become of the call; None if the arguments cannot be read."""
+    """The call that would be made; None if the arguments cannot be read."""
     problem: str = ""
     problems: Mapping[str, str] = field(default_factory=dict[str, str])
     focus: str = ""
@@ -133,7 +133,7 @@ def _number(text: str) -> int:
 async def _typed_before(
     console: Console, request: PageRequest, spec: ToolSpec, draft: Draft | None, selected: Trial | None
 ) -> Mapping[str, list[str]] | None:
-    """What the form begins with: a draft, an earlier call of anybody, or the newest call from here."""
+    """The text to begin with: of a draft, of an earlier call, or of the newest call from here."""
     if draft is not None:
         return draft.typed
     if earlier := request.query.get("again"):
@@ -184,7 +184,7 @@ def _unknown(request: PageRequest) -> str:
 
 
 async def call(console: Console, request: PageRequest) -> str:
-    """Begin a call, unless something is wrong with the arguments; the page then shows what comes of it."""
+    """Begin a call, unless the arguments have a problem; the page then shows its result."""
     spec = console.bus.catalog.get(request.form.get("name"))
     if spec is None:
         return _unknown(request)
@@ -204,7 +204,7 @@ async def call(console: Console, request: PageRequest) -> str:
 def _refused(
     console: Console, request: PageRequest, spec: ToolSpec, read: TypedArguments, found: ForeseenCall | None
 ) -> str:
-    """Keep a form with what is wrong in it; the first field of these gets the focus."""
+    """Keep a form with its problems; the first such field gets the focus."""
     problem, problems = (read.problem, dict(read.problems)) if found is None else read.with_foreseen(found)
     keys = () if read.form is None else read.form.by_key
     focus = next((key for key in keys if key in problems), "")
@@ -222,7 +222,7 @@ def _draft(
 
 
 async def edit(console: Console, request: PageRequest) -> str:
-    """Change the form without a call: one item more, JSON instead of fields, or what is wrong with it."""
+    """Change the form without a call: add an item, turn fields into JSON, or check them."""
     spec = console.bus.catalog.get(request.form.get("name"))
     if spec is None:
         return _unknown(request)
@@ -249,7 +249,7 @@ async def edit(console: Console, request: PageRequest) -> str:
 
 
 def _reshaped(read: TypedArguments, do: str, key: str) -> tuple[Mapping[str, list[str]], str]:
-    """What is typed after a change of the form's shape, and the key that gets the focus."""
+    """The text after a change of the form's shape, and the key that gets the focus."""
     if read.form is None:
         return read.typed, ""
     where, _, item = key.partition(" ")
