@@ -285,8 +285,8 @@ Exit code 1 only if a server could not be compared; use `toolbus lock --check` i
 JSON: as in lock
 """,
     "tape verify": """\
-[Contract tests for servers](testing.md#a-contract-test-for-servers). JSON: `{"tape", "level", "changed", "breaking",
-"interrupted", "counts": {"same", "changed", "skipped"}, "servers": [{"server", "changes": [{"kind", "text",
+[Contract tests for servers](testing.md#a-contract-test-for-servers). JSON: `{"tape", "level", "changed",
+"breaking", "interrupted", "counts": {"same", "changed", "skipped"}, "servers": [{"server", "changes": [{"kind", "text",
 "breaking"}]}], "calls": [{"id", "server", "method", "name", "arguments", "status", "reason", "changes",
 "seconds"}]}`. Exit code 0 if nothing changed, 1 if something did, 2 for wrong usage.
 """,
