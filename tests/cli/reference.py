@@ -286,9 +286,9 @@ JSON: as in lock
 """,
     "tape verify": """\
 [Contract tests for servers](testing.md#a-contract-test-for-servers). JSON: `{"tape", "level", "changed",
-"breaking", "interrupted", "counts": {"same", "changed", "skipped"}, "servers": [{"server", "changes": [{"kind",
-"text", "breaking"}]}], "calls": [{"id", "server", "method", "name", "arguments", "status", "reason",
-"changes", "seconds"}]}`. Exit code 0 if nothing changed, 1 if something did, 2 for wrong usage.
+"breaking", "interrupted", "counts": {"same", "changed", "skipped"}, "servers": [{"server", "changes":
+[{"kind", "text", "breaking"}]}], "calls": [{"id", "server", "method", "name", "arguments", "status",
+"reason", "changes", "seconds"}]}`. Exit code 0 if nothing changed, 1 if something did, 2 for wrong usage.
 """,
     "console": """\
 JSON: `{"url", "config"}`; the URL lets one browser in, once.
