@@ -72,7 +72,7 @@ class Recorder:
     ) -> None:
         """Record to that file, which is written from `begin` on; `appends` continues the tape in it.
 
-        `prefixes` are those of the config, for a replay without it.
+        `prefixes` are the tool prefixes of the config, for a replay without it.
         """
         self._prefixes: JSONObject = (privacy or Privacy()).recorded(prefixes or {})
         self.path = Path(path)
