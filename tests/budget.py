@@ -25,7 +25,7 @@ def _timed(step: Callable[[], T]) -> tuple[T, float]:
     return step(), time.thread_time() - began
 
 
-def _pieces(took: float) -> float:
+def pieces_in(took: float) -> float:
     """As many pieces of work as would take so long at this moment."""
     if took < 0.005:
         return 0  # no machine does enough in that time, and most steps need not be compared
@@ -34,12 +34,12 @@ def _pieces(took: float) -> float:
 
 def pieces_of(step: Callable[[], object]) -> float:
     """How much CPU time a step takes."""
-    return _pieces(_timed(step)[1])
+    return pieces_in(_timed(step)[1])
 
 
 def within_budget(step: Callable[[], T], *, budget: float = BUDGET) -> T:
     result, took = _timed(step)
-    assert _pieces(took) < budget
+    assert pieces_in(took) < budget
     return result
 
 
@@ -56,7 +56,7 @@ class Steps:
 
     def add(self, took: float, callback: object) -> None:
         if took > self._seconds:
-            self._seconds, self.longest, self.callback = took, _pieces(took), repr(callback)
+            self._seconds, self.longest, self.callback = took, pieces_in(took), repr(callback)
 
 
 @contextmanager

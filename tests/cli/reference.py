@@ -313,6 +313,10 @@ JSON: `rekey` prints `{"changed", "total", "left", "unreadable"}`, `backup` and 
 `restore` also has `key_problem`: why the key at hand does not open the store, or null. More about it:
 [backup](replicas.md#backup).
 """,
+    "tape show": """\
+JSON: `{"tape", "complete", "toolbus", "servers": {SERVER: {LIST: number}}, "calls": [...]}`, each call as its
+line has it, with large contents filled in. More about it: [tapes](tapes.md).
+""",
     "audit": """\
 JSON: `{"files", "events"}`, each event as its line has it; with `--verify` `{"intact", "chains":
 [{"file", "files", "lines", "first", "head": {"seq", "hash"}, "problems": [{"file", "line", "problem"}],

@@ -70,7 +70,11 @@ async def test_a_secret_of_one_server_in_the_calls_of_another(
     """It is hidden in arguments, results, large contents and names, before its own server is started."""
     monkeypatch.setenv("OTHER_TOKEN", SECRET)
     large = f"{'x' * 70_000}{SECRET}"
-    fake = FakeServer({"echo": lambda text, more="": f"{text} {large}"})
+
+    def echo(text: str, more: str = "") -> str:
+        return f"{text} {large}"
+
+    fake = FakeServer([echo])
     idle = {"command": "none", "env": {"API_TOKEN": "${OTHER_TOKEN}"}, "lazy": True}
     tape = tmp_path / "tape.jsonl"
     config: dict[str, Any] = {"servers": {"fake": {"server": fake}, "idle": idle}}
@@ -86,7 +90,11 @@ async def test_a_call_whose_secret_was_hidden_is_found_again(
 ) -> None:
     """On a machine with another secret, or with none."""
     monkeypatch.setenv("OTHER_TOKEN", SECRET)
-    fake = FakeServer({"echo": lambda token: "in"})
+
+    def echo(token: str) -> str:
+        return "in"
+
+    fake = FakeServer([echo])
     servers = {
         "fake": {"server": fake},
         "idle": {"command": "none", "env": {"API_TOKEN": "${OTHER_TOKEN}"}, "lazy": True},
@@ -155,7 +163,12 @@ async def test_a_tape_that_names_files_of_the_reader(name: object, tmp_path: Pat
     (tmp_path / "tape.files").mkdir()
     (tmp_path / "tape.files" / ("a" * 64)).write_text(SECRET)
     forged = {**CALL, "result": {"content": [{"type": "text", "text": {"$text": name}}]}}
-    tools = {"server": "fake", "after": 0, "list": "tools", "items": [{"name": "echo", "inputSchema": {}}]}
+    tools: dict[str, Any] = {
+        "server": "fake",
+        "after": 0,
+        "list": "tools",
+        "items": [{"name": "echo", "inputSchema": {}}],
+    }
     tape.write_text(HEAD + json.dumps(tools) + "\n" + json.dumps(forged) + "\n")
     with pytest.raises(TapeError):
         async with Toolbus(replay=tape) as bus:

@@ -10,7 +10,7 @@ import pytest
 
 from tests.inside.tape import Tape
 from tests.servers.asking import asking
-from tests.tape.scenes import COMMON, MODERN, answering, played
+from tests.tape.scenes import COMMON, MODERN, Scene, answering, played
 from toolbus import Answer, Elicitation, Interactions, Toolbus
 from toolbus.errors import TapeMismatch
 from toolbus.events import CatalogChanged, ResourceUpdated
@@ -18,6 +18,19 @@ from toolbus.testing import FakeServer
 
 pytestmark = pytest.mark.anyio
 ERAS = ("modern", "legacy")
+
+
+def same(text: str) -> str:
+    return text
+
+
+def tagged(text: str, tags: str = "") -> str:
+    return text
+
+
+def adding(text: str, **options: Any) -> Scene:
+    """A call of `add`."""
+    return lambda bus: bus.call("asking/add", {"text": text}, **options)
 
 
 def config(server: object, era: str = "auto", **more: Any) -> dict[str, Any]:
@@ -70,7 +83,7 @@ async def test_identical_calls_get_their_answers_in_order_and_then_the_last_one(
 
 
 async def test_a_call_that_is_not_on_the_tape_is_an_error_that_shows_the_nearest(tmp_path: Path) -> None:
-    fake = FakeServer({"add": lambda text, tags="": text, "other": lambda text: text})
+    fake = FakeServer({"add": tagged, "other": same})
     tape = tmp_path / "tape.jsonl"
     async with Toolbus(config(fake), record=tape) as bus:
         await bus.call("asking/other", {"text": "milk"})
@@ -121,14 +134,10 @@ async def test_each_of_several_recorded_answers_has_its_own_result(era: str, tmp
 
 
 async def test_a_crash_during_a_call_is_repeated(tmp_path: Path) -> None:
-    fake = FakeServer({"add": lambda text: text})
+    fake = FakeServer({"add": same})
     tape = tmp_path / "tape.jsonl"
-    scenes: dict[str, Any] = {
-        "crash": lambda bus: bus.call("asking/add", {"text": "boom"}),
-        "after": lambda bus: bus.call("asking/add", {"text": "tea"}),
-        "error": lambda bus: bus.call("asking/add", {"text": "bad"}),
-        "rejected": lambda bus: bus.call("asking/add", {"text": "worse"}),
-    }
+    texts = {"crash": "boom", "after": "tea", "error": "bad", "rejected": "worse"}
+    scenes = {name: adding(text) for name, text in texts.items()}
     fake.crash("add")
     async with Toolbus(config(fake), record=tape) as bus:
         recorded = await played(bus, {"crash": scenes["crash"], "after": scenes["after"]})
@@ -143,14 +152,13 @@ async def test_a_crash_during_a_call_is_repeated(tmp_path: Path) -> None:
 
 
 async def test_a_timeout_is_repeated_at_once(tmp_path: Path) -> None:
-    fake = FakeServer({"add": lambda text: text})
+    fake = FakeServer({"add": same})
     fake.delay("add", 30)
     tape = tmp_path / "tape.jsonl"
-    scenes: dict[str, Any] = {"slow": lambda bus: bus.call("asking/add", {"text": "tea"}, timeout=0.05)}
     async with Toolbus(config(fake), record=tape) as bus:
-        recorded = await played(bus, scenes)
+        recorded = await played(bus, {"slow": adding("tea", timeout=0.05)})
     async with replaying(tape) as bus:
-        assert await played(bus, {"slow": lambda bus: bus.call("asking/add", {"text": "tea"})}) == recorded
+        assert await played(bus, {"slow": adding("tea")}) == recorded
     assert recorded["slow"][0][0] == "CallTimeout"
 
 

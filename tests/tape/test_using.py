@@ -4,14 +4,15 @@ import gc
 import json
 import os
 import shutil
+import time
 import tracemalloc
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import warm
+from tests.budget import pieces_in
 from tests.cli.running import toolbus, write_config
 from tests.inside.tape import Places, Privacy, RecordedCall, Tape, TapeFile, TapePlayer
 from toolbus import Toolbus
@@ -194,16 +195,30 @@ def test_lines_that_end_in_another_order_are_sorted(tmp_path: Path) -> None:
     assert [line.get("id") for line in lines] == [None, 1, 2, 3, None]
 
 
-@pytest.mark.parametrize("text", [lambda n: f"call {n}", lambda n: "the same", lambda n: f"call {n // 2}"])
-def test_a_replay_takes_at_most_200_bytes_for_each_recorded_call(
-    text: Callable[[int], str], tmp_path: Path
-) -> None:
+async def test_a_replay_makes_5000_calls_in_the_cpu_time_of_650_pieces_of_work(tmp_path: Path) -> None:
+    tape = tmp_path / "tape.jsonl"
+    await recorded(tape, *map(str, range(500)))
+    spent: list[float] = []
+    async with Toolbus(replay=tape) as bus:
+        for _ in range(3):
+            began = time.thread_time()
+            for number in range(500):
+                await bus.call("fake/echo", {"text": str(number)})
+            spent.append(time.thread_time() - began)
+    # 650 pieces take about a second on a machine of this class.
+    assert pieces_in(min(spent)) < 65
+
+
+@pytest.mark.parametrize("repeated", [1, 2, 5_000])
+def test_a_replay_takes_at_most_200_bytes_for_each_recorded_call(repeated: int, tmp_path: Path) -> None:
     count, path = 5_000, tmp_path / "tape.jsonl"
     file = TapeFile(path)
     result: dict[str, Any] = {"content": [{"type": "text", "text": "y" * 500}]}
     for id_ in range(1, count + 1):
-        call_ = {"name": "x", "arguments": {"text": text(id_)}, "result": result}
-        file.add(RecordedCall(id=id_, server="a", method="tools/call", **call_))
+        given = {"text": f"call {id_ // repeated}"}
+        file.add(
+            RecordedCall(id=id_, server="a", method="tools/call", name="x", arguments=given, result=result)
+        )
     file.close()
     del file
     gc.collect()

@@ -8,6 +8,8 @@ from typer.core import TyperCommand
 
 GLOBAL = "Global options"
 """The section of the options that every command takes; only `toolbus --help` has it."""
+TAPES = "Tapes"
+"""The section of the options of commands that record and replay."""
 
 
 class PlainCommand(TyperCommand):
@@ -40,7 +42,7 @@ def write_commands(commands: Iterable[Any], formatter: Any) -> None:
 
 def write_options(command: Any, ctx: Any, formatter: Any) -> None:
     """Write the arguments and options; the global options only for the program itself."""
-    sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], GLOBAL: []}
+    sections: dict[str, list[tuple[str, str]]] = {"Arguments": [], "Options": [], TAPES: [], GLOBAL: []}
     for one in command.get_params(ctx):
         if _is_argument(one):
             sections["Arguments"].append((_argument(one), _about(one, ctx)))

@@ -10,6 +10,7 @@ import typer
 
 from toolbus.cli.completion import argument_names, server_names
 from toolbus.cli.errors import Usage
+from toolbus.cli.help import TAPES
 from toolbus.cli.options import TapeMode, TapeOptions
 
 _UNITS = {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -128,10 +129,6 @@ Accept = Annotated[
 Decline = Annotated[bool, typer.Option("--decline", help="Decline the request.")]
 Cancel = Annotated[bool, typer.Option("--cancel", help="Cancel without answering.")]
 WriteUnasked = Annotated[bool, typer.Option("--yes", "-y", help="Write the file without asking.")]
-
-
-TAPES = "Tapes"
-"""The panel of the options in the help."""
 
 
 def tape_options(

@@ -273,7 +273,9 @@ def decoded_data(text: str) -> bytes | None:
 class TapeFile:
     """A tape that is being written, line by line; every method raises OSError if the disk does."""
 
-    def __init__(self, path: Path, *, appends: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, appends: bool = False, prefixes: Mapping[str, str] | None = None
+    ) -> None:
         """Begin a new tape, or continue the one in that file."""
         self.path = path
         self.folder = ContentFolder(path)
@@ -288,7 +290,8 @@ class TapeFile:
         if appends:
             self._go_on()
         if not self._size:
-            self._append({"tape": VERSION, "toolbus": version()})
+            named = {"prefixes": dict(prefixes)} if prefixes else {}
+            self._append({"tape": VERSION, "toolbus": version(), **named})
 
     def _go_on(self) -> None:
         """Find the end of the tape in the file, before its end line."""
@@ -369,6 +372,8 @@ class Tape:
         """Whether it names folders that differ from machine to machine."""
         self.version = ""
         """The version of toolbus that wrote it."""
+        self.prefixes: JSONObject = {}
+        """The prefixes of tool names that the config set, by server."""
         self.servers: list[str] = []
         self.listings: dict[str, list[RecordedList]] = {}
         """The lists of each server, in order."""
@@ -415,6 +420,8 @@ class Tape:
                 document = _parsed(line)
                 if document is None and place and next(lines, None) is None:
                     return
+                if document is None and place == 0:
+                    raise self._no_tape()
                 if document is None:
                     raise self._damaged(place, "is not JSON")
                 if place == 0:
@@ -428,13 +435,14 @@ class Tape:
 
     def _check_version(self, document: JSONObject) -> None:
         if "tape" not in document:
-            raise TapeError(
-                self.path, "is not a tape", "record one with --record, or Toolbus(..., record=...)"
-            )
+            raise self._no_tape()
         if document["tape"] != VERSION:
             raise TapeError(
                 self.path, f"has format {document['tape']!r}", "update toolbus, or record it again"
             )
+
+    def _no_tape(self) -> TapeError:
+        return TapeError(self.path, "is not a tape", "record one with --record, or Toolbus(..., record=...)")
 
     def _damaged(self, place: int, problem: str) -> TapeError:
         number = os.pread(self._file, place, 0).count(b"\n") + 1
@@ -444,6 +452,7 @@ class Tape:
         self.is_complete = "end" in document
         if "tape" in document:
             self.version = str(document.get("toolbus", ""))
+            self.prefixes = _object(document.get("prefixes"))
         if "server" in document and document["server"] not in self.servers:
             self.servers.append(str(document["server"]))
         if "id" in document:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.core.values.tape_errors import TapeMismatch
+from toolbus.core.values.tape_errors import NEW_EPISODES, TapeMismatch
 from toolbus.tape.format import RecordedCall, Tape
 from toolbus.tape.matching import CallTarget, Matching, differences, fits_masked
 from toolbus.tape.privacy import Privacy, has_mask
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from toolbus.tape.live import LiveServers
 
 T = TypeVar("T")
-NEXT_STEP = "record it with mode new_episodes"
 
 
 class TapePlayer:
@@ -189,7 +188,7 @@ class TapePlayer:
         *,
         nearest: int | None = None,
         diff: tuple[str, ...] = (),
-        step: str = NEXT_STEP,
+        step: str = NEW_EPISODES,
     ) -> TapeMismatch:
         error = TapeMismatch(
             self.tape.path, what, server=target.server, nearest=nearest, diff=diff, step=step

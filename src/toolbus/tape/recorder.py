@@ -68,8 +68,13 @@ class Recorder:
         *,
         appends: bool = False,
         privacy: Privacy | None = None,
+        prefixes: Mapping[str, str] | None = None,
     ) -> None:
-        """Record to that file, which is written from `begin` on; `appends` goes on with the tape in it."""
+        """Record to that file, which is written from `begin` on; `appends` continues the tape in it.
+
+        `prefixes` are the tool prefixes of the config, for a replay without it.
+        """
+        self._prefixes: JSONObject = (privacy or Privacy()).recorded(prefixes or {})
         self.path = Path(path)
         self._privacy = privacy or Privacy(config)
         self._appends = appends
@@ -101,7 +106,7 @@ class Recorder:
             if self._file is not None or self._is_closed:
                 return
             try:
-                self._file = TapeFile(self.path, appends=self._appends)
+                self._file = TapeFile(self.path, appends=self._appends, prefixes=self._prefixes)
             except OSError as error:
                 self._problem = (error.strerror or "cannot be written").lower()
                 raise TapeError(self.path, self._problem, "choose another file") from None

@@ -156,7 +156,9 @@ class BusTapes:
         """
         privacy = Privacy(config)
         if self._use.record is not None:
-            self._recorder = Recorder(self._use.record, appends=self._adds, privacy=privacy)
+            self._recorder = Recorder(
+                self._use.record, appends=self._adds, privacy=privacy, prefixes=_prefixes(config)
+            )
         if self._tape is not None:
             self.player = TapePlayer(self._tape, self._matching, privacy)
             if config is not None and config.servers and not self.fits(config):
@@ -178,7 +180,9 @@ class BusTapes:
         from toolbus.tape.peer import TapeServer
 
         if config is None:
-            config = BusConfig(servers={alias: _server(alias) for alias in tape.servers})
+            config = BusConfig(
+                servers={alias: _server(alias, tape.prefixes.get(alias)) for alias in tape.servers}
+            )
 
         def linked(alias: str, server: ServerConfig) -> ServerConfig:
             if self._adds and player.recorded(alias) not in tape.servers:
@@ -252,8 +256,13 @@ def unshaped(config: BusConfig) -> BusConfig:
     return config.model_copy(update={"servers": servers, **_NOT_DECIDED})
 
 
-def _server(alias: str) -> ServerConfig:
-    return ServerConfig(alias=alias, transport="memory", server=object())
+def _prefixes(config: BusConfig | None) -> dict[str, str]:
+    servers = {} if config is None else config.servers
+    return {alias: one.prefix for alias, one in servers.items() if one.prefix is not None}
+
+
+def _server(alias: str, prefix: str | None) -> ServerConfig:
+    return ServerConfig(alias=alias, transport="memory", server=object(), prefix=prefix)
 
 
 def tapes_of(

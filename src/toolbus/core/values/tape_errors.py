@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 from toolbus.core.values.errors import ToolbusError
 
+NEW_EPISODES = "record it with mode='new_episodes', or --tape-mode new_episodes"
+"""The next step for a call that a tape lacks."""
 __all__ = ["TapeError", "TapeMismatch"]
 
 
@@ -33,7 +35,7 @@ class TapeMismatch(ToolbusError):
         server: str,
         nearest: int | None = None,
         diff: Sequence[str] = (),
-        step: str = "record it with mode new_episodes",
+        step: str = NEW_EPISODES,
     ) -> None:
         self.path, self.what, self.server = str(path), what, server
         self.nearest, self.diff = nearest, tuple(diff)
