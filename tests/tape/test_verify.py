@@ -27,7 +27,7 @@ class Shop:
         self.answer: Any = {"items": [ITEM], "total": 1}
         self.asked: list[str] = []
         self.fake = FakeServer({}, name="shop")
-        self.config = {"servers": {"shop": {"server": self.fake, "era": era}}}
+        self.config: dict[str, Any] = {"servers": {"shop": {"server": self.fake, "era": era}}}
         self.offer(self.search, "search")
         self.fake.add_tool(self.order, "order", structured_output=False)
 
