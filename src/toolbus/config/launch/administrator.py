@@ -236,7 +236,7 @@ class Administrator:
         return None
 
     def hook_refusal(self, names: Sequence[str], paths: Sequence[str]) -> ConfigError | None:
-        """The refusal of a hook, by its names, the first as written, and its files; None if it is permitted."""
+        """The refusal of a hook with these names and files; None if it is permitted."""
         for file in self.files:
             if found := file.hook_refusal(names, paths):
                 key, reason = found
