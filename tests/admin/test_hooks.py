@@ -52,7 +52,7 @@ def test_the_lists(policy: dict[str, Any], use: str, paths: tuple[str, ...], ref
 @pytest.mark.parametrize("pattern", ["", "a b", "../x", "relative/x", "/srv/../x", "a:b:c"])
 def test_a_wrong_pattern_is_an_error(pattern: str) -> None:
     with pytest.raises(ConfigError):
-        AdministratorPolicy(allow={"hooks": [pattern]})
+        refusal({"allow": {"hooks": [pattern]}}, "a:B")
 
 
 async def test_a_refused_hook_stops_the_start_and_is_not_imported(site: Site, tmp_path: Path) -> None:

@@ -136,7 +136,7 @@ TRICKS = [
 
 @pytest.mark.parametrize("use", TRICKS)
 def test_a_name_is_never_a_path_or_an_expression(use: str, clone: Path) -> None:
-    """Only dotted ASCII names lead to code."""
+    """A hook is named by a dotted ASCII name, and by nothing else."""
     modules(clone.parent, evil=TRACE)
     with pytest.raises(ConfigError, match="is neither module:name nor an entry point"):
         usable_config(hostile(clone, use))

@@ -9,7 +9,7 @@ from toolbus.records import Text
 
 Next = Callable[[Operation], Awaitable[ToolResult]]
 SEEN: list[Any] = []
-"""What happened, in order; a test clears it."""
+"""The events so far, in order; a test clears it."""
 
 
 class Seen:
@@ -80,7 +80,7 @@ async def answers_text(call: Operation, following: Next) -> Any:
 
 
 class Most:
-    """A guard that allows so many calls."""
+    """A guard that allows a number of calls."""
 
     def __init__(self, calls: int = 1) -> None:
         self.left = calls
@@ -105,10 +105,10 @@ class Both:
     """Something that may be two things."""
 
     def start(self, operation: Operation) -> None:
-        """As an observer."""
+        """Start as an observer."""
 
     async def __call__(self, operation: Operation) -> None:
-        """As a guard."""
+        """Check as a guard."""
 
 
 class SaysGuard(Both):

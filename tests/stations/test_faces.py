@@ -130,7 +130,7 @@ def gateway(folder: Path, file: Path) -> Generator[tuple[str, Path]]:
 
 
 async def stamps(url: str) -> dict[str, set[str]]:
-    """What several clients get, by the process that it came from."""
+    """The marks that several clients get, by the process that made them."""
     found: dict[str, set[str]] = {}
     for _ in range(12):
         gate = await connect_mcp(url)

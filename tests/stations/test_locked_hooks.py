@@ -17,7 +17,7 @@ GATE = {"use": "gate:Guard", "refused": ["nothing"]}
 
 
 class Project:
-    """A project whose user trusts whatever is there, with a server and a lockfile."""
+    """A trusted project with a server and a lockfile."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -34,7 +34,7 @@ class Project:
         return json.loads((self.folder / "toolbus.lock").read_text())["hooks"]["stations"]
 
     async def refusal(self) -> str | None:
-        """Why a call is refused."""
+        """The reason why a call is refused."""
         async with Toolbus(self.folder / "toolbus.yaml") as bus:
             try:
                 await bus.call("files/read", {"path": "x"})
@@ -133,7 +133,7 @@ async def test_a_lockfile_edited_by_hand_is_refused(project: Project) -> None:
 
 
 async def test_machines_with_other_servers_agree_about_the_hooks(project: Project) -> None:
-    """Nothing of this machine is in the entries."""
+    """The entries contain no path of this machine."""
     assert str(project.folder) not in json.dumps(project.locked())
     assert warm.python() not in json.dumps(project.locked())
     assert OFFERING not in json.dumps(project.locked())

@@ -1,4 +1,4 @@
-"""How tools are used: calls, failures, durations and the size of results, counted from a trail.
+"""Statistics of tools: calls, failures, durations and the size of results, counted from a trail.
 
 A trail of any length is counted in bounded memory: durations are kept as a histogram, and only so many
 different tools are told apart.
@@ -20,7 +20,7 @@ from toolbus.audit.read import Recorded
 from toolbus.audit.trail import REQUESTS
 
 MOST_TOOLS = 5_000
-"""How many tools are told apart; the rest is counted together."""
+"""The number of tools that are told apart; all others are counted together."""
 OTHERS = "(others)"
 CALLS = "tools/call"
 BYTES_PER_TOKEN = 4
@@ -64,7 +64,7 @@ class Durations:
 
 @dataclass(slots=True, kw_only=True)
 class ToolUsage:
-    """How one tool of a server is used; or its resources, prompts and other requests, by method."""
+    """The use of one tool of a server; or of its resources, prompts and other requests, by method."""
 
     server: str
     tool: str
@@ -99,7 +99,7 @@ class UsageCounts:
     """The use of all tools."""
 
     tools: dict[tuple[str, str], ToolUsage] = field(default_factory=dict[tuple[str, str], ToolUsage])
-    """By server and tool."""
+    """The counts, by server and tool."""
 
     def add(self, call: UsedCall) -> None:
         """Count a call."""

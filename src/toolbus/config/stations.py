@@ -1,7 +1,8 @@
 """The code behind the entries of `hooks`: files beside the config, or an installed package.
 
 Nothing is imported. A file is read once: the bytes that are reviewed and locked are the bytes that run. A
-module is taken from the config's folder if it is there, and is never looked for there in any other way.
+module of the config's folder takes precedence over an installed one. Python itself never
+searches that folder.
 """
 
 import os
@@ -32,7 +33,7 @@ class StationCode:
 
     entry: StationEntry
     target: str
-    """`module:name`, also of an entry point."""
+    """`module:name`; an entry point names one."""
     package: str | None = None
     """The installed package with the entry point."""
     files: Mapping[str, bytes] = field(default_factory=dict[str, bytes], repr=False)
@@ -62,7 +63,7 @@ class StationCode:
 
     @property
     def source(self) -> str:
-        """Where the code comes from, for people."""
+        """The origin of the code, for people."""
         if self.files:
             return ", ".join(self.files)
         installed = "an installed package"
@@ -89,7 +90,7 @@ def station_code(entry: StationEntry, known: Mapping[str, bytes | None] | None =
 
 
 def station_codes(config: "BusConfig") -> tuple[StationCode, ...]:
-    """The code of all stations of a config, in order; those of the user's own config need no review."""
+    """The code of all stations of a config, in order; the user's own config needs no review."""
     own = () if config.user is None else (station_code(entry) for entry in config.user.hooks)
     return (*own, *(station_code(entry, config.reviewed) for entry in config.hooks))
 

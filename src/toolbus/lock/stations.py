@@ -41,7 +41,7 @@ def hooks_by_lock(codes: Sequence[StationCode]) -> dict[Path, list[JSONObject]]:
 def held_hooks(
     config: BusConfig, codes: Sequence[StationCode], known: Iterable[Lockfile | None]
 ) -> tuple[LockMode, str] | None:
-    """Why the hooks of a config are on hold, and in which mode; None if they are as in the lock.
+    """The mode and the reason if the hooks of a config are on hold; None if they are as in the lock.
 
     `known` are the lockfiles that were read already.
     """
@@ -57,7 +57,7 @@ def held_hooks(
 
 
 def hook_differences(before: Sequence[JSONObject], now: Sequence[JSONObject]) -> list[LockDifference]:
-    """What differs between two lists of hooks."""
+    """The differences between two lists of hooks."""
     if [digest_of(dict(one)) for one in before] == [digest_of(dict(one)) for one in now]:
         return []
     old, new = _named(before), _named(now)
@@ -81,7 +81,7 @@ def _difference(
 
 
 def _changes(old: JSONObject, new: JSONObject) -> list[DefinitionChange]:
-    """What differs between two entries, which use the same."""
+    """The differences between two entries for the same code."""
     was, now = _parts(old), _parts(new)
     return [
         DefinitionChange(at=key, effect="changed" if key in was else "added", before=was.get(key), after=one)

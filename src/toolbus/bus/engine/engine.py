@@ -148,7 +148,7 @@ class Engine:
         """The scope that every view is within."""
         self.approvals = LockApprovals(config)
         self.stations = ConfigStations(self.approvals)
-        """What the `hooks` of the config name."""
+        """The stations that the `hooks` of the config name."""
         self.shaping = Same(CatalogShaper(config, tuple(extensions.shapers)))
         self.snapshots = Snapshots()
         self.encoding = BusEncoding(config, extensions)

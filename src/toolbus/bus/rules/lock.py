@@ -43,7 +43,7 @@ class LockApprovals:
         self.stations: tuple[StationCode, ...] = ()
         """The code of the user's stations, as it was read for the comparison with the lock."""
         self.held_stations: tuple[LockMode, str] | None = None
-        """Why they are on hold, and in which mode."""
+        """The mode and the reason if they are on hold."""
         if not config.for_lock:
             self.stations = station_codes(config)
             self.held_stations = held_hooks(config, self.stations, files.values())

@@ -1,8 +1,8 @@
 """Import the code of an entry of `hooks`, and tell what kind of station it is.
 
-Files beside the config are run from the bytes that were reviewed and locked: below a name of their own, so
-that they replace no module of the program, and without the folder on Python's path. So nothing else that lies
-in the folder can ever be imported.
+Files beside the config run from the bytes that were reviewed and locked. They get a package name of their
+own, so they replace no module of the program. The folder is not on Python's path, so nothing else in it can
+be imported.
 """
 
 import os
@@ -105,7 +105,7 @@ def imported(code: StationCode, options: Mapping[str, object]) -> ImportedStatio
 
 
 def _named(code: StationCode) -> Any:
-    """What an entry names."""
+    """Return the object that an entry names."""
     module_name, _, name = code.target.partition(":")
     module = _module(code, module_name)
     found: Any = module
@@ -165,7 +165,7 @@ def _is_station(found: Any) -> bool:
 
 
 def _kind(entry: StationEntry, station: Any) -> StationKind:
-    """What a station says that it is, or what it offers; ConfigError if that is not clear."""
+    """Tell the kind of a station by its attribute, or by its methods; ConfigError if neither is clear."""
     said = getattr(station, "station", None)
     starts, calls = callable(getattr(station, "start", None)), callable(station)
     if said is not None:
@@ -204,6 +204,6 @@ def _takes(station: Any, count: int) -> bool:
 
 
 def told(error: Exception) -> str:
-    """What an exception of the user's code says, in one line and without secrets."""
+    """Describe an exception of the user's code in one line, without secrets."""
     text = " ".join(str(redacted_by_all(str(error))).split())
     return shortened(f"{type(error).__name__}: {text}" if text else type(error).__name__, 200)

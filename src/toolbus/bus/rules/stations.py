@@ -28,9 +28,9 @@ from toolbus.core.values.records import JSON, ToolResult
 
 logger = logging.getLogger("toolbus")
 DRAIN_SECONDS = 30.0
-"""How long a station that was replaced may wait for the operations that still pass it."""
+"""The longest wait of a replaced station for the operations that still pass it."""
 CLOSE_SECONDS = 5.0
-"""How long the `close` of a station may take."""
+"""The time limit for the `close` of a station."""
 
 
 class ConfigStation:
@@ -39,7 +39,7 @@ class ConfigStation:
     def __init__(self, code: StationCode, key: str, made: ImportedStation, redactor: Redactor) -> None:
         self.entry = code.entry
         self.key = key
-        """The digest of its code and its options; an equal one need not be made again."""
+        """The digest of its code and its options: a reload keeps a station with the same one."""
         self.kind = made.kind
         self._target = made.station
         self._is_ours = made.is_ours
@@ -49,11 +49,11 @@ class ConfigStation:
         self._reported: set[type[Exception]] = set()
 
     def __getattr__(self, name: str) -> Any:
-        """What else an observer says of itself, such as `times_stations`."""
+        """Pass on other attributes of an observer, such as `times_stations`."""
         return _told_by(self, "_target", name)
 
     def start(self, operation: Operation, /) -> "_GuardedObservation | None":
-        """Observe an operation; whatever the observer raises is logged, once for each class."""
+        """Observe an operation; an exception of the observer is logged, once for each class."""
         try:
             found: Observation | None = self._target.start(operation)
         except Exception as error:  # the user's code
@@ -147,7 +147,7 @@ class _GuardedObservation:
         self._found = found
 
     def __getattr__(self, name: str) -> Any:
-        """What else the observer follows, or does not: `ignores_progress`."""
+        """Pass on other attributes, such as `ignores_progress`."""
         return _told_by(self, "_found", name)
 
     def progress(self, progress: float, total: float | None, message: str | None) -> None:
@@ -179,7 +179,7 @@ class ConfigStations:
         self.is_loaded = not approvals.stations and approvals.held_stations is None
         """Whether they stand on the path; without that, no operation may be made."""
         self.refusal: str | None = None
-        """Why every operation is refused: the hooks differ from the lock."""
+        """The reason to refuse every operation: the hooks differ from the lock."""
         self.all: tuple[ConfigStation, ...] = ()
         self._closing: set[asyncio.Task[None]] = set()
 
@@ -223,7 +223,7 @@ class ConfigStations:
         return tuple(found)
 
     def use(self, found: tuple[ConfigStation, ...], approvals: LockApprovals) -> None:
-        """Use what was prepared, and close what is not needed any more when nothing passes it."""
+        """Use the prepared stations, and close the replaced ones after their last operation."""
         gone = [one for one in self.all if one not in found]
         self.all, self.refusal, self.is_loaded = found, _refusal(approvals), True
         for one in gone:
@@ -232,7 +232,7 @@ class ConfigStations:
             task.add_done_callback(self._closing.discard)
 
     async def discard(self, found: Sequence[ConfigStation]) -> None:
-        """Close what was prepared, and is not used after all."""
+        """Close prepared stations that are not used after all."""
         for one in found:
             if one not in self.all:
                 await one.close()

@@ -236,7 +236,7 @@ class Administrator:
         return None
 
     def hook_refusal(self, names: Sequence[str], paths: Sequence[str]) -> ConfigError | None:
-        """Why a hook of a config must not be imported: by its names, the first as written, and its files."""
+        """The refusal of a hook with these names and files; None if it is permitted."""
         for file in self.files:
             if found := file.hook_refusal(names, paths):
                 key, reason = found

@@ -77,7 +77,7 @@ class StationEntry(ConfigModel):
 
     @property
     def place(self) -> str:
-        """Where it is written: `toolbus.yaml:12`."""
+        """Its file and line: `toolbus.yaml:12`."""
         return f"{self.file or 'the config'}{'' if self.line is None else f':{self.line}'}"
 
     def error(self, problem: str, key: str | None = None) -> ConfigError:
@@ -91,12 +91,12 @@ class StationEntry(ConfigModel):
 
     @model_serializer
     def as_written(self) -> dict[str, JSON]:
-        """The entry as in a file, with `***` for what looks like a secret."""
+        """The entry as in a file, with `***` for likely secrets."""
         return {"use": self.use, **self.shown_options}
 
     @property
     def shown_options(self) -> dict[str, JSON]:
-        """The options as written, with `***` for what looks like a secret."""
+        """The options as written, with `***` for likely secrets."""
         return {key: _shown(key, value) for key, value in self.options.items()}
 
 

@@ -32,7 +32,7 @@ class StationRow:
     active: bool = True
     note: str = ""
     place: ValueOrigin | None = None
-    """Where the config sets it; None if it is built in."""
+    """Its place in the config; None if it is built in."""
     problem: str | None = None
 
 

@@ -84,7 +84,7 @@ def _history(own: Invocation) -> Path | None:
 
 @dataclass(frozen=True, slots=True)
 class Definitions:
-    """What the tools of a config cost in every request to a model."""
+    """The tokens of the tools of a config in every request to a model."""
 
     tokens: dict[tuple[str, str], int] | None = None
     """About how many, by server and tool; None if there is no config."""
@@ -100,13 +100,13 @@ class Advice:
     server: str
     tokens: int = 0
     exclude: tuple[str, ...] = ()
-    """For the entry of the server in the config."""
+    """The patterns for the entry of the server in the config."""
     commands: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UsageReport:
-    """How tools were used in a time, and what can be better."""
+    """The use of tools in a time, and advice."""
 
     path: Path
     since: str | None
@@ -126,7 +126,7 @@ class UsageReport:
         return sorted(unused, key=lambda key: (-self.costs[key], key))
 
     def advice(self) -> Iterator[Advice]:
-        """What to hide, and what to look at; nothing if nothing was called at all."""
+        """Advise to hide unused tools, and to look at failing ones; nothing if there are no calls."""
         if not self.usage.total:
             return
         yield from self._to_hide()
