@@ -98,7 +98,7 @@ async def test_a_text_that_looks_like_the_words_of_the_page(tmp_path: Path) -> N
         second = await opened.page(approval_url("files", "tool", "read"))
     for markup in (page, second):
         card = re.findall(r"<article.*?</article>", markup, re.DOTALL)[0]
-        blocks = [one for tag, one in Markup(card).elements if one.get("class") == "signs"]
+        blocks = [one for _, one in Markup(card).elements if one.get("class") == "signs"]
         assert len(blocks) == 1
         assert card.index('class="signs"') < card.index("Read a file")
         assert "claims authority" in card.partition("<table")[0]

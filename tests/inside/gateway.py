@@ -54,6 +54,7 @@ from toolbus.gateway.http.workers import ConnectionCounts as ConnectionCounts
 from toolbus.gateway.http.workers import Workers as Workers
 from toolbus.gateway.metrics import Metrics as Metrics
 from toolbus.gateway.protocol import words as words
+from toolbus.gateway.protocol.clients import ConnectedClients as ConnectedClients
 from toolbus.gateway.protocol.principal import LOCAL as LOCAL
 from toolbus.gateway.protocol.principal import Principal as Principal
 from toolbus.gateway.protocol.principal import client_user as client_user

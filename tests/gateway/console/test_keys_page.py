@@ -5,12 +5,22 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.console.opening import Markup, console_over, plain
+from tests.gateway.driving import JSON, ModernClient
+from tests.gateway.front import Gates, gated
 from tests.inside.config import Serve, ServeAuth, ServeView
 from tests.inside.console import ConsoleKeys
-from tests.inside.gateway import StoredKeys, digest_of_key, file_keys
+from tests.inside.gateway import (
+    ConnectedClients,
+    Gateway,
+    Principal,
+    StoredKeys,
+    digest_of_key,
+    file_keys,
+)
 from tests.lock.place import Place
 
 pytestmark = pytest.mark.anyio
+ADD: JSON = {"a": 1, "b": 2}
 
 PICTURE = "<img src=x onerror=alert(1)>"
 HOSTILE = f"</td><script>alert('1')</script>{PICTURE}\"&\x1b[31m\u202e"
@@ -109,3 +119,36 @@ async def test_markup_is_text_in_every_field(stored: StoredKeys, tmp_path: Path)
         shown = [text or "" for _, given in read.elements for key, text in given.items() if key != "value"]
         assert not any(hidden in text for text in (*shown, read.text) for hidden in "\x1b\u202e")
     assert Markup(page).text.count(PICTURE) >= 3
+
+
+async def test_connected_clients_are_listed_with_their_keys(stored: StoredKeys, tmp_path: Path) -> None:
+    """A legacy client as long as its session, a modern one by its name; a key is revoked where it is used."""
+    stored.add("ann", views=("research",), user="")
+    ann = Principal(kind="key", name="ann", view="default", key="0" * 64)
+    info = {"name": HOSTILE, "version": "1.2"}
+    async with console_over({"servers": {"gated": {"server": gated(Gates())}}}) as opened:
+        await opened.enter()
+        async with Gateway(opened.bus) as gateway:
+            opened.console.keys = _keys(stored)
+            opened.console.clients = gateway.clients = ConnectedClients()
+            params = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+            session, _ = await gateway.initialize(ann, params)
+            modern = ModernClient(gateway)
+            meta = {"io.modelcontextprotocol/clientInfo": {"name": "agent", "version": 7}}
+            for _ in range(2):
+                await modern.request("tools/call", {"name": "gated_add", "arguments": ADD}, meta)
+            page = await opened.page("keys")
+            shown = plain(page.partition('id="clients"')[2])
+            gateway.sessions.close(session.id)
+            later = plain((await opened.page("keys")).partition('id="clients"')[2])
+            revoked = await opened.post("keys/revoke", {"name": "ann"})
+    assert "Connected clients: 2" in shown
+    assert "agent modern, 2026-07-28 none default this machine" in shown
+    assert "(2 calls)" in shown
+    assert f"1.2 legacy, 2025-06-18 {session.id[:8]} default ann" in shown
+    assert "never Revoke Clients with the key ann are refused" in shown
+    assert session.id not in page
+    assert "img" not in {tag for tag, _ in Markup(page).elements}
+    assert "Connected clients: 1" in later
+    assert revoked.status_code == 303
+    assert stored.all() == []
