@@ -45,7 +45,7 @@ async def test_a_tool_is_found_its_form_filled_in_and_its_result_shown(browser: 
         await tab.do("selectOption", field("size"), '"large"')
         await tab.fill(f"{field('tags')} input[type=text]", "a")
         await tab.fill(field("more"), '{"deep": {"er": null}}')
-        await tab.fill("#call-form > .field:last-of-type :is(input, textarea)", "plain")
+        await tab.fill("#call-form > div.field >> nth=-1 >> :is(input, textarea)", "plain")
         await tab.click("#call")
         sent = json.loads(await _result(tab))
         await tab.see("#trial img")

@@ -228,3 +228,20 @@ async def test_large_results_are_kept_within_a_bound_the_newest_always(
         form = {_key("text"): "x" * 9000, _key("size"): "3"}
         await _result(opened, await _called(opened, "shows_kinds", form))
         assert [one.number for one in opened.console.trials.of("shows_kinds")] == [5]
+
+
+async def test_the_arguments_of_an_earlier_call_are_filled_in_again() -> None:
+    async with _opened() as (opened, _):
+        for count in ("4", "5"):
+            form = {
+                _key("text"): "x",
+                _key("size"): "3",
+                _key("count"): count,
+                f"{_key('tags')}-as": "absent",
+            }
+            await _result(opened, await _called(opened, "shows_kinds", form))
+        earlier = opened.console.calls.ended[-1].id
+        page = Markup(await opened.page(f"tools?tool=shows_kinds&again={earlier}"))
+        unknown = Markup(await opened.page("tools?tool=shows_kinds&again=nobody"))
+    assert [one["value"] for one in page.named("input") if one["name"] == _key("count")] == ["4"]
+    assert [one["value"] for one in unknown.named("input") if one["name"] == _key("count")] == ["3"]

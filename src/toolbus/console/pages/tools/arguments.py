@@ -380,9 +380,9 @@ class ArgumentForm:
 
 
 def as_json(value: JSON) -> str:
-    """A value as JSON that can be typed on: what a page would write out is escaped."""
-    text = json.dumps(value, ensure_ascii=False, indent=2)
-    return text if visible(text) == text else json.dumps(value, indent=2)
+    """A value as JSON to read and to type on; characters that a page would write out are escaped."""
+    text = json.dumps(value, ensure_ascii=False, indent=2, default=repr)
+    return text if visible(text) == text else json.dumps(value, indent=2, default=repr)
 
 
 def arguments_in(text: str) -> dict[str, JSON]:

@@ -10,8 +10,8 @@ from toolbus.config import BusConfig
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element
 from toolbus.console.page import Download, PageRequest
+from toolbus.console.pages.tools.arguments import as_json
 from toolbus.console.trials import Trial
-from toolbus.console.widgets import as_json
 from toolbus.core.text.display import PICTURES
 from toolbus.core.text.encoding import as_sent
 from toolbus.core.values.errors import ToolbusError
