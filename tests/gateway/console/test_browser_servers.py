@@ -97,7 +97,7 @@ async def test_the_table_is_filtered_and_sorted_by_keyboard_and_the_url_keeps_it
         await tab.do("keyboard.type", "wi")
         await tab.press("Enter")
         await tab.gone(row("gone"))
-        await tab.do("focus", "text=Restarts per hour")
+        await tab.do("focus", "thead >> text=Restarts per hour")
         await tab.press("Enter")
         await tab.see("[aria-current=true]", "Restarts per hour")
         url = await tab.do("url")

@@ -14,6 +14,7 @@ from tests.gateway.console.editing import (
     hidden,
     in_use,
     start_text,
+    tried,
 )
 from tests.gateway.console.opening import plain
 from tests.inside.config import servers_in, with_changed_entry
@@ -43,6 +44,8 @@ async def test_a_field_is_changed_and_the_rest_of_the_file_stays(tmp_path: Path)
         place, page = await gone_to(opened, "edit-server/review", given)
         assert place.startswith("edit-server?name=files&draft=")
         assert "env LEVEL=high" in plain(page), "the launch has changed, so it is reviewed"
+        assert "works It started within" in plain(await tried(opened, place, page))
+        assert opened.bus.servers["files"].restarts == 0, "the trial is another process"
         _, page = await gone_to(opened, "edit-server/save", hidden(page, "edit-server/save"))
         assert "Saved files." in plain(page)
         await until(lambda: opened.bus.config.servers["files"].timeouts.call == 9)
