@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.gateway.console.chromium import Chromium, Tab, chromium
 from tests.gateway.console.opening import Opened, console_over
-from tests.inside.console import RANGES, CallLog, anchor
+from tests.inside.console import RANGES, CallLog
 from tests.lock.place import OFFER, READ, WRITE, Place
 from tests.patience import until
 from toolbus import Caller, ToolbusError
@@ -60,7 +60,8 @@ async def _approve(opened: Opened) -> None:
     """What the demo servers offer; the change of `files` stays held."""
     await until(lambda: set(DEMO) <= set(opened.console.held.servers()))
     for name in DEMO:
-        opened.console.held.approve_all(name, opened.console.held.servers()[name].digest)
+        for one in (await opened.console.held.load())[name].parts:
+            await opened.console.held.approve(name, one.part, one.seal, confirmed=True)
     await opened.console.use_approved()
     await until(
         lambda: {"worker_divide", "notes_add", "pictures_swatch"} <= {one.name for one in opened.bus.catalog}
@@ -107,9 +108,11 @@ async def _take(browser: Chromium, opened: Opened) -> None:
         await _save(tab, "calls")
     async with browser.tab(viewport={"width": 1160, "height": 700}, colorScheme="dark") as tab:
         await tab.enter(opened)
-        await tab.goto(f"{tab.home}/tool?name=pictures_plot")
-        await tab.fill(f"#call-{anchor('field', 'values')}", "[3, 5, 4, 8, 13, 9, 16]")
-        await tab.click("button:text-is('Call')")
+        await tab.goto(f"{tab.home}/tools?tool=pictures_plot")
+        await tab.click(".switch >> text=JSON")
+        await tab.fill("#call-json", '{"values": [3, 5, 4, 8, 13, 9, 16]}')
+        await tab.click(".switch >> text=Form")
+        await tab.click("#call")
         await tab.see("#trial img")
         await _save(tab, "tool")
     async with browser.tab(viewport={"width": 380, "height": 570}) as tab:

@@ -64,7 +64,7 @@ ALLOWED: dict[str, set[str]] = {
     # Tokens: the fetcher of the sign-in; keys: private files.
     "gateway": FACE | {"connect", "state", "telemetry", "audit", "lock", "schema"},
     "gateway.serve": {"console"},  # and whatever the gateway may
-    "console": FACE | {"gateway", "connect", "state", "audit", "lock", "schema"},
+    "console": FACE | {"gateway", "connect", "state", "audit", "lock", "policy", "schema"},
     # Commands of its clients run in it.
     "background": FACE | {"cli", "console", "gateway", "state"},
     # Its tools are those of the adapter for pydantic-ai; the store of its runs is a private file, each run

@@ -10,8 +10,10 @@ from tests.auth.authorization_server import AuthorizationServer
 from tests.auth.buses import called, config, stored
 from tests.auth.pages import walk
 from tests.auth.resource_server import ResourceServer
+from tests.gateway.console.editing import edited_console, gone_to, hidden, tried
 from tests.gateway.console.opening import Markup, Opened, Stream, console_over, plain
 from tests.interop.servers import require_installed
+from tests.patience import until
 
 require_installed("oauth")
 pytestmark = pytest.mark.anyio
@@ -97,3 +99,22 @@ async def test_a_server_without_a_sign_in_has_no_button() -> None:
         async with opened.stream("server?name=plain") as stream:
             failed = await stream.until(lambda markup: "The sign-in failed" in markup)
         assert "auth: oauth" in failed
+
+
+async def test_a_server_that_is_added_asks_for_a_sign_in_in_its_trial_and_on_its_page(
+    authority: AuthorizationServer, guarded: ResourceServer, tmp_path: Path
+) -> None:
+    text = f"tokens: file:{tmp_path / 'tokens'}\nservers: {{}}\n"
+    async with edited_console(tmp_path, text) as (opened, path):
+        typed = {"way": "url", "name": "guarded", "url": guarded.url, "auth": "oauth"}
+        place, page = await gone_to(opened, "add-server/review", typed)
+        shown = await tried(opened, place, page)
+        assert "It asks for a sign-in. Save it, and sign in on its page." in plain(shown)
+        await gone_to(opened, "add-server/save", hidden(shown, "add-server/save"))
+        await until(lambda: opened.bus.servers["guarded"].state == "auth_required")
+        async with opened.stream(PAGE) as stream:
+            back = await _signed_in(await _link(opened, stream))
+            assert (await opened.http.get(back)).status_code == 200
+            await stream.until(lambda markup: plain(markup).startswith("guarded ready since"))
+        assert await called(opened.bus, "whoami") == "ann"
+    assert "auth: oauth" in path.read_text()

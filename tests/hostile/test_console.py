@@ -175,7 +175,7 @@ async def test_a_page_on_another_port_that_uses_the_console_in_the_browser(
         await tab.see("#probe")
         await tab.do("reload")
         await tab.click("nav a >> nth=1")
-        await tab.see("h1", "Catalog")
+        await tab.see("h1", "Servers")
 
 
 def test_a_reader_of_logs(tmp_path: Path) -> None:
@@ -213,12 +213,12 @@ def _visit(url: str) -> Visit:
             {"origin": base.removesuffix("/console")},
             {"name": "post_send", "server": "no such server"},
         )
-        pages = [browser.get(f"{home}/{path}") for path in ("servers", "audit", "nowhere", "tool?a=%ff")]
-        for path in ("servers/restart", "tool/call", "x/y"):
+        pages = [browser.get(f"{home}/{path}") for path in ("servers", "audit", "nowhere", "tools?a=%ff")]
+        for path in ("servers/restart", "tools/call", "x/y"):
             pages.append(browser.post(f"{home}/{path}", data=form, headers=own))
         for wrong in ({"cookie": "a=b"}, {"host": "evil.example"}, {"x-forwarded-for": "203.0.113.7"}):
             pages.append(browser.get(f"{home}/servers", headers=wrong))
-        pages += [browser.put(f"{home}/servers"), browser.post(f"{home}/tool/call", json={}, headers=own)]
+        pages += [browser.put(f"{home}/servers"), browser.post(f"{home}/tools/call", json={}, headers=own)]
     return Visit((token, home[-43:], cookie), [page.text for page in pages])
 
 

@@ -156,8 +156,8 @@ class Client:
         names = [f"many_t{number}" for number in range(len(MULTIPLYING))]
         queries = {"queries": list(MULTIPLYING)}
         await asyncio.gather(
-            self.page("catalog?search=everywhere"),
-            *(self.page(f"tool?name={name}") for name in names),
+            self.page("tools?search=everywhere"),
+            *(self.page(f"tools?tool={name}") for name in names),
             *(self.asks(view, "tools/list", cursor=None) for view in VIEWS),
             self.asks("search", "tools/call", name="search_tools", arguments=queries),
             self.asks("code", "tools/call", name="search_tools", arguments=queries),

@@ -1,5 +1,9 @@
 """Internal names of `toolbus.audit` that tests use."""
 
+from toolbus.audit.calls import NO_END as NO_END
+from toolbus.audit.calls import AuditedCall as AuditedCall
+from toolbus.audit.calls import AuditQuery as AuditQuery
+from toolbus.audit.calls import audited_calls as audited_calls
 from toolbus.audit.chain import Chain as Chain
 from toolbus.audit.history.read import history_file as history_file
 from toolbus.audit.history.read import read_call as read_call

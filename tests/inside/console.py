@@ -19,7 +19,6 @@ from toolbus.console.call_log import CallRecord as CallRecord
 from toolbus.console.console import Console as Console
 from toolbus.console.console import ConsoleKeys as ConsoleKeys
 from toolbus.console.console import Presence as Presence
-from toolbus.console.console import TrailCheck as TrailCheck
 from toolbus.console.editing.forms import MaskedEntry as MaskedEntry
 from toolbus.console.elements import Element as Element
 from toolbus.console.elements import element as element
@@ -33,9 +32,14 @@ from toolbus.console.pages.calls.charts import Chart as Chart
 from toolbus.console.pages.calls.charts import chart as chart
 from toolbus.console.pages.calls.charts import state_strip as state_strip
 from toolbus.console.pages.safety import audit as audit
+from toolbus.console.pages.safety import held as held
+from toolbus.console.pages.safety.held import approval_url as approval_url
 from toolbus.console.pages.tools.arguments import ArgumentForm as ArgumentForm
 from toolbus.console.pages.tools.form import TypedArguments as TypedArguments
 from toolbus.console.pages.tools.form import form_widget as form_widget
+from toolbus.console.pages.tools.result import as_command as as_command
+from toolbus.console.pages.tools.result import as_program as as_program
+from toolbus.console.pages.tools.switching import planned_switch as planned_switch
 from toolbus.console.record.contents import LONGEST_RESULT as LONGEST_RESULT
 from toolbus.console.record.contents import kept_arguments as kept_arguments
 from toolbus.console.record.contents import kept_result as kept_result
@@ -43,5 +47,8 @@ from toolbus.console.record.counts import RANGES as RANGES
 from toolbus.console.record.counts import Counts as Counts
 from toolbus.console.record.states import CRASHES as CRASHES
 from toolbus.console.record.states import ServerStates as ServerStates
+from toolbus.console.safety.held import HeldParts as HeldParts
+from toolbus.console.safety.trail import TrailCheck as TrailCheck
 from toolbus.console.trials import MOST_TRIALS as MOST_TRIALS
+from toolbus.console.trials import Trial as Trial
 from toolbus.console.widgets import anchor as anchor

@@ -48,6 +48,8 @@ NPM = {
     "claude": ["@anthropic-ai/claude-code@2.1.197"],
     "codex": ["@openai/codex@0.169.0"],
     # An authorization server, and a browser to sign in with (for x64; elsewhere the machine's is used).
+    # Checks pages of the console for people who cannot see or use a mouse.
+    "axe": ["axe-core@4.14.0"],
     "oauth": ["oidc-provider@9.13.3", "playwright-core@1.65.0", "@sparticuz/chromium@153.0.0"],
 }
 AGENTS = ("gemini", "claude", "codex")

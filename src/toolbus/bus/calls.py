@@ -31,10 +31,10 @@ _PROMISES = (("readOnlyHint", True), ("destructiveHint", False))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeseenCall:
-    """What would become of a call, apart from hooks and the guards of a program."""
+    """A call as it would be made, without hooks and the guards of a program."""
 
     problem: str | None = None
-    """What is wrong with the arguments; None if they would be sent."""
+    """The problem of the arguments; None if they would be sent."""
     places: Mapping[str, str] = field(default_factory=dict[str, str])
     """The same by the place of each mistake, such as `filter.limit`; only the first are worded."""
     sent: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
@@ -49,7 +49,7 @@ class ForeseenCall:
     by: str = ""
     """The answer of a person that counts already, such as `stored answer`."""
     steps: tuple[str, ...] = ()
-    """What each rule says."""
+    """A line for each rule."""
 
 
 class CalledView(Protocol):
@@ -167,7 +167,7 @@ class ViewCalls:
         return None if prepared is None else self._tenant.guard.question(prepared)
 
     def foreseen(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> ForeseenCall:
-        """What would become of a call; nobody is asked, and nothing is called, counted or recorded."""
+        """The call that would be made; nobody is asked, and nothing is called, counted or recorded."""
         operation = self.operation(spec, arguments=arguments)
         checked = self._path.checked(operation)
         if checked.problem is not None:

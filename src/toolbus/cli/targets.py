@@ -207,7 +207,7 @@ def _save(own: Invocation, server: TargetServer) -> None:
         raise Usage(f"{edited.path} already has a server {server.alias!r}; choose another name with --save")
     taken = env_values(edited.path.parent)
     taken |= {one.name: one.value for one in server.secrets}
-    config, more = referring(server.alias, server.to_keep, known, taken)
+    config, more = referring(server.alias, server.to_keep, known, SecretNames(taken))
     written(own, edited, server.alias, config, (*server.secrets, *more))
     own.screen.note(f"added {server.alias} to {edited.path}")
 

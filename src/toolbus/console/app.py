@@ -1,8 +1,8 @@
-"""The console over HTTP: who is let in, pages, actions, static files, and streams.
+"""The console over HTTP: sign-in of browsers, pages, actions, static files, and streams.
 
 It is mounted at `/console`, beside an MCP endpoint or alone. Keys and tokens of MCP clients do not open it.
-Pages are at `/console/SECRET/PAGE`, where SECRET is the session's own; each request needs the cookie of the
-session as well. Links are relative, so that the secret is in no markup; no log or error contains a path.
+Pages are at `/console/SECRET/PAGE`, where SECRET is the session's own; each request also needs the cookie of
+the session. Links are relative, so that the secret is in no markup; no log or error contains a path.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class SessionSecrets(NamedTuple):
 
 @dataclass(slots=True, kw_only=True)
 class ConsoleSession:
-    """A browser that was let in."""
+    """A browser with a session."""
 
     name: str
     """Says nothing about its secrets."""
@@ -57,7 +57,7 @@ class ConsoleSession:
     """The digest of its cookie."""
     ends: float
     notices: list[Notice] = field(default_factory=list[Notice])
-    """What its next page says."""
+    """Notices for its next page."""
 
     def say(self, notice: Notice | None) -> None:
         """Have the next page say something."""
@@ -70,14 +70,14 @@ class ConsoleSession:
 
 
 class ConsoleEntry:
-    """The tokens and sessions of one process. Of each secret, only the digest is kept."""
+    """The tokens and sessions of one process. It keeps digests instead of secrets."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self.secret = secrets.token_urlsafe(32)
         """Who has it may ask for tokens: the user who can read the private file."""
         self._clock = clock
         self._tokens: OrderedDict[bytes, float] = OrderedDict()
-        """When each ends."""
+        """The end of each token."""
         self._sessions: OrderedDict[bytes, ConsoleSession] = OrderedDict()
         """By the digests of their paths, so that the time of a look-up tells nothing about a path."""
 
@@ -373,7 +373,7 @@ class ConsoleApp:
 
 
 def _asked(http: HttpRequest) -> tuple[str, str]:
-    """What a path has below `/console`: the secret of a session, and what is asked of that session."""
+    """The two parts of a path below `/console`: the secret of a session, and a page or action."""
     first, _, rest = http.facts.path.removeprefix(CONSOLE).lstrip("/").partition("/")
     return first, rest
 
@@ -384,7 +384,7 @@ def _cookies(http: HttpRequest, wanted: str) -> list[str]:
 
 
 def _theme(http: HttpRequest) -> Theme | None:
-    """What the person chose; None for as the system."""
+    """The theme of a browser; None for as the system."""
     given = _cookies(http, _THEME_COOKIE)
     return next((theme for theme in get_args(Theme) if theme in given), None)
 

@@ -8,14 +8,11 @@ from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence, S
 from contextlib import contextmanager
 from dataclasses import dataclass
 from hashlib import sha256
-from pathlib import Path
 from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
 from toolbus.audit.history.record import RecordedCall
-from toolbus.audit.lines import chains
-from toolbus.audit.verify import ChainReport, verify
 from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.location import is_mapping
@@ -23,23 +20,26 @@ from toolbus.config.secrets.redact import redacted_by_all
 from toolbus.config.settings.serve import Serve
 from toolbus.console.call_log import CallLog
 from toolbus.console.editing.drafts import ServerDrafts
-from toolbus.console.held import HeldParts
 from toolbus.console.record.past import PastCalls
 from toolbus.console.record.states import DAY, ServerStates, changes_of
+from toolbus.console.safety.held import HeldParts
+from toolbus.console.safety.locking import LockDigests
+from toolbus.console.safety.rules import RulesOfBus
+from toolbus.console.safety.trail import TrailCheck
 from toolbus.console.trials import Drafts, SignIns, Trials
 from toolbus.core.ask.question_router import QuestionRouter
 from toolbus.core.operation.events import CatalogChanged, Event, LoginNeeded, StateChanged, ToolHeld
-from toolbus.core.text.display import counted
 from toolbus.core.values.catalog import Catalog
 from toolbus.core.values.elicitation import Answer, Pending
 from toolbus.core.values.errors import ToolbusError
 from toolbus.core.values.records import JSON, ToolSpec
 from toolbus.gateway.access.keys import StoredKeys
+from toolbus.gateway.protocol.clients import ConnectedClients
 from toolbus.shape.cost import definition_tokens
 
 
 class RunQuestion(Protocol):
-    """What a run waits for."""
+    """The question of a run."""
 
     @property
     def id(self) -> str: ...
@@ -60,6 +60,18 @@ class RunStep(Protocol):
     def outcome(self) -> str: ...
     @property
     def at(self) -> float | None: ...
+    @property
+    def began(self) -> float | None: ...
+    @property
+    def tool(self) -> str: ...
+    @property
+    def error(self) -> str: ...
+    @property
+    def model(self) -> str: ...
+    @property
+    def input_tokens(self) -> int | None: ...
+    @property
+    def output_tokens(self) -> int | None: ...
 
 
 class RunFacts(Protocol):
@@ -122,14 +134,14 @@ class ConsoleRuns(Protocol):
 logger = logging.getLogger("toolbus")
 
 Topic: TypeAlias = Literal["servers", "catalog", "calls", "held", "questions", "audit", "keys", "trials"]
-"""What may change on a page."""
+"""Something that may change on a page."""
 RUNS_SECONDS = 2.0
 MOST_RUNS = 100
 """The newest runs that are looked at."""
 WAITS_FOR_TOKENS = 0.3
 """Seconds for which a page waits until they are counted."""
 APPROVED_WITHIN = 2.0
-"""Seconds for the bus to use what was approved, before the page is shown again."""
+"""Seconds for the bus to use an approval, before the page is shown again."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,8 +160,12 @@ class Console:
         self.bus = bus
         self.board = board or QuestionRouter()
         self.held = HeldParts(bus)
+        self.lock_digests = LockDigests()
+        self.rules = RulesOfBus(bus)
         self.keys: ConsoleKeys | None = None
-        """None if keys do not let clients in."""
+        """None if the gateway uses no keys."""
+        self.clients: ConnectedClients | None = None
+        """The MCP clients of a gateway; None if this is the console of no gateway."""
         self.began = time.time()
         self.runs: ConsoleRuns | None = None
         """The durable runs of agents, if there is a store of them."""
@@ -359,7 +375,7 @@ def _counted(spec: ToolSpec) -> Mapping[str, int]:
 
 
 RECENT_SECONDS = 120.0
-"""How long a request counts as somebody's presence, for browsers that follow no stream."""
+"""Seconds of presence after a request, for browsers that follow no stream."""
 
 
 class Presence:
@@ -373,7 +389,7 @@ class Presence:
         self._is_closed = False
 
     def note_request(self) -> None:
-        """Somebody who was let in asked for something."""
+        """Note a request of somebody with a session."""
         if self._is_closed:
             return
         self._board.is_watched = True
@@ -402,62 +418,3 @@ class Presence:
     def _forget(self) -> None:
         self._timer = None
         self._board.is_watched = self._streams > 0
-
-
-class TrailCheck:
-    """The last check of a trail; one at a time."""
-
-    def __init__(self, changed: Callable[[], None]) -> None:
-        self._changed = changed
-        self.file: Path | None = None
-        """The trail that is or was checked."""
-        self.is_running = False
-        self.found = ""
-        """One line; empty before the first check."""
-        self.is_intact: bool | None = None
-        """None if there was nothing to check."""
-        self.at = 0.0
-        """When it was checked."""
-        self._size = 0
-
-    async def run(self, file: Path) -> None:
-        """Check a trail, in a thread: it may be large."""
-        if self.is_running:
-            return
-        self.file, self.is_running, self.at, self._size = file, True, time.time(), _size(file)
-        self._changed()
-        try:
-            reports = await asyncio.to_thread(verify, file)
-        except OSError as error:
-            self.found = f"The trail cannot be read: {error.strerror or type(error).__name__}"
-            self.is_intact = None
-        else:
-            self.found, self.is_intact = _line(reports)
-        finally:
-            self.is_running = False
-            self._changed()
-
-    def is_current(self) -> bool:
-        """Whether nothing was written since."""
-        return self.file is not None and _size(self.file) == self._size
-
-
-def _size(file: Path) -> int:
-    """The bytes of a trail, with its full files."""
-    found = {path for files in chains(file).values() for path in files}
-    return sum(path.stat().st_size for path in found if path.exists())
-
-
-def _line(reports: list[ChainReport]) -> tuple[str, bool | None]:
-    """What was found, and whether the trail is intact."""
-    problems = [problem for report in reports for problem in report.problems]
-    lines = sum(report.lines for report in reports)
-    if not lines and not problems:
-        return "Nothing is recorded yet.", None
-    size = f"{counted(lines, 'line')} in {counted(sum(len(one.files) for one in reports), 'file')}"
-    if problems:
-        first = problems[0]
-        where = f"the first at {first.file.name}:{first.line}: {first.problem}"
-        return f"{counted(len(problems), 'problem')} in {size}; {where}", False
-    heads = ", ".join(f"{one.end.seq} {one.end.hash}" for one in reports if one.lines)
-    return f"{size}, head {heads}", True

@@ -1,4 +1,4 @@
-"""What a page exports, as a file that the browser saves: CSV that no spreadsheet runs, and JSON."""
+"""Files that pages export: JSON, and CSV whose texts no spreadsheet runs."""
 
 import csv
 import io
@@ -11,7 +11,7 @@ from toolbus.core.values.records import JSON
 
 Cell: TypeAlias = str | int | float | bool | None
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""What a spreadsheet takes for the beginning of a formula, at least in some languages."""
+"""The beginnings of formulas, including those of spreadsheets in other scripts."""
 
 
 def exported(name: str, form: str, columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Download:

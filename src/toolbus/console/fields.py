@@ -1,4 +1,4 @@
-"""The fields of a form, for the arguments of a tool or the question of a server, and what was typed.
+"""The fields of a form, for the arguments of a tool or the question of a server, and their typed text.
 
 Every field is text in HTML. An empty one that is not required is left out.
 """
@@ -160,9 +160,9 @@ _INPUTS = {"email": "email", "uri": "url", "date": "date"}
 def field_widget(
     one: InputField, typed: Typed | None, form: str, problem: str = "", *, is_first: bool = False
 ) -> Element:
-    """A field; `typed` is what was typed before, and `form` makes its id unique on the page.
+    """A field with the text of `typed`; `form` makes its id unique on the page.
 
-    `problem` is what is wrong with that; the field gets the focus if it is the first with one.
+    `problem` is shown beside it; the first field with a problem gets the focus.
     """
     key = f"{form}-{one.key}"
     values = one.initial if typed is None else [*typed.get(one.key, ())]
@@ -193,14 +193,15 @@ def required_mark() -> Element:
 
 
 def problem_note(key: str, problem: str) -> Child:
-    """What is wrong with the field of that id."""
+    """The problem of the field with that id."""
     return problem and element("p", problem, id=f"{key}-problem", class_="problem")
 
 
 def _about(one: InputField) -> str:
     bounds = [f"at least {one.least:g}" if one.least is not None else ""]
     bounds += [f"at most {one.most:g}" if one.most is not None else ""]
-    unit = " characters" if one.kind == "text" else ""
+    is_one = (one.least if one.most is None else one.most) == 1
+    unit = (" character" if is_one else " characters") if one.kind == "text" else ""
     bound = " and ".join(filter(None, bounds))
     words = [one.description, bound and f"{bound}{unit}"]
     words += [f"as JSON: {one.expected}" if one.kind == "json" else ""]

@@ -1,4 +1,4 @@
-"""What waits for a person, highest risk first; nothing about HTML."""
+"""The queue of the Inbox: entries for a person, highest risk first; nothing about HTML."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Literal, TypeAlias
 
 from toolbus.bus.toolbus import Toolbus
 from toolbus.console.console import Console, RunFacts
-from toolbus.console.held import HeldServer
+from toolbus.console.safety.held import HeldServer
 from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.values.elicitation import Elicitation
@@ -32,7 +32,7 @@ _ORDER: Mapping[Risk, int] = {risk: place for place, risk in enumerate(RISKS)}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WaitingChange:
-    """What a server changed since it was locked."""
+    """The changes of a server since it was locked."""
 
     server: str
     held: HeldServer
@@ -59,9 +59,9 @@ class InboxEntry:
 
 
 def waiting_count(console: Console) -> int:
-    """How many entries there are; cheaper than the entries."""
+    """The number of entries; cheaper than the entries."""
     bus = console.bus
-    held = {one.server for one in bus.held.values()} if bus.lock is not None else ()
+    held = {one.server for one in console.held.open} if bus.lock is not None else ()
     return len(console.board.waiting) + len(console.waiting_runs) + len(held) + len(_signed_out(bus))
 
 
@@ -70,7 +70,7 @@ def waiting_entries(console: Console) -> list[InboxEntry]:
     found = [
         *(_entry_of(waiting) for waiting in console.board.waiting.values()),
         *(InboxEntry(risk=_risk_of_run(run), since=run.updated, about=run) for run in console.waiting_runs),
-        *(_change(alias, held) for alias, held in console.held.servers().items()),
+        *(_change(alias, held) for alias, held in console.held.open_servers().items()),
         *_signed_out(console.bus),
     ]
     return sorted(found, key=lambda entry: (_ORDER[entry.risk], entry.since))

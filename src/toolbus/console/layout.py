@@ -1,4 +1,4 @@
-"""The whole of a page: head, header, navigation, what was done, and the content."""
+"""The whole of a page: head, header, navigation, notices, and content."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from toolbus.console.widgets import form, hidden_fields, moment
 from toolbus.core import version
 
 Theme: TypeAlias = Literal["light", "dark"]
-"""What a person chose; without it, the page looks as the system does."""
+"""A choice of a person; without it, the page looks as the system does."""
 THEME_ACTION = "theme/choose"
 """The action of every page that chooses the theme."""
 NAVIGATION = "navigation"
@@ -21,7 +21,7 @@ NAVIGATION = "navigation"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surroundings:
-    """What a browser is shown around the content of a page."""
+    """The facts around the content of a page."""
 
     notices: Sequence[Notice]
     place: str
@@ -60,7 +60,7 @@ def navigation(page: Page, console: Console) -> Element:
 
 
 def refusal(title: str, *lines: Child, assets: str = "", reloads: bool = False) -> str:
-    """A page for somebody who is not let in, or asks for what is not there.
+    """A page for a browser without a session, or for a page that does not exist.
 
     `assets` is the way from there to `/console/`. With `reloads`, the browser asks again at once.
     """
@@ -94,7 +94,7 @@ def _header(page: Page, console: Console, around: Surroundings) -> Element:
 
 
 def _context(console: Console) -> Element:
-    """Which process this is: several consoles may be open."""
+    """The process that is shown: several consoles may be open."""
     config = console.bus.config
     folder = str(Path(config.folder or "").absolute())
     file = None if config.file is None else Path(config.file).absolute()
@@ -113,17 +113,19 @@ def _context(console: Console) -> Element:
 def _theme_switch(around: Surroundings) -> Element:
     choices = (("light", "Light"), ("dark", "Dark"), ("system", "System"))
     chosen = around.theme or "system"
-    return form(
-        THEME_ACTION,
-        hidden_fields({"back": around.place}),
-        [
-            element("button", text, type="submit", name="theme", value=value, aria_pressed=value == chosen)
-            for value, text in choices
-        ],
-        class_="theme",
-        role="group",
-        aria_label="Theme",
-    )
+    buttons = [
+        element(
+            "button",
+            text,
+            type="submit",
+            name="theme",
+            value=value,
+            aria_pressed=str(value == chosen).lower(),
+        )
+        for value, text in choices
+    ]
+    group = element("div", buttons, role="group", aria_label="Theme")
+    return form(THEME_ACTION, hidden_fields({"back": around.place}), group, class_="theme")
 
 
 def _entry(page: Page, console: Console, *, is_current: bool) -> Element:

@@ -1,4 +1,4 @@
-"""Links between pages: whatever is named on a page leads to its own, by these functions alone."""
+"""Links between pages: each server, tool, call and run leads to its page, by these functions alone."""
 
 import re
 from urllib.parse import urlencode
@@ -31,6 +31,19 @@ def call_url(call: str) -> str:
 def run_url(run: str) -> str:
     """The page of a durable run."""
     return f"run?{urlencode({'id': run})}"
+
+
+def held_url(server: str = "", page: int = 1) -> str:
+    """The held changes, of one server or of all."""
+    fields = {"server": server, "page": page if page > 1 else ""}
+    given = urlencode({name: value for name, value in fields.items() if value})
+    return f"held?{given}" if given else "held"
+
+
+def switch_url(server: str, tool: str = "", *, on: bool = False, back: str = "") -> str:
+    """The page that switches a server or a tool in the config; `tool` is the server's own name for it."""
+    fields = {"server": server, "tool": tool, "to": "on" if on else "", "back": back}
+    return f"switch?{urlencode({name: value for name, value in fields.items() if value})}"
 
 
 def server_link(alias: str) -> Element:

@@ -1,4 +1,4 @@
-"""What people begin on a page: calls that try a tool, and sign-ins; with what came of them."""
+"""The calls and sign-ins that people begin on a page, and their results."""
 
 import asyncio
 import itertools
@@ -23,7 +23,7 @@ logger = logging.getLogger("toolbus")
 FACE = "console"
 """The caller of all that is called here, for policy and audit."""
 MOST_TRIALS = 20
-"""The oldest gives way to one more; what runs stays."""
+"""The oldest gives way to one more; running calls stay."""
 LONGEST_TYPED = 1_000_000
 """The characters of all fields of a form, which are kept to be changed and sent again."""
 MOST_DRAFTS = 50
@@ -43,7 +43,7 @@ class Trial:
 
     number: int
     tool: str
-    """Its public name; or the key of what is read."""
+    """Its public name, or the key of a resource, prompt or skill."""
     typed: Mapping[str, list[str]]
     """The fields of the form, as they were sent."""
     arguments: Mapping[str, JSON] = field(default_factory=dict[str, JSON])
@@ -184,9 +184,9 @@ class Draft:
     tool: str
     typed: Mapping[str, list[str]]
     problem: str = ""
-    """What is wrong with the whole form."""
+    """The problem of the form as a whole."""
     problems: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is wrong with its parts, by key."""
+    """The problems of its parts, by key."""
     focus: str = ""
     """The key of the part that the next thing is typed into."""
     suggestions: Mapping[str, Sequence[str]] = field(default_factory=dict[str, Sequence[str]])

@@ -2,15 +2,12 @@
 
 import json
 import time
-from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from hashlib import sha256
 from typing import Literal, TypeAlias
 
 from toolbus.console.elements import Attribute, Child, Element, element
-from toolbus.core.text.display import PICTURES
-from toolbus.core.values.records import Audio, Block, Embedded, Image, ResourceLink, Text, ToolResult
 
 Tone: TypeAlias = Literal["good", "busy", "bad", "quiet"]
 
@@ -26,7 +23,7 @@ _SHOWN = 8
 
 
 def anchor(kind: str, name: str) -> str:
-    """An id for what has this name: a name may contain anything, an id may not."""
+    """An id for a name: a name may contain anything, an id may not."""
     return f"{kind}-{sha256(name.encode(errors='replace')).hexdigest()[:12]}"
 
 
@@ -71,7 +68,7 @@ def moment(at: float) -> Element:
 
 
 def moment_of(text: str) -> Element:
-    """The same for a time such as `2026-11-16T15:04:05Z`; what is not one is shown as it is."""
+    """The same for a time such as `2026-11-16T15:04:05Z`; any other text is shown unchanged."""
     try:
         return moment(datetime.fromisoformat(text).timestamp())
     except (ValueError, OverflowError, OSError):
@@ -111,7 +108,7 @@ def table(
     is_named: bool = False,
     number: int | None = None,
 ) -> Element:
-    """A table that scrolls by itself, also by keyboard.
+    """A table that scrolls by itself, by mouse or keyboard.
 
     If it `is_named`, the first cell of a row is its heading. `number` is the column that has numbers.
     """
@@ -122,7 +119,12 @@ def table(
         return element(name, content, scope=scope, class_="number" if column == number else None)
 
     titles = [
-        element("th", heading, scope="col", class_="number" if column == number else None)
+        element(
+            "th",
+            heading or element("span", "Actions", class_="spoken"),
+            scope="col",
+            class_="number" if column == number else None,
+        )
         for column, heading in enumerate(headings)
     ]
     body = [element("tr", [cell(*one) for one in enumerate(row)]) for row in rows]
@@ -137,71 +139,11 @@ def table(
 
 
 def choice(key: str, label: str, name: str, options: Mapping[str, str], chosen: str) -> list[Element]:
-    """A labelled field with some values, by what is shown for them."""
+    """A field with its label and some values, by the texts shown for them."""
     shown = [element("option", text, value=one, selected=one == chosen) for one, text in options.items()]
     return [element("label", label, for_=key), element("select", shown, name=name, id=key)]
 
 
-LONGEST_TEXT = 100_000
-"""The characters of a text, or of JSON, that are shown."""
-LARGEST_PICTURES = 4 * 1024 * 1024
-"""The bytes of all pictures of a result that are shown."""
-MOST_BLOCKS = 100
-
-
-def result_widget(result: ToolResult) -> Child:
-    shown: list[Child] = []
-    left = LARGEST_PICTURES
-    for block in result.content[:MOST_BLOCKS]:
-        picture = _picture(block, left)
-        left -= 0 if picture is None else len(picture[1])
-        shown.append(_block(block) if picture is None else _image(*picture))
-    if len(result.content) > MOST_BLOCKS:
-        shown.append(element("p", f"{len(result.content) - MOST_BLOCKS} more parts are not shown."))
-    if result.structured is not None:
-        shown += [element("h3", "Structured"), _text(as_json(result.structured))]
-    return shown or element("p", "The result is empty.", class_="empty")
-
-
 def as_json(value: object) -> str:
-    """JSON for people, as it is: only what cannot be seen is written out, by the page."""
+    """JSON for people, as it is: the page writes out invisible characters."""
     return json.dumps(value, ensure_ascii=False, indent=2, default=repr)
-
-
-def _picture(block: Block, left: int) -> tuple[str, bytes] | None:
-    if not isinstance(block, Image | Embedded) or block.mime_type not in PICTURES or not block.data:
-        return None
-    return (block.mime_type, block.data) if len(block.data) <= left else None
-
-
-def _image(mime: str, data: bytes) -> Element:
-    url = f"data:{mime};base64,{b64encode(data).decode('ascii')}"
-    return element("img", src=url, alt=f"a picture from the tool, {mime}", class_="picture")
-
-
-def _block(block: Block) -> Child:
-    match block:
-        case Text():
-            return _text(block.text)
-        case Image() | Audio():
-            kind = "picture" if isinstance(block, Image) else "sound"
-            return _line(f"a {kind}, {block.mime_type}, {len(block.data):,} bytes, not shown")
-        case ResourceLink():
-            return _line(f"a link to {block.uri} ({block.title or block.name})")
-        case Embedded(text=str() as text):
-            return [_line(f"the resource {block.uri}"), _text(text)]
-        case Embedded():
-            size = f"{len(block.data or b''):,} bytes"
-            return _line(f"the resource {block.uri}, {block.mime_type or 'binary'}, {size}, not shown")
-
-
-def _line(text: str) -> Element:
-    return element("p", text, class_="faint")
-
-
-def _text(text: str) -> Child:
-    rest = len(text) - LONGEST_TEXT
-    return [
-        element("pre", text[:LONGEST_TEXT], tabindex=0, aria_label="text from the tool"),
-        rest > 0 and _line(f"{rest:,} more characters are not shown"),
-    ]

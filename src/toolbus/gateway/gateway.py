@@ -22,6 +22,7 @@ from toolbus.gateway.calls.request_state import RequestState
 from toolbus.gateway.calls.tasks import ClientTasks
 from toolbus.gateway.listening import Notifications
 from toolbus.gateway.methods import LEGACY, MODERN, GatewayParts, initialize_result, server_info
+from toolbus.gateway.protocol.clients import ConnectedClients
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.request import ClientExchange, ClientRequest, HeaderArguments
 from toolbus.gateway.protocol.sessions import ClientSession, ClientSessions
@@ -111,6 +112,8 @@ class Gateway:
         )
         self._info = server_info(settings.name)
         self._telemetry = ServerTelemetry(bus.config.telemetry)
+        self.clients: ConnectedClients | None = None
+        """The clients that were seen, if somebody looks at them."""
         self._starting: asyncio.Task[None] | None = None
         self._asked = asyncio.Event()
         self._began = 0.0
@@ -209,6 +212,8 @@ class Gateway:
             what = f"the progressToken must be an integer or a text of at most {MAX_ID:,} characters"
             raise ProtocolError(INVALID_PARAMS, what)
         client = self._views.of(exchange.principal, session)
+        if self.clients is not None:
+            self.clients.saw(exchange, method)
         request = ClientRequest(exchange, method, {} if params is None else params, client)
         try:
             if session is None:
@@ -235,6 +240,8 @@ class Gateway:
         try:
             client = self._views.open(session)
             self._listening.open(session, client.offering, client.view)
+            if self.clients is not None:
+                self.clients.opened(session, given)
             return session, await initialize_result(self._kernel, client.offering, negotiated)
         except BaseException:
             self.sessions.close(session.id)

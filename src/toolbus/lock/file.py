@@ -242,6 +242,11 @@ def _entry(server: LockedServer) -> dict[str, JSON]:
     return {"digest": _entry_digest(entry), **entry}
 
 
+def entry_digest(server: LockedServer) -> str:
+    """The digest of a server's entry, as it stands in the file."""
+    return str(_entry(server)["digest"])
+
+
 def _entry_digest(entry: JSONObject) -> str:
     return digest({key: value for key, value in entry.items() if key != "digest"})
 

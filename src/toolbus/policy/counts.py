@@ -1,4 +1,4 @@
-"""How often each rule of a policy decided; nothing is counted until somebody looks at it."""
+"""Counts of the decisions of each rule; nothing is counted until somebody looks at them."""
 
 import time
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ class RuleCounts:
 
     def __init__(self) -> None:
         self.since = time.time()
-        """When it began to count."""
+        """The time of the first count."""
         self._by_rule: dict[str | None, RuleCount] = {}
         self._lock = Lock()
 

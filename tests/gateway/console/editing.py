@@ -36,6 +36,10 @@ def command_line(*behaviors: str) -> str:
     return " ".join([warm.python(), PLAIN, *behaviors])
 
 
+def _ignore(label: str, text: str, style: str) -> None:
+    """What a follower reports is on the pages as well."""
+
+
 @asynccontextmanager
 async def edited_console(
     folder: Path, text: str | None = None, serve: Serve | None = None, *, is_found: bool = False
@@ -52,7 +56,7 @@ async def edited_console(
             await opened.bus.reload(config)
             return ""
 
-        follower = ConfigFollower(opened.bus.config, began, use, lambda *said: None)
+        follower = ConfigFollower(opened.bus.config, began, use, _ignore)
         following = asyncio.create_task(follower.follow())
         await opened.enter()
         try:

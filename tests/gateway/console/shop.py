@@ -85,10 +85,10 @@ class Shop(Wild):
     def take(self, number: Any, method: str, params: dict[str, Any]) -> None:
         match method:
             case "initialize":
-                offers = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
+                offers: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}, "completions": {}}
                 info = {"name": "shop", "version": "1"}
-                result = {"protocolVersion": "2025-06-18", "serverInfo": info, "capabilities": offers}
-                self.result(number, result)
+                result: dict[str, Any] = {"serverInfo": info, "capabilities": offers}
+                self.result(number, {"protocolVersion": "2025-06-18", **result})
             case "resources/list":
                 listed = {"uri": "shop://terms", "name": "terms", "description": "What you agree to."}
                 logo = {"uri": "shop://logo", "name": "logo", "mimeType": "image/png", "size": len(png())}
@@ -130,7 +130,7 @@ class Shop(Wild):
         self.result(number, {"contents": [{"uri": uri, **part}]})
 
     def call(self, number: Any, name: str, params: dict[str, Any]) -> None:
-        given = params.get("arguments") or {}
+        given: dict[str, Any] = params.get("arguments") or {}
         match name:
             case "order" | "echo" | "refund" | "close":
                 text = json.dumps(given, sort_keys=True)
@@ -145,7 +145,7 @@ class Shop(Wild):
                 super().call(number, name, params)
 
     def answered(self, message: dict[str, Any]) -> None:
-        content = message["result"].get("content") or {}
+        content: dict[str, Any] = message["result"].get("content") or {}
         self.done(self.asking, f"Hello {content.get('who', 'nobody')}!")
 
 

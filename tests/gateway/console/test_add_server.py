@@ -1,9 +1,12 @@
 """Servers that are added in the console: by command, by URL and from the registry, with a trial before."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
+import keyring
 import pytest
 
+from tests.auth.keyrings import FileKeyring
 from tests.gateway.console.editing import (
     PLAIN,
     command_line,
@@ -175,6 +178,34 @@ async def test_a_server_of_the_registry_asks_for_its_inputs(tmp_path: Path) -> N
     assert "LEVEL: high" in after
     assert "registry: io.test/notes@" in after
     assert SECRET not in after
+
+
+@pytest.fixture
+def ring(tmp_path: Path) -> Iterator[FileKeyring]:
+    """A keyring of this test alone."""
+    before, made = keyring.get_keyring(), FileKeyring(tmp_path / "passwords.json")
+    keyring.set_keyring(made)
+    yield made
+    keyring.set_keyring(before)
+
+
+async def test_secrets_are_kept_in_the_keyring_if_the_person_chooses_that(
+    tmp_path: Path, ring: FileKeyring
+) -> None:
+    keyring.set_password("toolbus THING", "toolbus", "of another project")
+    async with edited_console(tmp_path) as (opened, path):
+        typed = {"way": "command", "name": "more", "command": command_line(), "place": "keyring"}
+        typed |= {"secret-name-1": "THING", "secret-value-1": SECRET}
+        place, page = await gone_to(opened, "add-server/review", typed)
+        assert "is kept in the keyring of this machine" in plain(page)
+        shown = await tried(opened, place, page)
+        assert "works" in plain(shown), "the trial needs no keyring"
+        assert SECRET not in ring.entries.values(), "nothing is kept before Save"
+        await gone_to(opened, "add-server/save", hidden(shown, "add-server/save"))
+        await in_use(opened, "more")
+    assert "THING: ${keyring:toolbus THING_2/toolbus}" in path.read_text()
+    assert ring.entries == {"toolbus THING toolbus": "of another project", "toolbus THING_2 toolbus": SECRET}
+    assert not (tmp_path / ".env").exists()
 
 
 async def test_a_console_that_is_open_to_others_adds_nothing_unless_that_is_wanted(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.gateway.console.shop import ORDER
@@ -46,6 +46,7 @@ def test_a_value_fills_the_form_and_the_form_has_that_value() -> None:
     assert shapes["items[1]"] == shapes["address"] == "object"
 
 
+@settings(deadline=None)
 @given(
     st.recursive(
         st.none()

@@ -1,5 +1,7 @@
 """The page of the audit trail: newest first, filtered, page by page, and checked on request."""
 
+import csv
+import io
 import json
 from pathlib import Path
 
@@ -49,24 +51,25 @@ async def test_events_are_listed_newest_first_and_filtered(tmp_path: Path) -> No
         rows = _rows(await opened.page("audit"))
         of_ann = _rows(await opened.page("audit?caller=ann&decision=allow"))
         denied = _rows(await opened.page("audit?decision=deny&tool=gated/*"))
+        failed = _rows(await opened.page("audit?outcome=failed&server=gated"))
         nothing = plain(await opened.page("audit?tool=nowhere"))
         filled = Markup(await opened.page("audit?tool=nowhere&decision=deny"))
-    what = [row.split(" UTC ")[1].split(",")[0] for row in rows]
-    assert what[0].startswith("deny gated/large policy[0]")
-    assert what[1].startswith("ok gated/add ann")
-    assert what[2:] == ["allow gated/add ann", *what[3:]]
-    assert what[-1].startswith("started")
-    assert len(rows) == 6
-    assert len(of_ann) == len(denied) == 1
-    assert "allow gated/add ann, via agent default" in of_ann[0]
-    assert "deny gated/large" in denied[0]
-    assert "No such event is recorded." in nothing
+    what = [row[24:] for row in rows]
+    assert what[0] == "deny policy[0] gated/large rule policy[0] denies it"
+    assert what[1].startswith("allow default ok gated/add ann, via agent ")
+    assert what[2].startswith("allow default ok gated/add ")
+    assert what[3:] == ["started audit.jsonl"]
+    assert rows[0][:23].replace(" ", "T") in (tmp_path / "audit.jsonl").read_text()
+    assert of_ann == [rows[1]]
+    assert denied == [rows[0]]
+    assert failed == []
+    assert "No such call is recorded." in nothing
     assert [one["value"] for one in filled.named("input") if one.get("name") == "tool"] == ["nowhere"]
-    assert [one["value"] for one in filled.named("option") if "selected" in one] == ["deny"]
+    assert [one["value"] for one in filled.named("option") if "selected" in one] == ["", "deny", ""]
 
 
 async def test_a_trail_is_read_page_by_page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(audit, "EVENTS_SHOWN", 2)
+    monkeypatch.setattr(audit, "CALLS_SHOWN", 1)
     async with console_over(_config(tmp_path / "audit.jsonl")) as opened:
         await opened.enter()
         for _ in range(2):
@@ -79,11 +82,11 @@ async def test_a_trail_is_read_page_by_page(tmp_path: Path, monkeypatch: pytest.
             shown = [(one.get("rel") or "", one["href"] or "") for one in Markup(page).named("a")]
             links = {rel: href for rel, href in shown if href.startswith("audit?")}
             url = links.get("next", "")
-        assert [row.split(" UTC ")[1].split(" ")[0] for row in every] == ["ok", "allow", "ok", "allow"]
+        assert [row[24:].partition(" gated")[0] for row in every] == ["allow default ok"] * 2
         assert links == {"": "audit?tool=gated%2F%2A&page=1"}
         # What is not a page is the first one.
         for page in ("0", "-1", "x", "9" * 30, "%F0%9D%9F%99"):
-            assert len(_rows(await opened.page(f"audit?page={page}"))) == 2
+            assert len(_rows(await opened.page(f"audit?page={page}"))) == 1
         monkeypatch.setattr(audit, "MOST_READ", 3)
         assert "Only the last 3 lines are searched here" in plain(await opened.page("audit?tool=nowhere"))
 
@@ -93,19 +96,21 @@ async def test_the_trail_is_checked_on_request(tmp_path: Path) -> None:
     async with console_over(_config(file)) as opened:
         await opened.enter()
         await opened.bus.call("gated_add", ADD)
-        assert "intact" not in plain(await opened.page("audit"))
+        assert "This process has not checked the trail yet." in plain(await opened.page("audit"))
         async with opened.stream("audit") as stream:
             done = await opened.post("audit/check", {})
             assert (done.status_code, done.headers["location"]) == (303, "../audit")
             found = await stream.until(lambda markup: "head" in plain(markup))
         lines = file.read_text().splitlines()
         head = json.loads(lines[-1])
-        assert plain(found).startswith(f"intact 3 lines in 1 file, head 3 {head['hash']}, as of 2")
-        assert plain(found).endswith(" UTC")
+        verdict, _, extent = plain(found).partition(" What was checked ")
+        assert verdict.startswith(f"intact 3 lines in 1 file, head 3 {head['hash']}, as of 2")
+        assert verdict.endswith(" UTC")
+        assert extent == "File Lines Result audit.jsonl 1 to 3 unchanged"
         await opened.bus.call("gated_add", ADD)
         async with opened.stream("audit") as stream:
             later = await stream.until(lambda markup: "head" in plain(markup))
-        assert plain(later) == f"{plain(found)}; more was written since, which is not checked"
+        assert plain(later).startswith(f"{verdict}; more was written since, which is not checked")
         file.write_text("\n".join([lines[0], lines[1].replace("gated", "other"), *lines[2:]]) + "\n")
         async with opened.stream("audit") as stream:
             await opened.post("audit/check", {})
@@ -127,6 +132,8 @@ async def test_markup_in_the_trail_is_text(tmp_path: Path) -> None:
             trail.write("\n")
         markup = await opened.page("audit")
         filtered = await opened.http.get(f"{opened.home}/audit", params={"tool": HOSTILE, "caller": HOSTILE})
+        table = (await opened.http.get(f"{opened.home}/audit/export?form=csv")).text
+    assert PICTURE in table  # it is no markup there
     for text in (markup, filtered.text):
         read = Markup(text)
         assert "img" not in {tag for tag, _ in read.elements}
@@ -134,4 +141,28 @@ async def test_markup_in_the_trail_is_text(tmp_path: Path) -> None:
         assert not any(key.startswith("on") for _, given in read.elements for key in given)
         shown = [text or "" for _, given in read.elements for key, text in given.items() if key != "value"]
         assert not any(hidden in text for text in (*shown, read.text) for hidden in "\x1b\u202e")
-    assert Markup(markup).text.count(PICTURE) >= 6
+    assert Markup(markup).text.count(PICTURE) >= 4
+
+
+async def test_what_is_filtered_is_exported_as_csv_and_json(tmp_path: Path) -> None:
+    async with console_over(_config(tmp_path / "audit.jsonl")) as opened:
+        await opened.enter()
+        await opened.bus.call("gated_add", ADD)
+        formula = "=HYPERLINK(1)"
+        await opened.bus.view(caller=Caller(face="agent", user=formula)).call("gated_add", ADD)
+        page = Markup(await opened.page("audit?tool=gated/*"))
+        links = [one["href"] or "" for one in page.named("a") if "export" in (one.get("href") or "")]
+        files = [await opened.http.get(f"{opened.home}/{link}") for link in links]
+        nothing = await opened.http.get(f"{opened.home}/audit/nothing")
+    table, document = files
+    assert [file.headers["content-disposition"] for file in files] == [
+        'attachment; filename="audit.csv"',
+        'attachment; filename="audit.json"',
+    ]
+    rows = list(csv.DictReader(io.StringIO(table.text)))
+    assert [row["outcome"] for row in rows] == ["ok", "ok"]
+    # A spreadsheet shows it, and does not run it; for a program it is as it was recorded.
+    assert [row["user"] for row in rows] == [f"'{formula}", ""]
+    assert [row["user"] for row in document.json()] == [formula, None]
+    assert {row["decision"] for row in document.json()} == {"allow"}
+    assert nothing.status_code == 404

@@ -75,7 +75,7 @@ async def test_a_server_is_added_by_url_by_keyboard_alone(browser: Chromium, tmp
             await tab.do("keyboard.type", "web")
             await tab.press("Enter")
             await tab.see("h2", "Add web")
-            await _tab_to(tab, "Try web")
+            await _tab_to(tab, "Try it: web")
             await tab.press("Enter")
             await tab.see("#trial .badge", "works")
             await _tab_to(tab, "Save web")

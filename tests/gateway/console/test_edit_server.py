@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -13,6 +14,7 @@ from tests.gateway.console.editing import (
     hidden,
     in_use,
     start_text,
+    tried,
 )
 from tests.gateway.console.opening import plain
 from tests.inside.config import servers_in, with_changed_entry
@@ -42,6 +44,8 @@ async def test_a_field_is_changed_and_the_rest_of_the_file_stays(tmp_path: Path)
         place, page = await gone_to(opened, "edit-server/review", given)
         assert place.startswith("edit-server?name=files&draft=")
         assert "env LEVEL=high" in plain(page), "the launch has changed, so it is reviewed"
+        assert "works It started within" in plain(await tried(opened, place, page))
+        assert opened.bus.servers["files"].restarts == 0, "the trial is another process"
         _, page = await gone_to(opened, "edit-server/save", hidden(page, "edit-server/save"))
         assert "Saved files." in plain(page)
         await until(lambda: opened.bus.config.servers["files"].timeouts.call == 9)
@@ -134,7 +138,7 @@ async def test_a_secret_in_the_file_is_shown_nowhere_and_stays(tmp_path: Path) -
         _, page = await gone_to(opened, "edit-server/review", given)
     assert not any(LITERAL in page or "fresh-token-1234" in page for page in shown)
     assert f"API_KEY: {LITERAL}" in path.read_text(), "it was there before, and nobody asked to move it"
-    assert "OTHER_TOKEN: ${OTHER_TOKEN}" in path.read_text()
+    assert 'OTHER_TOKEN: "${OTHER_TOKEN}"' in path.read_text()
     assert (tmp_path / ".env").read_text() == "OTHER_TOKEN='fresh-token-1234'\n"
 
 
@@ -142,7 +146,7 @@ async def test_a_server_of_the_users_own_config_is_changed_in_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "own"))
-    own = tmp_path / "own" / "toolbus" / "config.yaml"
+    own = tmp_path / "own" / "toolbus" / "toolbus.yaml"
     own.parent.mkdir(parents=True)
     own.write_text("servers:\n  notes: {command: python, args: [x.py], lazy: true}\n")
     async with edited_console(tmp_path, f"extends: user\n{start_text()}") as (opened, path):
@@ -159,7 +163,7 @@ LAYOUTS = {
     "toolbus.json": '{"servers": {"a": {"command": "x", "args": ["one", "two"], "env": {"A": "1"}}}}\n',
     "toolbus.toml": '[servers.a]\ncommand = "x"  # kept\nargs = ["one", "two"]\n\n[servers.a.env]\nA = "1"\n',
 }
-CHANGES = [
+CHANGES: list[dict[str, Any]] = [
     {"command": "y", "args": ["one", "two"], "env": {"A": "1"}},
     {"command": "x", "args": ["one", "2", "three"], "env": {"A": "1", "B": "2"}},
     {"command": "x", "args": ["two"], "env": {}},

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import ToolAnnotations
 
+from tests.durable.stage import is_waiting, run_when, settings
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.console.showing import HOSTILE, PICTURE, Showing
 from tests.inside.console import BY_PATH, Presence, anchor
@@ -16,7 +17,9 @@ from tests.lock.place import OFFER, READ, STAT, WRITE, Place
 from tests.patience import PATIENCE, until
 from tests.servers.asking import asking
 from toolbus import CallDenied, Caller, InputNeeded
-from toolbus.testing import FakeServer
+from toolbus.agent import Agent
+from toolbus.agent.durable import Runs
+from toolbus.testing import FakeServer, ScriptedModel, ToolCall
 
 pytestmark = pytest.mark.anyio
 
@@ -43,7 +46,7 @@ async def _question(opened: Opened) -> str:
 async def test_a_form_of_a_server_is_filled_in(era: str) -> None:
     async with console_over(_asking(era)) as opened:
         await opened.enter()
-        await opened.post("tool/call", {"name": "book", _key("guest"): PICTURE})
+        await opened.post("tools/call", {"name": "book", _key("guest"): PICTURE})
         page = await _question(opened)
         fields = {one["name"]: one for tag in ("input", "select") for one in Markup(page).named(tag)}
         number = fields["number"]["value"]
@@ -52,14 +55,14 @@ async def test_a_form_of_a_server_is_filled_in(era: str) -> None:
         await opened.post("inbox/answer", wrong)
         again = await opened.page("inbox")
         await opened.post("inbox/answer", {**wrong, _key("date"): "2026-12-24"})
-        async with opened.stream("tool?name=book") as stream:
+        async with opened.stream("tools?tool=book") as stream:
             done = await stream.until(lambda part: 'id="trial"' in part and "done" in plain(part))
         await opened.post("inbox/answer", {"number": number, "answer": "accept"})
         late = plain(await opened.page("inbox"))
     assert f"When does {PICTURE} come?" in Markup(page).text
     assert Markup(page).named("img") == []
     assert fields[_key("date")]["type"] == "date"
-    assert "'date' must be a date" in plain(again)
+    assert "'date' is required" in plain(again)
     assert [one["value"] for one in Markup(again).named("input") if one["name"] == _key("seats")] == ["7"]
     assert ": 2026-12-24, 7, terrace, quiet False" in plain(done)
     assert "That question does not wait any more. Inbox Nothing waits for an answer." in late
@@ -70,11 +73,11 @@ async def test_a_url_is_a_link_to_accept_or_decline(answer: str) -> None:
     async with console_over(_asking("modern")) as opened:
         await opened.enter()
         url = "https://pay.example/<b>?ü=1"
-        await opened.post("tool/call", {"name": "pay", _key("url"): url})
+        await opened.post("tools/call", {"name": "pay", _key("url"): url})
         page = Markup(await _question(opened))
         (number,) = [one["value"] for one in page.named("input") if one["name"] == "number"]
         await opened.post("inbox/answer", {"number": number, "answer": answer})
-        async with opened.stream("tool?name=pay") as stream:
+        async with opened.stream("tools?tool=pay") as stream:
             await stream.until(lambda part: f"payment: {answer}" in plain(part))
     assert [one["href"] for one in page.named("a") if "target" in one] == ["https://pay.example/<b>?%C3%BC=1"]
     assert url in page.text
@@ -224,7 +227,7 @@ async def test_a_change_is_the_first_entry_if_it_may_deceive_and_the_last_otherw
         assert "Warning: " in page
     else:
         assert _titles(page) == [approval, f"{change} held change"]
-    assert 'href="held#' in page
+    assert 'href="held?server=files"' in page
     assert "1 changed: tool stat" in plain(page)
 
 
@@ -256,7 +259,7 @@ async def test_the_answer_leads_back_to_the_call_or_to_the_page_that_showed_the_
         view = opened.bus.view(caller=Caller(face="test", session="s"))
         calls = [asyncio.create_task(view.call("shows_markup", {})) for _ in range(3)]
         await _waiting(opened, 3)
-        ids = [waiting.question.id for waiting in opened.console.board.waiting.values()]
+        ids = [one.id for one in opened.console.calls.in_flight][::-1]
         places, said = list[str](), list[str]()
         for number, back in zip(
             list(opened.console.board.waiting), ("calls?server=shows", "", ""), strict=True
@@ -270,3 +273,24 @@ async def test_the_answer_leads_back_to_the_call_or_to_the_page_that_showed_the_
     assert places == ["../calls?server=shows", "../inbox", f"../{last}"]
     assert "Allowed once. 1 entry left. Open the call" in plain(said[1])
     assert f'href="call?id={ids[1]}"' in said[1]
+
+
+async def test_a_durable_run_that_waits_is_an_entry_that_leads_to_the_run(tmp_path: Path) -> None:
+    model = ScriptedModel([ToolCall("inn_book", {"guest": PICTURE}), "Done."])
+    runs = Runs(settings(tmp_path))
+    async with (
+        Agent(model, mcp_servers={"inn": {"server": asking()}}, durable=settings(tmp_path)) as agent,
+        console_over({"ledger": {"server": Showing().server}}) as opened,
+    ):
+        await opened.enter()
+        agent.start("Go.", key="k 1")
+        await run_when(agent.runs, "k 1", is_waiting)
+        assert _titles(await opened.page("inbox")) == []
+        opened.console.runs = runs
+        page = await opened.page("inbox")
+        await agent.runs.cancel("k 1")
+    await runs.close()
+    assert _titles(page) == ["inn asks question"]
+    assert 'href="run?id=k+1"' in page
+    assert "Inbox 1" in plain(page)
+    assert Markup(page).named("img") == []

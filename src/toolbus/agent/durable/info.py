@@ -24,6 +24,10 @@ _STATUS: dict[str, Status] = {
 
 UNREADABLE = (AttributeError, KeyError, TypeError, ValueError, RecursionError)
 """What reading a row raises that toolbus did not write."""
+LONGEST_ERROR = 2_000
+"""Characters of the error of a step."""
+_PROBLEMS = ("unknown", "refused", "error", "failed", "retry")
+"""The keys of a record of a call without a result."""
 NOT_OURS = "its record in the store was not written by toolbus"
 
 
@@ -94,6 +98,17 @@ class Step:
     outcome: str
     """`done`, `failed`, `asked`, `refused`, `held`, `waits` for a person or a task, `begun`, or `unknown`."""
     at: float | None = None
+    """The time of its end, in seconds since the epoch."""
+    began: float | None = None
+    tool: str = ""
+    """The tool of a call, as the model calls it."""
+    error: str = ""
+    """The failure as the model reads it, cut if it is long."""
+    model: str = ""
+    """The model that was asked, as its provider calls it."""
+    input_tokens: int | None = None
+    """The tokens of a request to the model, if they were recorded."""
+    output_tokens: int | None = None
 
     @classmethod
     def all(cls, rows: Iterable[Mapping[str, Any]], intents: Mapping[int, Intent]) -> "list[Step]":
@@ -117,13 +132,20 @@ class Step:
     def of(cls, row: Mapping[str, Any]) -> "Step":
         """One step."""
         output = _object(row["output"])
-        at = row["completed_at_epoch_ms"]
+        response = _object(output.get("response"))
+        usage = _object(response.get("usage"))
         return cls(
             number=row["function_id"],
             name=row["function_name"],
             about=output.get("tool") or output.get("about", ""),
             outcome=_outcome(row["function_name"], output, row["error"]),
-            at=None if at is None else at / 1000,
+            at=_seconds(row["completed_at_epoch_ms"]),
+            began=_seconds(row.get("started_at_epoch_ms")),
+            tool=str(output.get("name") or ""),
+            error=_error(output, row["error"])[:LONGEST_ERROR],
+            model=str(response.get("model_name") or ""),
+            input_tokens=usage.get("input_tokens"),
+            output_tokens=usage.get("output_tokens"),
         )
 
 
@@ -195,6 +217,25 @@ def _outcome(name: str, output: Mapping[str, Any], error: object) -> str:
         "is_error"
     )
     return "failed" if failed else "done"
+
+
+def _seconds(milliseconds: float | None) -> float | None:
+    return None if milliseconds is None else milliseconds / 1000
+
+
+def _error(output: Mapping[str, Any], error: object) -> str:
+    """The failure of a step; empty if it succeeded."""
+    if error is not None:
+        return str(error)
+    for key in _PROBLEMS:
+        if key in output:
+            return str(output[key])
+    result = _object(output.get("result"))
+    if not result.get("is_error"):
+        return ""
+    blocks = cast("list[Any]", result.get("content") or [])
+    texts = [_object(block).get("text") for block in blocks]
+    return "\n".join(text for text in texts if isinstance(text, str))
 
 
 def _prompt_text(prompt: Any) -> str:

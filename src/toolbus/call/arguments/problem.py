@@ -13,7 +13,7 @@ _MOST_LINES = 5
 
 
 def problems_by_place(validator: Validator, value: JSON, given: JSON) -> dict[str, str]:
-    """Why the value is invalid, a line for each place; `given` is the value before repairs.
+    """The problems of a value, a line for each place; `given` is the value before repairs.
 
     Only the first lines are worded.
     """

@@ -26,11 +26,11 @@ class ConfigEdit:
     file: EditedFile
     after: str = field(repr=False)
     secrets: Sequence[Secret] = field(default=(), repr=False)
-    """What goes to `.env`."""
+    """The values for `.env`."""
 
     @property
     def digest(self) -> str:
-        """Differs if the file, or what would be written, is another."""
+        """The digest of the file and the change: a form sends it back."""
         parts = [str(self.file.path), self.file.text, self.after]
         parts += [text for one in self.secrets for text in (one.name, one.value)]
         return sha256("\0".join(f"{len(part)}:{part}" for part in parts).encode(errors="replace")).hexdigest()
@@ -44,7 +44,7 @@ class ConfigEdit:
     def save(self, shown: str) -> str | None:
         """Write it if `shown` is its digest; return why the file is not trusted any more, if it was.
 
-        `EditRefused` if it is not what was shown, or would make the config invalid.
+        `EditRefused` if the file or the change differs from it, or if the config would be invalid.
         """
         if self.digest != shown:
             problem = "it has changed since the change was shown; nothing was written: look at it again"

@@ -84,7 +84,9 @@ class EditedFile:
     @property
     def registry(self) -> str:
         """The registry that it names."""
-        document = {} if self.is_blank else document_in(self.text.encode(), self.path)
+        document: Mapping[JSON, JSON] = {}
+        if not self.is_blank:
+            document = document_in(self.text.encode(), self.path)
         return config_in(document, self.path).registry if "registry" in document else OFFICIAL_REGISTRY
 
 

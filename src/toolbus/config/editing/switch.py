@@ -25,9 +25,9 @@ class SwitchedText:
 
     text: str
     cause: str = ""
-    """What does that already, if the text is the same."""
+    """The reason why the text is the same, as the end of a sentence."""
     note: str = ""
-    """What else decides about these tools."""
+    """A note about other patterns that decide about these tools."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

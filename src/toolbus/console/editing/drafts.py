@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeAlias
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config import BusConfig
 from toolbus.config.editing.edited import EditedFile, referring
+from toolbus.config.find import DOTENV
 from toolbus.config.location import is_list, is_mapping
 from toolbus.config.model import OFFICIAL_REGISTRY
 from toolbus.config.registry import (
@@ -26,6 +27,7 @@ from toolbus.config.registry import (
 )
 from toolbus.config.secrets.literals import Secret, SecretNames, env_name, env_values, referenced_names
 from toolbus.connect.registry import FoundServers, RegistrySource
+from toolbus.console.editing.fields import Fields
 from toolbus.console.editing.forms import (
     InvalidForm,
     MaskedEntry,
@@ -48,7 +50,6 @@ from toolbus.console.editing.plan import (
     switching,
 )
 from toolbus.console.editing.server_trial import ServerTrial
-from toolbus.console.page import Fields
 from toolbus.console.trials import Begin
 from toolbus.core.values.errors import ConfigError, ToolbusError
 from toolbus.core.values.records import JSON
@@ -102,6 +103,8 @@ class ServerDraft:
     warnings: tuple[str, ...] = ()
     is_busy: bool = False
     """Whether the registry is asked."""
+    task: asyncio.Task[None] | None = None
+    """The look-up in the registry."""
     trial: ServerTrial | None = None
 
     @property
@@ -199,7 +202,7 @@ class ServerDrafts:
             typed = typed_server(form)
             draft.alias = typed.alias
             await in_thread(lambda: self._refer(draft, typed.entry, typed.secret_env))
-        except ConfigError as error:
+        except ToolbusError as error:
             draft.problem = _problem(error)
         return draft
 
@@ -270,7 +273,7 @@ class ServerDrafts:
     def add_published(self, session: str, name: str, kind: str) -> ServerDraft:
         """Begin a draft of a server of the registry: it is looked up, and a bundle is downloaded."""
         draft = self._new(session, is_busy=True, alias=name)
-        self._begin(self._look_up(draft, name, kind), f"look {name!r} up")
+        draft.task = self._begin(self._look_up(draft, name, kind), f"look {name!r} up")
         return draft
 
     async def _look_up(self, draft: ServerDraft, name: str, kind: str) -> None:
@@ -310,7 +313,7 @@ class ServerDrafts:
             if lacking := missing(choice, values):
                 raise InvalidForm(f"needs a value for {', '.join(one.label for one in lacking)}")
             await in_thread(lambda: self._convert(draft, choice, values))
-        except ConfigError as error:
+        except ToolbusError as error:
             draft.problem = _problem(error)
 
     def _convert(
@@ -335,7 +338,7 @@ class ServerDrafts:
         self._take_form(draft, form)
         try:
             await in_thread(lambda: self._change(draft, form))
-        except ConfigError as error:
+        except ToolbusError as error:
             draft.problem = _problem(error)
         return draft
 
@@ -385,7 +388,10 @@ class ServerDrafts:
             for one in draft.secrets:
                 if one.name in draft.in_keyring:
                     keep_in_keyring(draft.in_keyring[one.name], one.value)
-            return plan.edited.save(plan.after, to_env) or ""
+            note = plan.edited.save(plan.after, to_env) or ""
+            if to_env and (plan.path.parent / ".git").exists():
+                note = f"{note} Add {DOTENV} to .gitignore to keep it out of version control.".strip()
+            return note
 
         done = await in_thread(write)
         if done is not None:

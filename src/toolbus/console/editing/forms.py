@@ -7,7 +7,7 @@ import json
 import re
 import shlex
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from toolbus.config.location import is_list, is_mapping
 from toolbus.config.secrets.literals import credentials_in
 from toolbus.config.secrets.reference import MASK
 from toolbus.config.target import Target, command_target, target_of, typed_entry
-from toolbus.console.page import Fields
+from toolbus.console.editing.fields import Fields
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSON
 
@@ -194,14 +194,13 @@ def _rewritten(value: JSON, rewrite: Callable[[str, Steps], str], steps: Steps =
 
 
 def _at(value: JSON, steps: Steps) -> JSON:
+    here: JSON = value
     for step in steps:
-        if (is_mapping(value) and step in value) or (
-            is_list(value) and isinstance(step, int) and step < len(value)
-        ):
-            value = value[step]
+        if is_list(here) and isinstance(step, int):
+            here = here[step] if step < len(here) else None
         else:
-            return None
-    return value
+            here = here.get(step) if is_mapping(here) else None
+    return here
 
 
 def entry_text(entry: JSON, path: Path) -> str:
@@ -229,7 +228,7 @@ def usual_fields(shown: JSON) -> dict[str, str] | None:
     if not all(isinstance(one, str) for one in texts) or (command is not None and not words):
         return None
     timeouts: JSON = shown.get("timeouts")
-    limits = timeouts if is_mapping(timeouts) else {}
+    limits: Mapping[JSON, JSON] = timeouts if is_mapping(timeouts) else {}
     return {
         "command": shlex.join(texts),
         **{name: str(shown.get(_key(shown, name)) or "") for name in ("url", "transport", "cwd")},
@@ -298,13 +297,12 @@ def _key(entry: Mapping[JSON, JSON], name: str) -> str:
 
 
 def _pair_lines(pairs: JSON, separator: str) -> str:
-    return "\n".join(
-        f"{name}{separator}{text}" for name, text in (pairs if is_mapping(pairs) else {}).items()
-    )
+    found: Mapping[JSON, JSON] = pairs if is_mapping(pairs) else {}
+    return "\n".join(f"{name}{separator}{text}" for name, text in found.items())
 
 
 def _pattern_lines(patterns: JSON) -> str:
-    found = patterns if is_list(patterns) else []
+    found: Sequence[JSON] = patterns if is_list(patterns) else ()
     return "\n".join(one if isinstance(one, str) else json.dumps(one) for one in found)
 
 

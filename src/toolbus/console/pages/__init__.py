@@ -6,9 +6,9 @@ from toolbus.console.page import Page
 from toolbus.console.pages import overview
 from toolbus.console.pages.calls import call, calls
 from toolbus.console.pages.content import content
-from toolbus.console.pages.inbox import held, inbox
-from toolbus.console.pages.runs import runs
-from toolbus.console.pages.safety import audit, keys
+from toolbus.console.pages.inbox import inbox
+from toolbus.console.pages.runs import run, runs
+from toolbus.console.pages.safety import approve, audit, held, keys, lock, policy, switch
 from toolbus.console.pages.search import search_page
 from toolbus.console.pages.servers import add, edit, server, table
 from toolbus.console.pages.tools import tools
@@ -24,8 +24,13 @@ PAGES: tuple[Page, ...] = (
     calls.PAGE,
     call.PAGE,
     inbox.PAGE,
-    held.PAGE,
     runs.PAGE,
+    run.PAGE,
+    policy.PAGE,
+    lock.PAGE,
+    held.PAGE,
+    approve.PAGE,
+    switch.PAGE,
     audit.PAGE,
     keys.PAGE,
     search_page(lambda: PAGES),

@@ -127,7 +127,7 @@ def _tiles(console: Console, tokens: int) -> list[Element]:
         _tile("Calls per second", f"{minute.calls / _RATE_SECONDS:.2g}", "in the last minute", "calls"),
         _tile("Errors", _share(quarter), f"{quarter.errors:,} in 15 min", "calls?outcome=failed&range=15m"),
         _tile("Servers' time, p50", _took(quarter.p50), "half took no longer, in 15 min", "calls?range=15m"),
-        _tile("Servers' time, p95", _took(quarter.p95), "95 % took no longer, in 15 min", "calls?range=15m"),
+        _tile("Servers' time, p95", _took(quarter.p95), "95% took no longer, in 15 min", "calls?range=15m"),
         _tile("Catalog", f"{tokens:,} tokens", f"{counted(len(names), 'tool')}; {_sent(console)}", "tools"),
     ]
 

@@ -22,14 +22,14 @@ Kind: TypeAlias = Literal["Pages", "Servers", "Tools", "Calls"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SearchHit:
+class PaletteHit:
     """Something that has all the words."""
 
     kind: Kind
     title: str
     url: str
     about: Callable[[], Child] = lambda: None
-    """More about it; called for what is shown."""
+    """More about it; called for shown hits alone."""
     rank: int
     """The lower, the better."""
 
@@ -43,7 +43,7 @@ def search_page(pages: Callable[[], Sequence[Page]]) -> Page:
         statuses, tools = console.bus.servers, list(console.bus.catalog)
         calls = [*console.calls.in_flight, *console.calls.ended]
 
-        def found() -> list[SearchHit]:
+        def found() -> list[PaletteHit]:
             return [
                 *_pages(known, words),
                 *_servers(statuses, words),
@@ -65,9 +65,9 @@ def search_page(pages: Callable[[], Sequence[Page]]) -> Page:
     return Page(path="search", title="Search", render=render, under="search")
 
 
-def _groups(hits: Iterable[SearchHit], words: str) -> Child:
+def _groups(hits: Iterable[PaletteHit], words: str) -> Child:
     """The hits by kind, with the kind of the best one first."""
-    groups = dict[Kind, list[SearchHit]]()
+    groups = dict[Kind, list[PaletteHit]]()
     for hit in sorted(hits, key=lambda hit: hit.rank):
         groups.setdefault(hit.kind, []).append(hit)
     if not groups:
@@ -76,7 +76,7 @@ def _groups(hits: Iterable[SearchHit], words: str) -> Child:
     return [_group(kind, found) for kind, found in groups.items()]
 
 
-def _group(kind: Kind, hits: Sequence[SearchHit]) -> Element:
+def _group(kind: Kind, hits: Sequence[PaletteHit]) -> Element:
     more = len(hits) - MOST_HITS
     return element(
         "section",
@@ -87,12 +87,12 @@ def _group(kind: Kind, hits: Sequence[SearchHit]) -> Element:
     )
 
 
-def _hit(hit: SearchHit) -> Element:
+def _hit(hit: PaletteHit) -> Element:
     return element("a", hit.title, element("span", hit.about(), class_="about"), href=hit.url)
 
 
 def _rank(words: str, name: str, more: str = "") -> int | None:
-    """How well a name fits; None if a word is neither in it nor in `more`."""
+    """The rank of a name, from 0 for the best; None if a word is neither in it nor in `more`."""
     terms, name = words.lower().split(), name.lower()
     whole = " ".join(terms)
     if name == whole:
@@ -105,23 +105,23 @@ def _rank(words: str, name: str, more: str = "") -> int | None:
     return 3 if all(term in text for term in terms) else None
 
 
-def _pages(pages: Iterable[Page], words: str) -> Iterator[SearchHit]:
+def _pages(pages: Iterable[Page], words: str) -> Iterator[PaletteHit]:
     for page in pages:
         if (rank := _rank(words, page.title)) is not None:
-            yield SearchHit(kind="Pages", title=page.title, url=page.path, rank=rank)
+            yield PaletteHit(kind="Pages", title=page.title, url=page.path, rank=rank)
 
 
-def _servers(statuses: Mapping[str, ServerStatus], words: str) -> Iterator[SearchHit]:
+def _servers(statuses: Mapping[str, ServerStatus], words: str) -> Iterator[PaletteHit]:
     for alias, now in statuses.items():
         if (rank := _rank(words, alias, now.state)) is not None:
 
             def about(now: ServerStatus = now) -> Child:
                 return status(now.state)
 
-            yield SearchHit(kind="Servers", title=alias, url=server_url(alias), about=about, rank=rank)
+            yield PaletteHit(kind="Servers", title=alias, url=server_url(alias), about=about, rank=rank)
 
 
-def _tools(tools: Iterable[ToolSpec], words: str) -> Iterator[SearchHit]:
+def _tools(tools: Iterable[ToolSpec], words: str) -> Iterator[PaletteHit]:
     for spec in tools:
         more = f"{spec.origin} {spec.title or ''} {spec.description}"
         if (rank := _rank(words, spec.name, more)) is not None:
@@ -129,16 +129,19 @@ def _tools(tools: Iterable[ToolSpec], words: str) -> Iterator[SearchHit]:
             def about(spec: ToolSpec = spec) -> Child:
                 return f"{spec.origin.server}: {shortened(spec.description, _ABOUT)}"
 
-            yield SearchHit(kind="Tools", title=spec.name, url=tool_url(spec.name), about=about, rank=rank)
+            yield PaletteHit(kind="Tools", title=spec.name, url=tool_url(spec.name), about=about, rank=rank)
 
 
-def _calls(calls: Iterable[CallRecord], words: str) -> Iterator[SearchHit]:
+def _calls(calls: Iterable[CallRecord], words: str) -> Iterator[PaletteHit]:
     for call in calls:
         who = f"{call.caller.face} {call.caller.user}"
         more = f"{call.id} {call.server} {who} {call.outcome or 'running'} {call.error or ''}"
         if (rank := _rank(words, call.name, more)) is not None:
 
             def about(call: CallRecord = call) -> Child:
-                return [moment(call.at), " ", status(call.outcome or "running"), f" {call.error or ''}"]
+                now = call.outcome or ("waiting" if call.waits_for else "running")
+                return [status(now), " ", moment(call.at), f" {call.error or ''}"]
 
-            yield SearchHit(kind="Calls", title=call.name, url=call_url(str(call.id)), about=about, rank=rank)
+            yield PaletteHit(
+                kind="Calls", title=call.name, url=call_url(str(call.id)), about=about, rank=rank
+            )

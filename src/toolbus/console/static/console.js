@@ -241,8 +241,12 @@ class Palette {
 
   #move(event) {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
-    if (!step) return;
+    if (!step && event.key !== "Escape") return;
     event.preventDefault();
+    if (!step) { // the browser would only empty the field
+      this.dialog.close();
+      return;
+    }
     const places = [this.field, ...this.hits.querySelectorAll("a")];
     const now = places.indexOf(document.activeElement);
     places[(now + step + places.length) % places.length].focus();

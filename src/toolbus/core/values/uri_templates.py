@@ -68,24 +68,29 @@ def variables(template: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(v.name for expression in expressions for v in expression.variables))
 
 
+def required_variables(template: str) -> frozenset[str]:
+    """Those that need a value: all outside of a query. `ArgumentsError` if the template is invalid."""
+    return frozenset(
+        variable.name
+        for part in _parts(template)
+        if isinstance(part, _Expression) and part.sign not in ("?", "&")
+        for variable in part.variables
+    )
+
+
 def expanded(template: str, values: Values) -> str:
     """The expanded URI; `ArgumentsError` names a missing or unknown value.
 
     Values in a query are optional.
     """
-    known, parts = variables(template), list(_parts(template))
-    needed = {
-        variable.name
-        for part in parts
-        if isinstance(part, _Expression) and part.sign not in ("?", "&")
-        for variable in part.variables
-    }
+    known, needed = variables(template), required_variables(template)
     missing = [name for name in known if name in needed and name not in values]
     if missing:
         raise _invalid(template, f"no value for {' and '.join(map(repr, missing))}")
     unknown = [name for name in values if name not in known]
     if unknown:
         raise _invalid(template, f"unknown variable {unknown[0]!r}; known: {', '.join(known) or 'none'}")
+    parts = _parts(template)
     return "".join(part if isinstance(part, str) else part.expanded(values) for part in parts)
 
 

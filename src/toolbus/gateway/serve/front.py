@@ -29,6 +29,7 @@ from toolbus.gateway.http.limits import HttpLimits
 from toolbus.gateway.http.request import CONSOLE
 from toolbus.gateway.http.run import CannotListen, HttpServer, listening_socket, tls_context
 from toolbus.gateway.http.workers import FIRST
+from toolbus.gateway.protocol.clients import ConnectedClients
 from toolbus.gateway.replicas.front import ReplicaFront
 from toolbus.gateway.replicas.peers import Peers
 from toolbus.gateway.replicas.replicas import Replicas
@@ -159,6 +160,7 @@ class HttpFront:
         if self.console_url is None:
             return await self._run(gateway, stop, None)
         console = self._console = Console(gateway.bus, board)
+        console.clients = gateway.clients = ConnectedClients()
         self._show_keys()
         app = ConsoleApp(console, self._console_serve)
         announcement = partial(

@@ -114,7 +114,7 @@ def _latency(minute: Counts, slowest: float | None, over: str) -> str:
         recent = "no call was sent in the last minute"
     else:
         half, most = duration(minute.p50), duration(minute.p95)
-        recent = f"in the last minute, half took up to {half}, 95 % up to {most} (dashed)"
+        recent = f"in the last minute, half took up to {half}, 95% up to {most} (dashed)"
     return f"{recent}; at most {duration(slowest)} {over}"
 
 

@@ -104,7 +104,7 @@ def _form(item: ContentItem, draft: Draft | None, selected: Trial | None) -> Ele
     if (fault := item.fault) is not None:
         return element("p", fault, class_="problem")
     typed = draft.typed if draft is not None else None if selected is None else selected.typed
-    problems = {} if draft is None else draft.problems
+    problems: Mapping[str, str] = {} if draft is None else draft.problems
     first = next((one.key for one in item.fields if one.key in problems), "")
     suggestible = item.kind in ("template", "prompt")
     return form(
@@ -118,7 +118,7 @@ def _form(item: ContentItem, draft: Draft | None, selected: Trial | None) -> Ele
             ]
             for one in item.fields
         ],
-        element("button", _VERBS[item.kind], type="submit", class_="main"),
+        element("div", element("button", _VERBS[item.kind], type="submit", class_="main"), class_="actions"),
         novalidate=True,
         id="content-form",
         class_="stacked arguments",
@@ -239,7 +239,7 @@ def _files(item: ContentItem, skill: Skill) -> Child:
 
 
 async def read(console: Console, request: PageRequest) -> str:
-    """Read what was chosen; the page then shows what comes of it."""
+    """Begin to read an entry; the page then shows the result."""
     item = find(items_of(console), request.form)
     if item is None or item.fault is not None:
         return request.fail("That is not offered any more.", "content")
@@ -283,7 +283,7 @@ async def _result(view: View, item: ContentItem, values: Mapping[str, str], file
 
 
 async def suggest(console: Console, request: PageRequest) -> str:
-    """Ask the server for values of a field that begin with what was typed."""
+    """Ask the server for values of a field, by their typed beginning."""
     item, name = find(items_of(console), request.form), request.form.get("suggest")
     one = None if item is None else next((one for one in item.fields if one.name == name), None)
     if item is None or one is None:
@@ -332,7 +332,7 @@ async def cancel(console: Console, request: PageRequest) -> str:
 
 
 async def save(console: Console, request: PageRequest) -> Download:
-    """One part of what was read, as a file."""
+    """One part of a result, as a file."""
     reading = console.readings.get(_number(request.query.get("reading")))
     if reading is None or reading.result is None:
         raise ToolbusError("that is not kept any more; read it again")

@@ -14,7 +14,7 @@ from toolbus.core.text.display import counted
 from toolbus.core.values.errors import ArgumentsError
 from toolbus.core.values.records import Prompt, Resource, ResourceTemplate
 from toolbus.core.values.skills import Skill
-from toolbus.core.values.uri_templates import variables
+from toolbus.core.values.uri_templates import required_variables, variables
 
 Kind: TypeAlias = Literal["resource", "template", "prompt", "skill"]
 KINDS: dict[Kind, str] = {
@@ -58,7 +58,7 @@ class ContentItem:
 
     @property
     def fields(self) -> list[InputField]:
-        """What a person types before it is read; ArgumentsError if its template is invalid."""
+        """The fields to fill in before it is read; ArgumentsError if its template is invalid."""
         if isinstance(self.entry, Prompt):
             return [
                 InputField(
@@ -71,13 +71,17 @@ class ContentItem:
                 for one in self.entry.arguments
             ]
         if isinstance(self.entry, ResourceTemplate):
-            names = variables(self.entry.uri_template)
-            return [InputField(name=name, kind="text", title=name) for name in names]
+            template = self.entry.uri_template
+            needed = required_variables(template)
+            return [
+                InputField(name=name, kind="text", title=name, required=name in needed)
+                for name in variables(template)
+            ]
         return []
 
     @property
     def fault(self) -> str | None:
-        """Why it cannot be read."""
+        """The reason if it cannot be read."""
         try:
             _ = self.fields
         except ArgumentsError as error:
@@ -87,7 +91,7 @@ class ContentItem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ContentQuery:
-    """What of the list a page shows; it is in its URL."""
+    """The part of the list that a page shows, as in its URL."""
 
     search: str = ""
     only: str = ""
@@ -109,7 +113,7 @@ class ContentQuery:
 
     @property
     def kept(self) -> dict[str, str]:
-        """What a link to an entry keeps."""
+        """The query that a link to an entry keeps."""
         given = {"search": self.search, "show": self.only}
         return {key: value for key, value in given.items() if value}
 

@@ -1,1 +1,1 @@
-"""What waits for a person."""
+"""The Inbox: questions and changes for a person."""

@@ -13,7 +13,7 @@ from toolbus.console.inbox import (
     waiting_count,
     waiting_entries,
 )
-from toolbus.console.links import run_link, run_url, server_link, server_url
+from toolbus.console.links import held_url, run_link, run_url, server_link, server_url
 from toolbus.console.page import Page, PageRequest
 from toolbus.console.pages.inbox.questions import answer, card, decide, question_card
 from toolbus.console.widgets import anchor, badge, facts, moment
@@ -21,10 +21,10 @@ from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.text.display import counted, shortened
 
 _MOST_WARNINGS = 5
-_KINDS = {"tool": "tool", "prompt": "prompt", "launch": "launch line"}
 
 
 async def render(console: Console, request: PageRequest) -> Element:
+    await console.held.load()
     entries = waiting_entries(console)
     empty = element("p", "Nothing waits for an answer.", class_="empty")
     return element(
@@ -94,7 +94,7 @@ def _change(entry: InboxEntry, change: WaitingChange) -> Element:
         element("p", f"{known}: {shortened(', '.join(names), 200)}"),
         element("p", "It is held: no agent gets it until you approve it.", class_="faint"),
         facts({"server": server_link(change.server)}),
-        _open("Review the changes", f"held#{anchor('name', change.server)}"),
+        _open("Review the changes", held_url(change.server)),
         beside=badge(RISKS[entry.risk][0], "bad" if entry.risk == "flagged" else "busy"),
     )
 
@@ -104,7 +104,7 @@ def _sign_in(entry: InboxEntry, waiting: WaitingSignIn) -> Element:
         anchor("waiting-sign-in", waiting.server),
         f"Sign in to {waiting.server}",
         element("p", "Its calls fail until somebody signs in."),
-        facts({"server": server_link(waiting.server), "since": moment(entry.since)}),
+        facts({"server": server_link(waiting.server), "asked": moment(entry.since)}),
         _open("Sign in", server_url(waiting.server)),
         beside=badge(RISKS[entry.risk][0], "busy"),
     )
@@ -120,7 +120,7 @@ def _run(entry: InboxEntry, run: RunFacts) -> Element:
         anchor("waiting-run", run.id),
         title,
         [element("p", one.message, class_="description") for one in pending.questions.values()],
-        facts({**known, "since": moment(run.updated)}),
+        facts({**known, "asked": moment(run.updated)}),
         _open("Answer in the run", run_url(run.id)),
         beside=badge(RISKS[entry.risk][0], "busy"),
     )

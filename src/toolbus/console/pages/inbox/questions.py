@@ -120,7 +120,7 @@ def call_of(console: Console, waiting: WaitingQuestion) -> str | None:
 
 
 def _keep_draft(console: Console, number: int, request: PageRequest) -> None:
-    """Keep what was typed, as long as the question waits."""
+    """Keep a typed answer as long as the question waits."""
     for gone in console.drafts.keys() - console.board.waiting.keys():
         del console.drafts[gone]
     console.drafts[number] = request.form.lists
@@ -141,8 +141,8 @@ def _facts(console: Console, waiting: WaitingQuestion, tool: Child, **more: Chil
             **more,
             "user": question.user or None,
             "session": short_session(waiting.session) or None,
-            "since": moment(waiting.since),
-            "asked": "also where the call was made" if waiting.is_asked else "only here",
+            "asked": moment(waiting.since),
+            "where": "here, and where the call was made" if waiting.is_asked else "only here",
         }
     )
 
@@ -172,7 +172,7 @@ def _approval(
     buttons = [("once", "Allow once"), ("no", "Deny"), ("always", "Always allow")]
     return [
         request.reason != "" and element("p", request.reason, class_="description"),
-        _facts(console, waiting, tool, rule=request.rule),
+        _facts(console, waiting, tool, rule=request.rule and element("a", request.rule, href="policy")),
         element("p", "Its arguments, exactly as they will be sent:"),
         element("pre", as_json(dict(request.arguments)), tabindex=0, aria_label="arguments"),
         element("p", "Always: until the definition of the tool or the rule changes.", class_="faint"),

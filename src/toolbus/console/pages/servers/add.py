@@ -1,9 +1,10 @@
 """Add a server by URL, command or name in the registry: the form, the review, a trial, and saving it."""
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
+from toolbus.config.location import is_mapping
 from toolbus.config.registry import PublishedInput, PublishedServer, choices, inputs
 from toolbus.console.console import Console
 from toolbus.console.editing.drafts import RegistrySearch, ServerDraft
@@ -242,7 +243,7 @@ def _published(server: PublishedServer) -> Element:
             )
             for one, press in zip(usable, buttons, strict=True)
         ],
-        not usable and every and element("p", every[0].problem, class_="faint"),
+        not usable and bool(every) and element("p", every[0].problem, class_="faint"),
     )
 
 
@@ -274,7 +275,8 @@ def _input(one: PublishedInput, typed: Fields) -> Element:
     label = [spelled_out(one.label), kinds and element("span", f" ({', '.join(kinds)})", class_="faint")]
     if one.choices:
         options = [
-            element("option", text, value=text, selected=text == typed.get(name)) for text in one.choices
+            element("option", text, value=text, selected=text == (typed.get(name) or one.default))
+            for text in one.choices
         ]
         shared.pop("placeholder")
         field = element("select", element("option", "", value=""), options, **shared)
@@ -296,6 +298,8 @@ def _input(one: PublishedInput, typed: Fields) -> Element:
 
 
 async def _draft_page(console: Console, draft: ServerDraft, *, is_changed: bool) -> Element:
+    if draft.task is not None:
+        await asyncio.wait((draft.task,), timeout=SEARCH_WITHIN)
     if draft.is_busy:
         busy = element("p", f"Looking up {draft.alias}. Reload the page to see more.", role="status")
         return element("div", live("draft", busy, data_busy=True))
@@ -332,30 +336,34 @@ def _review(draft: ServerDraft, plan: FilePlan) -> Element:
         element("button", "Save", type="submit", class_="main", aria_label=f"Save {draft.alias}"),
         class_=None,
     )
-    change = element("a", "Change", href=f"add-server?{urlencode({'draft': draft.number, 'change': 'yes'})}")
+    again = urlencode({"draft": draft.number, "change": "yes"})
+    change = element("a", "Change", href=f"add-server?{again}", class_="button")
     return element(
         "div",
         live("draft"),
-        element("h2", f"Add {draft.alias}"),
+        element("h2", f"Add {draft.alias}", class_="spaced"),
         review_section(plan, draft, place),
         trial_card(draft),
         difference_section(plan, element("div", save, class_="actions")),
         element(
-            "p", change, " ", button("Discard", "add-server/discard", draft_fields(draft)), class_="actions"
+            "div",
+            change,
+            button("Discard", "add-server/discard", draft_fields(draft)),
+            class_="actions section",
         ),
     )
 
 
 def trial_card(draft: ServerDraft) -> Element:
     """The trial of a draft, and its button."""
-    is_program = isinstance(draft.entry, Mapping) and "command" in draft.entry
+    is_program = is_mapping(draft.entry) and "command" in draft.entry
     has_bundle = draft.choice is not None and draft.choice.bundle is not None
     verb = "Unpack and start it" if has_bundle else "Start it" if is_program else "Connect to it"
     return element(
         "section",
         element("h2", "Trial"),
         element("p", f"{verb} now, list its tools, and end it again. Nothing is saved.", class_="faint"),
-        button("Try it", "add-server/try", draft_fields(draft), hint=f"Try {draft.alias}"),
+        button("Try it", "add-server/try", draft_fields(draft), hint=f"Try it: {draft.alias}"),
         live("trial", trial_section(draft), role="status"),
         class_="card",
     )
@@ -430,7 +438,9 @@ async def saved(console: Console, request: PageRequest, draft: ServerDraft, said
     if note is None:
         text = "The file has changed since it was shown. Nothing was written. This is the difference now."
         return request.fail(text, draft_url(draft))
-    await drafts.until_used(lambda now: now.servers.get(alias) != before, USED_WITHIN)
+    is_used = await drafts.until_used(lambda now: now.servers.get(alias) != before, USED_WITHIN)
+    if draft.is_new and not is_used:
+        note = f"{note} The bus does not use it yet; the log of toolbus serve or up says why.".strip()
     return request.say(f"{said} {note}".strip(), server_url(alias))
 
 

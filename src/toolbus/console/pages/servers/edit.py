@@ -1,6 +1,7 @@
 """Change the entry of a server, enable, disable or remove it: the form, the review and the difference."""
 
 import asyncio
+from collections.abc import Sequence
 from urllib.parse import urlencode
 
 from toolbus.config import ServerConfig
@@ -32,7 +33,7 @@ from toolbus.console.widgets import choice, form, hidden_fields
 from toolbus.core.values.errors import ServerNotFound, ToolbusError
 
 _SWITCHES: dict[Switch, tuple[str, str, str]] = {
-    "enable": ("Enable", "Enabled", "The bus starts or connects to it, as after: toolbus enable"),
+    "enable": ("Enable", "Enabled", "The bus starts it or connects to it, and its tools join the catalog."),
     "disable": ("Disable", "Disabled", "The bus ends it, and its tools leave the catalog."),
     "remove": ("Remove", "Removed", "The bus ends it, and its entry leaves the file. Its secrets stay."),
 }
@@ -156,7 +157,9 @@ def _typed(usual: dict[str, str], typed: Fields) -> dict[str, str]:
     return {name: typed.get(name, text) for name, text in usual.items()}
 
 
-def _usual_form(usual: dict[str, str], hidden: list[Element], places: list[str], typed: Fields) -> Element:
+def _usual_form(
+    usual: dict[str, str], hidden: list[Element], places: Sequence[str], typed: Fields
+) -> Element:
     fields = Fields.of({name: [text] for name, text in usual.items()})
     is_url = bool(usual["url"])
     transports = {"": "found out", "streamable-http": "streamable HTTP", "sse": "SSE"}
@@ -199,15 +202,15 @@ def _review(console: Console, draft: ServerDraft, plan: FilePlan) -> Element:
         element("button", "Save", type="submit", class_="main", aria_label=f"Save {draft.alias}"),
         class_=None,
     )
-    change = element("a", "Change", href=f"{draft_url(draft)}&change=yes")
+    change = element("a", "Change", href=f"{draft_url(draft)}&change=yes", class_="button")
     return element(
         "div",
-        element("h2", f"Edit {draft.alias}"),
+        element("h2", f"Edit {draft.alias}", class_="spaced"),
         is_launch and review_section(plan, draft, PLACES[draft.place]),
         is_launch and trial_card(draft),
         not is_launch and live("trial"),
         difference_section(plan, plan.is_change and element("div", save_form, class_="actions")),
-        element("p", change, " ", back_to(draft.alias), class_="actions"),
+        element("div", change, back_to(draft.alias), class_="actions section"),
     )
 
 

@@ -5,12 +5,12 @@ from toolbus.console.elements import Child
 from toolbus.console.pages.calls.charts import state_strip
 from toolbus.console.record.counts import Counts
 
-HOUR = 3600.0
+HOUR = 3600
 
 
 def counts_of(console: Console, alias: str) -> Counts:
     """The calls of a server in the last hour."""
-    return console.calls.counts.last(int(HOUR), alias)
+    return console.calls.counts.last(HOUR, alias)
 
 
 def is_looping(console: Console, alias: str) -> bool:

@@ -143,8 +143,10 @@ def review_section(plan: FilePlan, draft: ServerDraft | None, place: str) -> Ele
     """The commands, hosts and files that a server would use."""
     pairs = plan.facts()
     if draft is not None:
+        pending = tuple(f"${{{one.name}}}  " for one in draft.secrets)
+        pairs = [(label, text) for label, text in pairs if not text.startswith(pending)]
         pairs += [("secret", f"{one.key} is kept in {place} as {one.name}") for one in draft.secrets]
-    warnings = [] if draft is None else draft.warnings
+    warnings = () if draft is None else draft.warnings
     return element(
         "section",
         element("h2", "Review"),
@@ -194,8 +196,14 @@ def trial_section(draft: ServerDraft) -> Child:
         words += [f", by protocol {trial.protocol}."] if trial.protocol else ["."]
         return [
             element("p", badge("works", "good"), words),
-            trial.tools
-            and element("ul", [_tool(one.name, one.description) for one in trial.tools[:TOOLS_SHOWN]]),
+            bool(trial.tools)
+            and element(
+                "ul",
+                [_tool(one.name, one.description) for one in trial.tools[:TOOLS_SHOWN]],
+                class_="offered",
+                tabindex=0,
+                aria_label="Tools that it offers",
+            ),
             len(trial.tools) > TOOLS_SHOWN
             and element("p", f"and {len(trial.tools) - TOOLS_SHOWN} more", class_="faint"),
             _stderr(trial.stderr),
@@ -238,4 +246,4 @@ def draft_fields(draft: ServerDraft, **more: str) -> Mapping[str, str]:
 
 
 def back_to(alias: str) -> Element:
-    return element("a", f"Back to {alias}", href=server_url(alias))
+    return element("a", f"Back to {alias}", href=server_url(alias), class_="button")

@@ -45,7 +45,7 @@ async def render(console: Console, request: PageRequest) -> Element:
         return element(
             "div",
             live("server-state", _not_running(console, alias)),
-            live("server-actions", _actions(console, alias), class_="actions"),
+            live("server-actions", _actions(console, alias), class_="actions section"),
         )
     words = request.query.get("search")
     lines = await _stderr_lines(console, alias, words)
@@ -53,7 +53,7 @@ async def render(console: Console, request: PageRequest) -> Element:
         "div",
         live("server-state", _state(console, server, status)),
         live("server-sign-in", sign_in_panel(alias, console.sign_ins.now.get(alias))),
-        live("server-actions", _actions(console, alias), class_="actions"),
+        live("server-actions", _actions(console, alias), class_="actions section"),
         element("section", element("h2", "Launch"), _launch(console, server), class_="section"),
         live("server-ends", _ends(console, alias), tag="section", class_="section"),
         live("server-calls", _calls(console, alias), tag="section", class_="section"),
@@ -200,10 +200,15 @@ def _tools(console: Console, alias: str) -> Child:
     more = len(own) - MOST_TOOLS
     return [
         element("h2", counted(len(own), "tool") if own else "Tools"),
-        element("ul", [element("li", tool_link(one.name)) for one in own[:MOST_TOOLS]], class_="tools")
+        element("ul", [element("li", tool_link(one.name)) for one in own[:MOST_TOOLS]], class_="tool-names")
         if own
         else element("p", "None of its tools is in the catalog.", class_="empty"),
-        more > 0 and element("p", f"and {more:,} more, under ", element("a", "Tools", href="tools")),
+        more > 0
+        and element(
+            "p",
+            f"and {more:,} more, under ",
+            element("a", "Tools", href=f"tools?{urlencode({'server': alias})}"),
+        ),
     ]
 
 

@@ -60,6 +60,8 @@ _SORTS: Mapping[str, tuple[str, Callable[[ServerRow], tuple[object, ...]]]] = {
 }
 _COLUMNS = ("name", "state", "", "tools", "calls", "errors", "p95", "restarts", "")
 """The sort key of each column."""
+_LABELS = {column: _SORTS[key][0] for column, key in enumerate(_COLUMNS) if 3 <= column <= 7}
+"""The headings of numbers, for phones."""
 
 
 async def render(console: Console, request: PageRequest) -> Element:
@@ -117,6 +119,7 @@ def _summary(rows: Sequence[ServerRow], tools: int) -> str:
 def _filter(rows: Sequence[ServerRow], request: PageRequest) -> Element:
     asked, sort = request.query, request.query.get("sort")
     states = {"": "any state"} | {state: state for state in _RANKS}
+    sorts = {key: label for key, (label, _) in _SORTS.items()}
     transports = {"": "any transport"} | {one: one for one in sorted({row.transport for row in rows} - {""})}
     return form(
         "servers",
@@ -127,7 +130,7 @@ def _filter(rows: Sequence[ServerRow], request: PageRequest) -> Element:
         element(
             "div", choice("servers-transport", "Transport", "transport", transports, asked.get("transport"))
         ),
-        sort in _SORTS and element("input", type="hidden", name="sort", value=sort),
+        element("div", choice("servers-sort", "Sort by", "sort", sorts, sort if sort in _SORTS else "state")),
         element("button", "Show", type="submit"),
         method="get",
         class_="filter",
@@ -217,10 +220,13 @@ def _row(console: Console, row: ServerRow) -> Element:
         element(
             "th",
             server_link(row.alias),
-            element("div", row.transport, class_="faint"),
+            row.transport and [" ", element("span", row.transport, class_="transport")],
             scope="row",
         ),
-        [element("td", cell, class_=_class(column)) for column, cell in enumerate(cells, start=1)],
+        [
+            element("td", cell, class_=_class(column), data_label=_LABELS.get(column))
+            for column, cell in enumerate(cells, start=1)
+        ],
         tag="tr",
     )
 
@@ -233,7 +239,7 @@ def _state(row: ServerRow) -> Child:
     return [
         shown,
         " ",
-        element("span", "since ", moment(status.since), class_="faint"),
+        element("span", moment(status.since), class_="faint"),
         row.reason and element("div", shortened(row.reason, LONGEST_REASON), class_="problem"),
     ]
 

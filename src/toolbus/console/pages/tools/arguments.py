@@ -1,8 +1,8 @@
 """The arguments of a tool as a form with objects, lists and alternatives inside.
 
-Each part of the form has a key, under which its text comes back. Under the key with `-as` comes what the text
-is: JSON instead of fields, the items of a list, or whether an object is there. So a form says all about its
-own shape, and works without script: a button posts it, and it comes back with one item more.
+Each part of the form has a key, under which its text comes back. The key with `-as` adds its shape: typed as
+JSON, the items of a list, or left out. So a form describes its own shape, and works without script: a button
+posts it, and it comes back with one item more.
 """
 
 import json
@@ -21,7 +21,7 @@ from toolbus.schema.values import has_type, is_array, is_object
 
 Shape: TypeAlias = Literal["field", "object", "list", "union"]
 MOST_PARTS = 200
-"""Whatever comes after them is typed as JSON."""
+"""Parts beyond this limit are typed as JSON."""
 MOST_ITEMS = 50
 MOST_CHOICES = 500
 MOST_VARIANTS = 16
@@ -32,7 +32,7 @@ _PER_CHOICE = 4
 _PER_STEP = 16
 """Steps of work for a choice, and characters of a text for each."""
 _TYPED: Final = object()
-"""The value of a part is what was typed."""
+"""Take the value of a part from the form."""
 _FRESH: Final = object()
 """The part is new: it gets its default."""
 _IDS = re.compile(r"list:([0-9]{1,6}(?:,[0-9]{1,6})*)?")
@@ -47,7 +47,7 @@ _KINDS: dict[tuple[str, ...], Kind] = {
 
 @dataclass(slots=True, kw_only=True)
 class FormPart:
-    """A part of the arguments, with what was typed for it."""
+    """A part of the arguments, with its typed text."""
 
     about: InputField
     shape: Shape
@@ -55,9 +55,9 @@ class FormPart:
     """As in messages about arguments: `filter.limit`, `ids[0]`."""
     texts: list[str] = field(default_factory=list[str])
     mark: str = ""
-    """What the text is, if that is not clear by itself."""
+    """The shape of the part, unless its text shows that."""
     parts: list["FormPart"] = field(default_factory=list["FormPart"])
-    """Those of an object, the items of a list, the chosen alternative."""
+    """The entries of an object, the items of a list, or the chosen alternative."""
     variants: list[str] = field(default_factory=list[str])
     """The names of the alternatives."""
     is_rest: bool = False
@@ -71,11 +71,12 @@ class FormPart:
     def ids(self) -> list[int]:
         """The items of a list; an item keeps its number when others go."""
         found = _IDS.fullmatch(self.mark)
-        return [int(one) for one in found[1].split(",")] if found and found[1] else []
+        ids = found[1].split(",")[:MOST_ITEMS] if found and found[1] else []
+        return list(dict.fromkeys(map(int, ids)))
 
     @property
     def is_open(self) -> bool:
-        """Whether an object is there."""
+        """Whether an object or a list is sent."""
         return self.mark != "absent"
 
     def walk(self) -> Iterator["FormPart"]:
@@ -85,7 +86,7 @@ class FormPart:
 
 
 class _At:
-    """Where a part is."""
+    """The place of a part."""
 
     __slots__ = ("depth", "key", "name", "place", "required")
 
@@ -107,7 +108,7 @@ class ArgumentForm:
     """The form for the arguments of one tool."""
 
     def __init__(self, schema: JSONObject, typed: Typed | None = None, value: JSON = _FRESH) -> None:
-        """Fill it with what was typed, or else with a value; by default, with the defaults of the schema."""
+        """Fill it with typed text, or else with a value; by default, with the defaults of the schema."""
         self._given = schema
         self._root = Schema(schema)
         self._typed: Typed = typed or {}
@@ -122,12 +123,15 @@ class ArgumentForm:
     @property
     def typed(self) -> dict[str, list[str]]:
         """All that is typed, as the form would send it."""
-        found = {part.key: part.texts for part in self.by_key.values() if part.texts}
+        parts = self.by_key.values()
+        typed = [part for part in parts if part.shape in ("field", "union") and part.mark != "choices"]
+        found = {part.key: part.texts or [""] for part in typed}
+        found |= {part.key: part.texts for part in parts if part.mark == "choices" and part.texts}
         marks = {f"{part.key}{AS}": [part.mark] for part in self.by_key.values() if part.mark}
         return {**found, **marks}
 
     def read(self, *, keeps_faults: bool = False) -> tuple[dict[str, JSON], dict[str, str]]:
-        """The arguments, and what is wrong with them by key; to be kept, a text is taken as it is."""
+        """The arguments, and the problems by key; with `keeps_faults`, unreadable text is kept as it is."""
         problems: dict[str, str] = {}
         value = self._read(self.root, problems, keeps_faults=keeps_faults)
         return value if is_object(value) else {}, problems
@@ -145,7 +149,7 @@ class ArgumentForm:
         return len(part.ids) < MOST_ITEMS and self._left > 0
 
     def with_item(self, key: str) -> dict[str, list[str]]:
-        """One more item in a list, or an object that is there."""
+        """Add an item to a list, or an optional object."""
         part, typed = self.by_key.get(key), self.typed
         if part is not None and part.shape == "list" and self.can_grow(part):
             typed[f"{key}{AS}"] = [_listed([*part.ids, max(part.ids, default=-1) + 1])]
@@ -164,7 +168,8 @@ class ArgumentForm:
         """Without an item of a list, or without an object."""
         part, typed = self.by_key.get(key), self.typed
         if part is not None and part.shape == "list":
-            typed[f"{key}{AS}"] = [_listed([one for one in part.ids if one != item])]
+            left = [one for one in part.ids if one != item]
+            typed[f"{key}{AS}"] = [_listed(left) if left or part.about.required else "absent"]
         elif part is not None and part.shape == "object":
             typed[f"{key}{AS}"] = ["absent"]
         return typed
@@ -185,7 +190,7 @@ class ArgumentForm:
         return self._valued(part, at, schema, value, inner)
 
     def _was_typed(self, part: FormPart) -> bool:
-        """Take what was typed for a part; False if nothing was: it is new."""
+        """Take the typed text of a part; False for a new part, which has none."""
         texts, mark = self._typed.get(part.key), (self._typed.get(f"{part.key}{AS}") or [""])[0]
         if texts is None and not mark:
             return False
@@ -198,7 +203,8 @@ class ArgumentForm:
         """The part with a value, or with none."""
         if value is ABSENT:
             is_there = "object" if at.required else "absent"
-            part.mark = {"object": is_there, "list": "list:"}.get(part.shape, _mark_of(part.about))
+            no_items = "list:" if at.required else "absent"
+            part.mark = {"object": is_there, "list": no_items}.get(part.shape, _mark_of(part.about))
             if part.shape == "union":
                 part.texts = ["0"] if at.required else [""]
             return self._filled(part, at, schema, inner)
@@ -321,7 +327,7 @@ class ArgumentForm:
         return variants[0] if len(variants) == 1 else schema
 
     def _variants(self, schema: Schema) -> list[Schema]:
-        """The alternatives, each with what applies to all of them; without null."""
+        """The alternatives except null, each merged with the schema around them."""
         if schema not in self._variants_of:
             self._variants_of[schema] = _alternatives(schema)
         return self._variants_of[schema]
@@ -344,7 +350,7 @@ class ArgumentForm:
             case "list":
                 read = [self._read(one, problems, keeps_faults=keeps_faults) for one in part.parts]
                 items = [one for one in read if one is not ABSENT]
-                return items if items or part.parts or part.about.required else ABSENT
+                return items if part.is_open else ABSENT
             case "union":
                 if part.parts:
                     return self._read(part.parts[0], problems, keeps_faults=keeps_faults)
@@ -381,7 +387,7 @@ def as_json(value: JSON) -> str:
 
 def arguments_in(text: str) -> dict[str, JSON]:
     """The arguments in the JSON that was typed; ValueError if they are not an object."""
-    value = parsed(text) if text.strip() else {}
+    value: JSON = parsed(text) if text.strip() else {}
     if not is_object(value):
         raise ValueError("the arguments must be a JSON object, such as {}")
     return value
@@ -434,7 +440,7 @@ def _values(schema: Schema) -> list[JSON]:
 
 
 def _leaf_kind(schema: Schema) -> Kind:
-    """What is typed if the schema is one field."""
+    """The kind of field for a schema; `json` if no other one fits."""
     values = _values(schema)
     if values and len(values) <= MOST_CHOICES:
         return "choice"
@@ -446,7 +452,7 @@ def _leaf_kind(schema: Schema) -> Kind:
 
 
 def _initial(outer: Schema, schema: Schema, *, required: bool) -> JSON:
-    """The default; what is required and has one possible value has that."""
+    """The default, or the only possible value of a required part."""
     for one in (outer, schema):
         if one.own.get("default") is not None:
             return one.own["default"]
@@ -454,7 +460,7 @@ def _initial(outer: Schema, schema: Schema, *, required: bool) -> JSON:
 
 
 def _texts(one: InputField, value: JSON) -> list[str] | None:
-    """What is typed in a field for a value; None if that cannot be typed there."""
+    """The text of a field for a value; None if the field cannot hold it."""
     match one.kind:
         case "text":
             is_plain = (
@@ -468,11 +474,8 @@ def _texts(one: InputField, value: JSON) -> list[str] | None:
             return [_compact(value)] if _compact(value) in one.choices else None
         case "choices":
             texts = [_compact(item) for item in value] if is_array(value) else [""]
-            return (
-                texts
-                if len(set(texts)) == len(texts) and all(text in one.choices for text in texts)
-                else None
-            )
+            is_known = all(text in one.choices for text in texts) and len(set(texts)) == len(texts)
+            return texts if is_known and (texts or one.required) else None
         case "json":
             return [as_json(value)]
 
@@ -485,7 +488,7 @@ def _allows_others(schema: Schema) -> bool:
 
 
 def _likeness(schema: Schema, value: JSON) -> float:
-    """How well a value fits an alternative; 0 if it does not."""
+    """A score for how well a value fits an alternative; 0 if it does not."""
     types = schema.all_types
     if schema.values:
         return 2.0 if value in schema.values else 0.0

@@ -1,4 +1,4 @@
-"""The form of a tool as HTML: fields or JSON, what is wrong beside each field, and what would be decided."""
+"""The form of a tool as HTML: fields or JSON, the problem of each field, and the verdict of the policy."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
@@ -19,7 +19,7 @@ _WORDS = {"allow": "allowed", "ask": "asks a person", "deny": "denied"}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TypedArguments:
-    """What was typed for a tool, and the arguments in it."""
+    """The typed form of a tool, and the arguments in it."""
 
     form: ArgumentForm | None
     """None if JSON was typed instead."""
@@ -27,9 +27,9 @@ class TypedArguments:
     """That JSON."""
     arguments: dict[str, JSON]
     problem: str = ""
-    """What is wrong with the whole of it."""
+    """The problem of the form as a whole."""
     problems: Mapping[str, str] = field(default_factory=dict[str, str])
-    """What is wrong with its parts, by key."""
+    """The problems of its parts, by key."""
 
     @property
     def is_readable(self) -> bool:
@@ -42,7 +42,7 @@ class TypedArguments:
 
     @classmethod
     def read(cls, schema: JSONObject, typed: Typed | None) -> "TypedArguments":
-        """Read what was typed, or else the defaults; it takes a while with a large schema."""
+        """Read a typed form, or else the defaults; it takes a while with a large schema."""
         if typed is not None and JSON_FIELD in typed:
             text = (typed[JSON_FIELD] or [""])[0]
             try:
@@ -67,7 +67,7 @@ class TypedArguments:
         return ArgumentForm(schema, value=self.arguments).typed
 
     def with_foreseen(self, call: ForeseenCall) -> tuple[str, dict[str, str]]:
-        """What is wrong with the arguments: the whole of them, and their parts by key."""
+        """The problem of the arguments as a whole, and the problems of their parts by key."""
         if call.problem is None:
             return self.problem, dict(self.problems)
         found, others = dict(self.problems), list[str]()
@@ -83,7 +83,7 @@ class TypedArguments:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What is said about parts of the form."""
+    """A form with its problems, as a page shows it."""
 
     form: ArgumentForm
     problems: Mapping[str, str]
@@ -271,7 +271,7 @@ def _choice(shown: _Shown, part: FormPart) -> Element:
 
 
 def verdict_widget(typed: TypedArguments, call: ForeseenCall | None) -> Element:
-    """What would become of a call with these arguments."""
+    """The verdict about a call with these arguments."""
     return element("div", _verdict(typed, call), id="verdict", class_="verdict", role="status")
 
 
@@ -310,5 +310,5 @@ def _steps(steps: Iterable[str]) -> Child:
     if not lines:
         return None
     return element(
-        "details", element("summary", "What each rule says"), element("ul", lines), id="verdict-steps"
+        "details", element("summary", "The rules, one by one"), element("ul", lines), id="verdict-steps"
     )

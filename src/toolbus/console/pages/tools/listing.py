@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Literal, TypeAlias
 from urllib.parse import urlencode
 
 from toolbus.bus.inner import tenant_of
@@ -10,21 +11,22 @@ from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Fields
 from toolbus.console.widgets import anchor, badge, choice, form, hidden_fields
-from toolbus.core.text.display import counted
 from toolbus.core.values.records import Inventory, ToolSpec
 
 MOST_ROWS = 400
 """Tools on the page; of a server that was asked for, all of them."""
 FEWEST_ROWS = 4
-"""Of one server."""
+"""Tools of each server on a full page."""
 MOST_OPEN = 60
 """With more tools, most servers are closed."""
+ToolState: TypeAlias = Literal["on", "off", "denied"]
+"""`off`: the config excludes it; `denied`: the policy denies each call."""
 SORTS = {"name": "Name", "tokens": "Most tokens", "use": "Most used"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ListQuery:
-    """What of the list a page shows; it is in its URL."""
+    """The part of the list that a page shows, as in its URL."""
 
     tool: str = ""
     """The tool that is shown beside the list."""
@@ -45,7 +47,7 @@ class ListQuery:
 
     @property
     def kept(self) -> dict[str, str]:
-        """What a link to a tool keeps."""
+        """The query that a link to a tool keeps."""
         given = {"search": self.search, "sort": self.sort, "server": self.server}
         return {key: value for key, value in given.items() if value and (key, value) != ("sort", "name")}
 
@@ -60,13 +62,17 @@ class ToolRow:
     spec: ToolSpec
     tokens: int | None = None
     uses: int = 0
-    is_on: bool = True
-    """Whether it can be called: others are excluded by the config."""
+    state: ToolState = "on"
 
     @property
     def name(self) -> str:
         """The name that leads to its page."""
         return self.spec.name if self.is_on else str(self.spec.origin)
+
+    @property
+    def is_on(self) -> bool:
+        """Whether it can be called."""
+        return self.state == "on"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,16 +107,16 @@ class ListSource:
             for spec in self.catalog
         ]
         off = [
-            ToolRow(spec=spec, is_on=False)
+            ToolRow(spec=spec, state="off")
             for inventory in self.inventories.values()
             for spec in inventory.tools
             if spec.origin not in known
         ]
-        return [*on, *off]
+        return [*on, *(ToolRow(spec=spec, state="denied") for spec in self.denied), *off]
 
 
 def search_form(query: ListQuery) -> Element:
-    """Outside of what is live: a person types into it."""
+    """The filter of the list; not live, because a person types into it."""
     return form(
         "tools",
         hidden_fields({"tool": query.tool} if query.tool else {}),
@@ -177,12 +183,12 @@ def _sorted(rows: Iterable[ToolRow], sort: str) -> list[ToolRow]:
 
 
 def _weight(rows: Iterable[ToolRow], sort: str) -> int:
-    """What a server comes first for; those with equal weights stay in the order of the config."""
+    """The weight by which servers are sorted; equal ones stay in the order of the config."""
     return sum({"tokens": row.tokens or 0, "use": row.uses}.get(sort, 0) for row in rows)
 
 
 def _limits(groups: Mapping[str, Sequence[ToolRow]], whole: str) -> dict[str, int]:
-    """How many tools of each server are shown."""
+    """The number of tools to show of each server."""
     if sum(map(len, groups.values())) <= MOST_ROWS:
         return {alias: len(rows) for alias, rows in groups.items()}
     left = MOST_ROWS - len(groups.get(whole, ()))
@@ -198,8 +204,9 @@ def _is_open(alias: str, found: Sequence[ToolRow], query: ListQuery) -> bool:
 
 def _summary(rows: Sequence[ToolRow], found: Sequence[ToolRow]) -> str:
     every, shown = sum(row.is_on for row in rows), sum(row.is_on for row in found)
-    text = counted(every, "tool") if shown == every else f"{shown:,} of {counted(every, 'tool')}"
-    off = sum(not row.is_on for row in found)
+    tools = f"{every:,} {'tool' if every == 1 else 'tools'}"
+    text = tools if shown == every else f"{shown:,} of {tools}"
+    off = sum(row.state == "off" for row in found)
     known = [row.tokens for row in found if row.is_on]
     tokens = [one for one in known if one is not None]
     text += f", {off:,} off" if off else ""
@@ -240,7 +247,7 @@ def _row(row: ToolRow, query: ListQuery) -> Element:
     own = spec.origin.tool if spec.name.endswith(spec.origin.tool) else spec.name
     link = element("a", own, href=query.url(row.name), aria_current="true" if is_shown else None)
     beside: Child = element("span", _figure(row, query.sort))
-    return element("li", link, badge("off", "quiet") if not row.is_on else beside)
+    return element("li", link, beside if row.is_on else badge(row.state, "quiet"))
 
 
 def _figure(row: ToolRow, sort: str) -> str:

@@ -93,7 +93,7 @@ def shown_result(result: ToolResult, trial: int | None = None) -> Child:
         shown.append(element("p", f"{len(result.content) - MOST_BLOCKS} more parts are not shown."))
     if once.structured is not None:
         label = "structured content" if shown else "result"
-        shown += [shown and element("h3", "Structured"), _json(once.structured, label, trial)]
+        shown += [len(shown) > 0 and element("h3", "Structured"), _json(once.structured, label, trial)]
     return shown or element("p", "The result is empty.", class_="empty")
 
 

@@ -1,4 +1,4 @@
-"""One tool: what a model sees of it, what it costs, and what came of the calls from here."""
+"""One tool: its description for a model, its cost, and the calls from here."""
 
 from collections.abc import Mapping, Sequence
 
@@ -6,6 +6,7 @@ from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import server_link, tool_url
 from toolbus.console.pages.inbox.questions import question_card
+from toolbus.console.pages.tools.listing import ToolState
 from toolbus.console.pages.tools.result import copies, result_views, saved_links
 from toolbus.console.trials import Trial
 from toolbus.console.widgets import as_json, badge, button, facts, moment, status, titled
@@ -22,16 +23,18 @@ _HINTS = {
 }
 
 
-def about_tool(spec: ToolSpec, own: ToolSpec | None, tokens: Mapping[str, int], *, is_on: bool) -> Element:
-    """What a model sees of a tool; `own` is the tool as its server describes it."""
+def about_tool(
+    spec: ToolSpec, own: ToolSpec | None, tokens: Mapping[str, int], state: ToolState = "on"
+) -> Element:
+    """The description of a tool for a model; `own` is the tool as its server sent it."""
     given = {key: _hint(spec, key) for key in _HINTS}
     hints = [_HINTS[key][0 if hint else 1] for key, hint in given.items() if hint is not None]
     # A link: the change of the file is shown first.
-    words, to = ("Switch off", "off") if is_on else ("Switch on", "on")
+    words, to = ("Switch on", "on") if state == "off" else ("Switch off", "off")
     switch = element("a", words, href=tool_url(str(spec.origin), switch=to), class_="button small")
     return live(
         "tool-about",
-        titled("h2", spec.name, None if is_on else badge("off", "quiet"), switch, key="tool-name"),
+        titled("h2", spec.name, None if state == "on" else badge(state, "quiet"), switch, key="tool-name"),
         element("p", spec.description or "It has no description.", class_="description"),
         own is not None and _own_description(spec, own),
         facts(
@@ -53,7 +56,7 @@ def about_tool(spec: ToolSpec, own: ToolSpec | None, tokens: Mapping[str, int], 
 
 
 def _own_description(spec: ToolSpec, own: ToolSpec) -> Child:
-    """What the server says instead of what a model sees."""
+    """The server's own description, where it differs."""
     parts = {
         "description": (spec.description, own.description),
         "title": (spec.title, own.title),
@@ -96,7 +99,7 @@ def trial_url(trial: Trial) -> str:
 
 
 def trial_side(console: Console, spec: ToolSpec, selected: Trial | None) -> Element:
-    """What came of the calls from here; the questions of the selected one come first."""
+    """The calls from here; the questions of the selected one come first."""
     cards = [] if selected is None else _questions(console, spec, selected)
     return element(
         "div",
@@ -115,7 +118,7 @@ def _said(trial: Trial, waiting: Sequence[Element]) -> str:
 
 
 def _questions(console: Console, spec: ToolSpec, trial: Trial) -> list[Element]:
-    """What the call waits for, to be answered here."""
+    """The questions that the call waits for, with their forms."""
     if trial.outcome != "running":
         return []
     found = console.board.waiting.values()
@@ -145,7 +148,7 @@ def _trial(console: Console, spec: ToolSpec, trial: Trial) -> Child:
         copies(console.bus.config, trial),
         button("Cancel", "tools/cancel", again, hint=f"Cancel call {trial.number}")
         if is_running
-        else button("Call again", "tools/again", again, hint=f"Repeat call {trial.number}"),
+        else button("Call again", "tools/again", again, hint=f"Call again, call {trial.number}"),
         class_="card",
     )
 

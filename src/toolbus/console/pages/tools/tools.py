@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from toolbus.bus.calls import ForeseenCall
 from toolbus.bus.inner import calls_of
@@ -10,13 +11,14 @@ from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import tool_url
 from toolbus.console.page import Notice, Page, PageRequest
+from toolbus.console.pages.tools.arguments import ArgumentForm
 from toolbus.console.pages.tools.form import TypedArguments, form_widget, verdict_widget
 from toolbus.console.pages.tools.listing import ListQuery, ListSource, search_form, tool_list
 from toolbus.console.pages.tools.result import save_result
 from toolbus.console.pages.tools.switching import switch, switch_of, switch_panel
 from toolbus.console.pages.tools.tool import about_tool, trial_side, trial_url
 from toolbus.console.trials import Draft, Trial
-from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.errors import CallDenied, ToolbusError
 from toolbus.core.values.records import ToolSpec
 
 _CONTROLS = frozenset({"name", "do"})
@@ -44,11 +46,11 @@ async def _side(console: Console, query: ListQuery) -> Element:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Shown:
-    """What the page of a tool shows of what was typed."""
+    """The form of a tool as the page shows it."""
 
     typed: TypedArguments
     call: ForeseenCall | None
-    """What would become of the call; None if the arguments cannot be read."""
+    """The call that would be made; None if the arguments cannot be read."""
     problem: str = ""
     problems: Mapping[str, str] = field(default_factory=dict[str, str])
     focus: str = ""
@@ -62,13 +64,13 @@ async def _pane(console: Console, request: PageRequest, name: str) -> Element:
     if spec is None:
         return element("section", back, await _missing(console, request, name), id="pane")
     draft, selected = _kept(console, request, spec)
-    shown = await _shown(console, spec, draft, _typed_before(console, request, spec, draft, selected))
+    shown = await _shown(console, spec, draft, await _typed_before(console, request, spec, draft, selected))
     tokens = (await console.costs.of([spec]))[spec.name]
     to = switch_of(request.query.get("switch"))
     return element(
         "section",
         back,
-        about_tool(spec, _as_listed(console, spec), tokens, is_on=True),
+        about_tool(spec, _as_listed(console, spec), tokens),
         to and await switch_panel(console, spec.origin, to),
         element(
             "div",
@@ -95,12 +97,14 @@ async def _missing(console: Console, request: PageRequest, name: str) -> Child:
         if str(tool.origin) == name
     ]
     error = calls_of(console.bus).missing(name, console.bus.catalog.names)
-    reason = element("p", f"{error}", class_="problem")
+    reason = live("tool-missing", element("p", str(error), class_="problem"), role="status")
     if not found:
-        return live("tool-missing", reason, role="status")
+        return reason
+    if isinstance(error, CallDenied):
+        return [about_tool(found[0], None, {}, "denied"), reason]
     to = switch_of(request.query.get("switch"))
     return [
-        about_tool(found[0], None, {}, is_on=False),
+        about_tool(found[0], None, {}, "off"),
         live("tool-missing", element("p", "No client can call it now."), role="status"),
         to and await switch_panel(console, found[0].origin, to),
     ]
@@ -126,11 +130,17 @@ def _number(text: str) -> int:
     return int(text) if text.isdecimal() and len(text) < 20 else -1
 
 
-def _typed_before(
+async def _typed_before(
     console: Console, request: PageRequest, spec: ToolSpec, draft: Draft | None, selected: Trial | None
 ) -> Mapping[str, list[str]] | None:
+    """The text to begin with: of a draft, of an earlier call, or of the newest call from here."""
     if draft is not None:
         return draft.typed
+    if earlier := request.query.get("again"):
+        arguments = await console.arguments_of(earlier)
+        if arguments is None:
+            return None
+        return (await asyncio.to_thread(ArgumentForm, spec.input_schema, value=dict(arguments))).typed
     return None if selected is None or "fresh" in request.query else selected.typed
 
 
@@ -174,7 +184,7 @@ def _unknown(request: PageRequest) -> str:
 
 
 async def call(console: Console, request: PageRequest) -> str:
-    """Begin a call, unless something is wrong with the arguments; the page then shows what comes of it."""
+    """Begin a call, unless the arguments have a problem; the page then shows its result."""
     spec = console.bus.catalog.get(request.form.get("name"))
     if spec is None:
         return _unknown(request)
@@ -194,7 +204,7 @@ async def call(console: Console, request: PageRequest) -> str:
 def _refused(
     console: Console, request: PageRequest, spec: ToolSpec, read: TypedArguments, found: ForeseenCall | None
 ) -> str:
-    """Keep a form with what is wrong in it; the first field of these gets the focus."""
+    """Keep a form with its problems; the first such field gets the focus."""
     problem, problems = (read.problem, dict(read.problems)) if found is None else read.with_foreseen(found)
     keys = () if read.form is None else read.form.by_key
     focus = next((key for key in keys if key in problems), "")
@@ -202,7 +212,7 @@ def _refused(
 
 
 def _draft(
-    console: Console, request: PageRequest, spec: ToolSpec, typed: Mapping[str, list[str]], **more: object
+    console: Console, request: PageRequest, spec: ToolSpec, typed: Mapping[str, list[str]], **more: Any
 ) -> str:
     try:
         draft = console.forms.keep(spec.name, typed, **more)
@@ -212,7 +222,7 @@ def _draft(
 
 
 async def edit(console: Console, request: PageRequest) -> str:
-    """Change the form without a call: one item more, JSON instead of fields, or what is wrong with it."""
+    """Change the form without a call: add an item, turn fields into JSON, or check them."""
     spec = console.bus.catalog.get(request.form.get("name"))
     if spec is None:
         return _unknown(request)
@@ -239,7 +249,7 @@ async def edit(console: Console, request: PageRequest) -> str:
 
 
 def _reshaped(read: TypedArguments, do: str, key: str) -> tuple[Mapping[str, list[str]], str]:
-    """What is typed after a change of the form's shape, and the key that gets the focus."""
+    """The text after a change of the form's shape, and the key that gets the focus."""
     if read.form is None:
         return read.typed, ""
     where, _, item = key.partition(" ")

@@ -1,6 +1,6 @@
-"""What people rejected of what is held: it stays on hold, and is not asked about again until it changes.
+"""Rejected changes: they stay on hold, and nobody is asked about them again until they change.
 
-The rejections of one config file are in a file of the state folder, by the digest of what was rejected.
+The rejections of one config file are in a file of the state folder, by the digests of the changes.
 A file that cannot be read rejects nothing, so that a person is asked once more.
 """
 
@@ -40,7 +40,7 @@ class Rejections:
 
     @property
     def all(self) -> Mapping[str, float]:
-        """When each was rejected, by digest."""
+        """The time of each rejection, by digest."""
         try:
             return {} if (opened := self._opened()) is None else opened[1].all()
         except (OSError, ValueError) as error:

@@ -1,16 +1,16 @@
-"""What is held, with how it differs from the lock and what a person has to see; nothing about HTML."""
+"""Held changes, with their differences from the lock and signs of deception; nothing about HTML."""
 
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import cast
 
 from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
-from toolbus.console.rejections import Rejections
+from toolbus.console.safety.rejections import Rejections
 from toolbus.core.text.canonical import NotCanonical, digest
 from toolbus.core.values.errors import ServerNotFound, ToolbusError
 from toolbus.core.values.records import JSON, Inventory
@@ -20,6 +20,9 @@ from toolbus.lock.deception import suspicions
 from toolbus.lock.drift import HeldKind, HeldTool, label_of
 from toolbus.lock.file import LockedServer, Lockfile, lock_path
 from toolbus.lock.launch import launch_of
+
+LONGEST = 40_000
+"""Characters of new text that one part may have to be reviewed on a page."""
 
 
 class NotConfirmed(ToolbusError):
@@ -40,6 +43,8 @@ class HeldPart:
     """Of the definition; None if it cannot be approved."""
     warnings: tuple[str, ...] = ()
     """Signs of deception; with any, it is approved in two steps."""
+    is_too_long: bool = False
+    """Whether nobody would read all of it on a page; then it cannot be approved there."""
 
     @property
     def part(self) -> Part:
@@ -61,7 +66,7 @@ class HeldServer:
 
     @property
     def plain(self) -> dict[Part, str]:
-        """What can be approved in one step, with the digests: all without signs of deception."""
+        """The parts without signs of deception, which one step approves, with their digests."""
         return {one.part: one.digest for one in self.parts if one.digest is not None and not one.warnings}
 
     @property
@@ -87,7 +92,7 @@ class _Compared:
 
 
 class HeldParts:
-    """What is held on a bus; compared with the lock only when one of them is another."""
+    """The held changes of a bus; compared with the lock only after a change."""
 
     def __init__(self, bus: Toolbus) -> None:
         self._bus = bus
@@ -96,7 +101,7 @@ class HeldParts:
         self._rejections = Rejections(lambda: bus.config.file)
 
     async def load(self) -> dict[str, HeldServer]:
-        """All that is held, by alias; what has to be compared is compared in a thread."""
+        """All held changes, by alias; comparisons run in a thread."""
         async with self._comparing:
             for alias, (lock, listed, held) in self._inputs().items():
                 known = self._known.get(alias)
@@ -129,9 +134,9 @@ class HeldParts:
         await self._approve(alias, server, {part: one.digest})
 
     async def approve_plain(self, alias: str, shown: str) -> int:
-        """Approve what is held of a server and shows no signs of deception, and return how much it was.
+        """Approve the held changes of a server without signs of deception; return their number.
 
-        `NotAsShown` if it is not what was shown.
+        `NotAsShown` if they have changed since.
         """
         server = await self._server(alias)
         if server.digest != shown or not server.plain:
@@ -141,16 +146,21 @@ class HeldParts:
 
     # Rejections
 
-    def is_rejected(self, held: HeldTool) -> bool:
-        """Whether a person rejected exactly this; it stays on hold, and is not counted as open."""
-        return self._rejection(held) in self._rejections.all
-
     @property
     def open(self) -> list[HeldTool]:
-        """What is held and nobody has rejected."""
+        """The held changes that nobody has rejected."""
         rejected = self._rejections.all
         held = self._bus.held.values()
         return [one for one in held if not rejected or self._rejection(one) not in rejected]
+
+    def open_servers(self) -> dict[str, HeldServer]:
+        """The servers with their held changes that nobody has rejected; after `load`."""
+        keys = {one.key for one in self.open}
+        found = {
+            alias: replace(server, parts=tuple(one for one in server.parts if one.held.key in keys))
+            for alias, server in self.servers().items()
+        }
+        return {alias: server for alias, server in found.items() if server.parts}
 
     def reject(self, one: HeldPart) -> None:
         """Keep it on hold without asking again, until it changes."""
@@ -161,7 +171,7 @@ class HeldParts:
         self._rejections.remove(self._rejection(one.held))
 
     async def find(self, alias: str, kind: str, name: str) -> HeldPart | None:
-        """One part of what is held; None if it is not held (any more)."""
+        """One held change; None if it is not held."""
         server = (await self.load()).get(alias)
         return None if server is None else server.get((cast(HeldKind, kind), name))
 
@@ -176,7 +186,7 @@ class HeldParts:
     # Comparison
 
     def _inputs(self) -> dict[str, tuple[Lockfile, Inventory, list[HeldTool]]]:
-        """What each comparison depends on."""
+        """The inputs of each comparison."""
         lock, held = self._bus.lock, self._bus.held
         if lock is None or not held:
             return {}
@@ -211,14 +221,30 @@ class HeldParts:
         for sign in suspicions({**lock.servers, alias: now}):
             if sign.server == alias:
                 signs.setdefault(sign.tool, []).append(sign.reason)
-        parts = [
-            HeldPart(
-                held=one,
-                difference=found.get((one.kind, one.name)),
-                digest=part_digest(now, (one.kind, one.name)),
-                # The signs without a name are those of the instructions.
-                warnings=() if one.kind == "launch" else tuple(signs.get(one.name, ())),
-            )
-            for one in held
-        ]
-        return HeldServer(parts=tuple(parts), now=now)
+        return HeldServer(
+            parts=tuple(
+                _part(one, found.get((one.kind, one.name)), part_digest(now, (one.kind, one.name)), signs)
+                for one in held
+            ),
+            now=now,
+        )
+
+
+def _part(
+    held: HeldTool, difference: LockDifference | None, digest: str | None, signs: Mapping[str, Sequence[str]]
+) -> HeldPart:
+    changes = () if difference is None else difference.changes
+    is_too_long = sum(len(text_of(change.after)) for change in changes) > LONGEST
+    return HeldPart(
+        held=held,
+        difference=difference,
+        digest=None if is_too_long else digest,
+        # The signs without a name are those of the instructions.
+        warnings=() if held.kind == "launch" else tuple(signs.get(held.name, ())),
+        is_too_long=is_too_long,
+    )
+
+
+def text_of(value: JSON) -> str:
+    """A value of a definition as a person reads it: a text as it is, all else as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)

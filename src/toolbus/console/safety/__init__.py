@@ -1,0 +1,1 @@
+"""The data behind the pages of policy, lock, held changes and audit."""
