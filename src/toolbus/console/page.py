@@ -9,13 +9,11 @@ a proxy may put a prefix in front.
 
 from collections.abc import Awaitable, Callable, Mapping, Set
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
+from toolbus.console.console import Console, Topic
 from toolbus.console.editing.fields import Fields
 from toolbus.console.elements import Element
-
-if TYPE_CHECKING:
-    from toolbus.console.console import Console, Topic
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,9 +49,9 @@ class PageRequest:
         return goes_to
 
 
-Render: TypeAlias = Callable[["Console", PageRequest], Awaitable[Element]]
+Render: TypeAlias = Callable[[Console, PageRequest], Awaitable[Element]]
 """The content of the page. Its `live` elements are rendered again when one of the topics changes."""
-Action: TypeAlias = Callable[["Console", PageRequest], Awaitable[str]]
+Action: TypeAlias = Callable[[Console, PageRequest], Awaitable[str]]
 """Does something, and returns the page to go to, relative to the others: `servers#files`.
 
 A `ToolbusError` is shown as a notice on the page that the action belongs to. Leave long work to
@@ -72,7 +70,7 @@ class Download:
     content: bytes
 
 
-Export: TypeAlias = Callable[["Console", PageRequest], Awaitable[Download]]
+Export: TypeAlias = Callable[[Console, PageRequest], Awaitable[Download]]
 """Makes a file of what a page shows; a `ToolbusError` is shown instead."""
 
 
@@ -83,7 +81,7 @@ class Page:
     path: str
     title: str
     render: Render
-    topics: "Set[Topic]" = frozenset()
+    topics: Set[Topic] = frozenset()
     """The topics it shows; it is rendered again when one of them changes."""
     every: float | None = None
     """Seconds after which it is rendered again in any case, for what changes without an event."""
@@ -94,7 +92,7 @@ class Page:
     """Files of the page, by name: a link to `audit/export?form=csv` is answered by `export`."""
     under: str = ""
     """The page in the navigation that it belongs to; empty if it is there itself."""
-    count: Callable[["Console"], int] | None = None
+    count: Callable[[Console], int] | None = None
     """A number beside its title in the navigation, if it is not 0: the entries that wait there."""
-    is_there: Callable[["Console"], bool] = lambda console: True
+    is_there: Callable[[Console], bool] = lambda console: True
     """Whether this console has the page."""

@@ -90,14 +90,16 @@ function changeRows(list, { added, changed, gone }) {
 
 // A whole list, for a page that may have missed some of its rows.
 function mergeRows(list, fresh) {
+  list.dataset.live = fresh.dataset.live;
   const rows = [...fresh.children];
   const wanted = new Set(rows.map((row) => row.id));
   for (const row of [...list.children]) if (!wanted.has(row.id) && !isUsed(row)) row.remove();
   let behind = null;
   for (const row of rows.reverse()) {
     const known = document.getElementById(row.id);
-    if (!known) list.insertBefore(row, behind);
-    behind = known ?? row;
+    if (known) replace(known, row);
+    else list.insertBefore(row, behind);
+    behind = row;
   }
   showTimes(list);
 }

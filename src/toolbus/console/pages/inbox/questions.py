@@ -91,8 +91,9 @@ def _send(
         return request.say(said, place)
     if left > 0:
         said = f"{said} {counted(left, 'entry', 'entries')} left."
-    more = None if call is None else call_link(call, "Open the call")
-    return request.say(said, "inbox" if left > 0 or call is None else call_url(call), more)
+    if call is None or left > 0:
+        return request.say(said, "inbox", None if call is None else call_link(call, "Open the call"))
+    return request.say(said, call_url(call))
 
 
 def _way_back(request: PageRequest) -> str:

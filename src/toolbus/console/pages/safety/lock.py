@@ -27,7 +27,7 @@ MOST_NAMES = 20
 """Tools of a server that are named before they are locked for the first time."""
 MOST_SIGNS = 50
 _TONES: Mapping[LockState, Tone] = {"locked": "good", "only warns": "busy", "off": "quiet"}
-"""Everything else is on hold: nobody has approved it."""
+"""Everything else waits for an approval."""
 _COLUMNS = ("Server", "State", "On hold", "Locked", "Package", "Digest")
 
 
@@ -76,7 +76,7 @@ def _table(status: LockStatus) -> Element:
 def _row(one: ServerLock) -> list[Child]:
     return [
         server_link(one.server),
-        badge(one.state, _TONES.get(one.state, "bad")),
+        badge(one.state, _TONES.get(one.state, "busy")),
         one.held > 0 and element("a", counted(one.held, "change"), href=held_url(one.server)),
         None if one.locked is None else _counts(one.locked),
         None if one.locked is None else _package(one.locked),
