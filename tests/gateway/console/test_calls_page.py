@@ -12,7 +12,7 @@ from mcp.server.mcpserver import MCPServer
 from tests.gateway.console.opening import Markup, Opened, console_over, plain
 from tests.gateway.driving import JSON, LegacyClient, ModernClient
 from tests.gateway.front import Gates, gated
-from tests.inside.console import Console
+from tests.inside.console import Console, anchor
 from tests.inside.core import Caller
 from tests.inside.gateway import Gateway, Principal
 from tests.patience import until
@@ -131,12 +131,11 @@ async def test_calls_of_mcp_clients_are_there_with_their_callers() -> None:
 
 async def test_two_browsers_are_two_callers() -> None:
     async with console_over({"servers": {"gated": {"server": gated(Gates())}}}) as opened:
-        for _ in range(2):
+        for number in range(1, 3):
             await opened.enter()
-            await opened.post(
-                "tools/call", {"name": "gated_add", "as": "json", "arguments": '{"a": 1, "b": 2}'}
-            )
-            await until(lambda: not opened.console.calls.in_flight)
+            form = {"name": "gated_add", anchor("field", "a"): 1, anchor("field", "b"): 2}
+            await opened.post("tools/call", form)
+            await until(lambda number=number: len(opened.console.calls.ended) == number)
         rows = _rows(await opened.page("calls"))
         sessions = [record.caller.session for record in opened.console.calls.ended]
     shown = [row.split("session ")[1].split()[0] for row in rows]
