@@ -241,7 +241,6 @@ PAGE = Page(
     render=render,
     topics={"questions"},
     every=1.0,
-    scripts=("calls.js",),
     downloads={"download": download},
     under="calls",
 )
