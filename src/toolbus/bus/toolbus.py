@@ -317,7 +317,7 @@ def _tapes(
     mode: TapeMode | None,
     matching: Matching | None,
 ) -> "BusTapes | None":
-    """The tapes that are named, or else those of the test."""
+    """The tapes that are named, or else the tapes of the test."""
     if record or replay is not None:
         from toolbus.tape.use import tapes_of
 

@@ -61,7 +61,7 @@ class Stations:
     policy: "PolicyStation"
     routes: "RouteStation"
     is_loaded: bool = True
-    """Whether those of the config are there; until then, an operation waits for the links."""
+    """Whether the stations of the config are loaded; until then, an operation waits for the links."""
 
 
 class JournalStation:

@@ -137,7 +137,7 @@ class ConfigFiles:
     layers: Sequence[ConfigFile]
 
     def stations(self, mistakes: Mistakes) -> tuple[StationEntry, ...]:
-        """The entries of `hooks` in all files, in order; null removes those of the files below."""
+        """The entries of `hooks` in all files, in order; null removes the entries of the files below."""
         found: tuple[StationEntry, ...] = ()
         for layer, holder in self._found:
             if "hooks" not in holder.settings:

@@ -237,7 +237,7 @@ class Console:
     async def tokens_of(self, catalog: Catalog) -> Mapping[str, int]:
         """The tokens of its tools for the provider that needs most, as far as they are counted.
 
-        Counting those of many tools takes seconds: then the pages are rendered again at its end.
+        Counting many tools takes seconds: then the pages are rendered again at its end.
         """
         if self._counting is None or self._counting[0] is not catalog:
             self._counting = catalog, self.begin(self._count(catalog), "count tokens")

@@ -11,7 +11,7 @@ from toolbus.core.values.records import JSON
 
 Cell: TypeAlias = str | int | float | bool | None
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-"""The beginnings of formulas, including those of spreadsheets in other scripts."""
+"""The beginnings of formulas, including full-width signs that spreadsheets accept."""
 
 
 def exported(name: str, form: str, columns: Sequence[str], rows: Iterable[Mapping[str, Cell]]) -> Download:

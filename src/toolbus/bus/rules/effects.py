@@ -26,9 +26,9 @@ class Effects:
     """What a policy does to the tools that are listed."""
 
     denied: tuple[ToolSpec, ...]
-    """Those that are denied whatever their arguments are."""
+    """Tools that are denied with any arguments."""
     asked: tuple[ToolSpec, ...]
-    """Those that a person may be asked about."""
+    """Tools that a person may be asked about."""
     dead: tuple[DeadRule, ...]
     """The rules without effect."""
     answered: Mapping[str, str]
@@ -90,7 +90,7 @@ def warnings(config: BusConfig, bus: "Toolbus") -> list[str]:
 
 
 def decided(tools: Iterable[ToolSpec]) -> list[tuple[ToolSpec, PolicyTarget]]:
-    """The tools that the policy decides about, whatever their arguments name."""
+    """The tools that the policy decides about, regardless of their arguments."""
     found = [(spec, listed_target(spec)) for spec in tools]
     return [(spec, target) for spec, target in found if target is not None]
 

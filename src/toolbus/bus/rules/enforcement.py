@@ -45,7 +45,7 @@ class Enforcement:
         self._use(config, self.prepare(config))
 
     def count_decisions(self) -> RuleCounts:
-        """Count the decisions of the rules from now on; whoever looks at them gets the same counts."""
+        """Count the decisions of the rules from now on; every caller gets the same counts."""
         with self._adding:
             if self.now.counts is None:
                 self.now = ActiveRules(layer=self.now.layer, trail=self.now.trail, counts=RuleCounts())

@@ -148,7 +148,7 @@ def trail_time(text: str | None, option: str = "--since") -> str | None:
 
 
 def trail_path(own: Invocation, file: Path | None) -> Path:
-    """The trail that is named, or that of the config; `Usage` if there is none."""
+    """The trail that is named, or else the config's trail; `Usage` if there is none."""
     if file is not None:
         return file
     config = own.untrusted_config  # nothing in it is run

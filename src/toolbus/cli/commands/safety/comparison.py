@@ -222,7 +222,7 @@ async def compared(own: Invocation, servers: Sequence[str], *, must_exist: bool 
 
 
 def _hooks_now(config: BusConfig, paths: Iterable[Path]) -> dict[Path, Sequence[JSONObject]]:
-    """The hooks of the config, by lockfile; those of another file only if that has a lockfile."""
+    """The hooks of the config, by lockfile; hooks of another file only if it has a lockfile."""
     found = hooks_by_lock(station_codes(config))
     return {path: found.get(path, []) for path in paths if path in found or path in hook_locks(config)}
 
