@@ -8,7 +8,7 @@ import pytest
 from tests.inside.audit import (
     CallFilter,
     HistoryWriter,
-    RecordedCall,
+    HistoryCall,
     history_file,
     read_call,
     read_calls,
@@ -30,7 +30,7 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return history_file(tmp_path / "toolbus.yaml")
 
 
-def _call(number: int, **more: object) -> RecordedCall:
+def _call(number: int, **more: object) -> HistoryCall:
     given: dict[str, object] = {
         "id": f"p-{number}",
         "at": NOW + number,
@@ -44,10 +44,10 @@ def _call(number: int, **more: object) -> RecordedCall:
         "phases": (CallPhase("server", 0.0, 0.25),),
         "arguments": "{}",
     }
-    return RecordedCall(**{**given, **more})  # pyright: ignore[reportArgumentType]  of any field
+    return HistoryCall(**{**given, **more})  # pyright: ignore[reportArgumentType]  of any field
 
 
-def _write(file: Path, *calls: RecordedCall, setting: History | None = None) -> None:
+def _write(file: Path, *calls: HistoryCall, setting: History | None = None) -> None:
     writer = HistoryWriter(file, setting or History())
     for call in calls:
         writer.put_call(lambda call=call: call)

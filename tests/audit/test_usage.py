@@ -15,7 +15,7 @@ from tests.inside.audit import (
     Durations,
     History,
     HistoryWriter,
-    RecordedCall,
+    HistoryCall,
     UsageCounts,
     UsedCall,
     calls_in,
@@ -238,7 +238,7 @@ def test_without_a_trail_the_history_of_the_console_is_counted(folder: Path) -> 
         now = time.time()
         about: Any = {"route": "tools/call", "server": "shop", "name": "shop_buy", "tool": "buy", "at": now}
         for number, outcome in enumerate(("ok", "timed_out", "refused")):
-            call = RecordedCall(id=str(number), ended=now, outcome=outcome, seconds=0.5, size=40, **about)
+            call = HistoryCall(id=str(number), ended=now, outcome=outcome, seconds=0.5, size=40, **about)
             writer.put_call(lambda call=call: call)
         writer.close()
     found = usage(folder)

@@ -16,7 +16,7 @@ import pytest
 
 from tests.gateway.console.opening import Markup, Opened, console_over
 from tests.gateway.console.wild import HOSTILE, PICTURE
-from tests.inside.audit import CallFilter, HistoryWriter, RecordedCall, history_file, read_calls
+from tests.inside.audit import CallFilter, HistoryWriter, HistoryCall, history_file, read_calls
 from tests.inside.config import History
 from tests.inside.console import kept_arguments, kept_result
 from tests.inside.core import Text, ToolResult
@@ -142,7 +142,7 @@ def test_a_history_that_others_could_read_or_that_is_no_database(
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     file = history_file(tmp_path / "toolbus.yaml")
     file.parent.mkdir(parents=True)
-    call = RecordedCall(id="a-1", at=1.0, ended=2.0, route="tools/call", server="s", tool="t", name="t")
+    call = HistoryCall(id="a-1", at=1.0, ended=2.0, route="tools/call", server="s", tool="t", name="t")
     for content, mode in ((b"", 0o644), (b"no database" * 100, 0o600)):
         file.write_bytes(content)
         os.chmod(file, mode)
@@ -163,7 +163,7 @@ def test_a_flood_of_calls_and_huge_results(tmp_path: Path, monkeypatch: pytest.M
     writer = HistoryWriter(file, History(size=size))
     writers = [writer, HistoryWriter(file, History(size=size))]
     for number in range(400):
-        call = RecordedCall(
+        call = HistoryCall(
             id=f"a-{number}", at=1e9 + number, ended=4e9 + number, route="tools/call", server="s",
             tool="t", name="t", result="x" * 64_000,
         )  # fmt: skip

@@ -11,7 +11,7 @@ from toolbus.audit.history.read import read_calls as read_calls
 from toolbus.audit.history.read import recorded_calls as recorded_calls
 from toolbus.audit.history.read import recorded_states as recorded_states
 from toolbus.audit.history.record import CallFilter as CallFilter
-from toolbus.audit.history.record import RecordedCall as RecordedCall
+from toolbus.audit.history.record import HistoryCall as HistoryCall
 from toolbus.audit.history.write import HistoryWriter as HistoryWriter
 from toolbus.audit.lines import chains as chains
 from toolbus.audit.lines import position_of as position_of

@@ -30,6 +30,7 @@ from toolbus.core.operation.operation import (
     Route,
     sees_servers,
 )
+from toolbus.core.operation.phases import timed_station
 from toolbus.core.values.errors import (
     ArgumentsError,
     BusClosed,
@@ -334,7 +335,7 @@ class CallPath:
         """Lay the path through the stations of now; operations that are on their way stay on theirs."""
         with self._laying:  # from several threads: the path that stays is the one that was listed last
             stations = self._stations = self._list()
-            timed = _timed if stations.observers.times_stations else _untimed
+            timed = timed_station if stations.observers.times_stations else _untimed
             end = timed("connection", stations.observers.lay_last(stations.routes.run), None)
             end = timed("policy", stations.policy.lay(end), end)
             end = timed("guards", stations.guards.lay(end), end)
@@ -383,19 +384,6 @@ class CallPath:
         operation = accepted(operation)
         found = self._stations.arguments.checked(operation)
         return CheckedArguments(arguments=operation.arguments) if found is None else found
-
-
-def _timed(phase: str, laid: Next, onward: Next | None) -> Next:
-    """A station that tells the clock of an operation when it is entered, unless it lays nothing."""
-    if laid is onward:
-        return laid
-
-    def run(operation: Operation) -> Awaitable[ToolResult]:
-        if operation.clock is not None:
-            operation.clock.enter(phase)
-        return laid(operation)
-
-    return run
 
 
 def _untimed(phase: str, laid: Next, onward: Next | None) -> Next:

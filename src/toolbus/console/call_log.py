@@ -13,7 +13,7 @@ from functools import partial
 from threading import Lock
 from typing import Literal, TypeAlias
 
-from toolbus.audit.history.record import CallProgress, RecordedCall, bucket_of
+from toolbus.audit.history.record import CallProgress, HistoryCall, bucket_of
 from toolbus.audit.history.write import HistoryWriter
 from toolbus.audit.trail import REQUESTS
 from toolbus.config.secrets.redact import head_by_all, redacted_by_all
@@ -85,7 +85,7 @@ class CallRecord:
         self._known_people: PeopleTime | None = None
         self._operation: Operation | None = operation
         self._progress: tuple[CallProgress, ...] = ()
-        self._recorded: RecordedCall | None = None
+        self._recorded: HistoryCall | None = None
         """Once it has ended."""
 
     @property
@@ -137,7 +137,7 @@ class CallRecord:
         """Whether its content is shown: the user keeps that, or the console made the call."""
         return self.caller.face == OWN_FACE or self._log.keeps_content
 
-    def recorded(self) -> RecordedCall:
+    def recorded(self) -> HistoryCall:
         """A record of it, without its content."""
         if self._recorded is None:
             recorded = self._made_record()
@@ -146,9 +146,9 @@ class CallRecord:
             self._recorded = recorded
         return self._recorded
 
-    def _made_record(self) -> RecordedCall:
+    def _made_record(self) -> HistoryCall:
         clock, caller, asked = self._clock, self.caller, self._asked_times()
-        return RecordedCall(
+        return HistoryCall(
             id=self.id,
             at=self.at - (0.0 if clock is None else clock.queued),
             ended=self.ended_at,
@@ -169,7 +169,7 @@ class CallRecord:
             size=self.size,
         )
 
-    def with_content(self) -> RecordedCall:
+    def with_content(self) -> HistoryCall:
         """The same with its arguments and its result, as far as they are kept."""
         return _with_content(self.recorded(), self.arguments, self.result)
 
@@ -278,13 +278,13 @@ class CallLog:
         return self._clock() - record.began - record.asked
 
 
-def _written(record: CallRecord, arguments: Mapping[str, JSON], result: ToolResult | None) -> RecordedCall:
+def _written(record: CallRecord, arguments: Mapping[str, JSON], result: ToolResult | None) -> HistoryCall:
     return _with_content(record.recorded(), arguments, result)
 
 
 def _with_content(
-    call: RecordedCall, arguments: Mapping[str, JSON] | None, result: ToolResult | None
-) -> RecordedCall:
+    call: HistoryCall, arguments: Mapping[str, JSON] | None, result: ToolResult | None
+) -> HistoryCall:
     """The call with its content, as it is kept and shown."""
     return replace(
         call,

@@ -12,7 +12,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 from pydantic_core import to_json
 
-from toolbus.audit.history.record import RecordedCall
+from toolbus.audit.history.record import HistoryCall
 from toolbus.bus.inner import tenant_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.config.location import is_mapping
@@ -260,7 +260,7 @@ class Console:
 
     # The history
 
-    async def find_call(self, id_: str) -> RecordedCall | None:
+    async def find_call(self, id_: str) -> HistoryCall | None:
         """A call by its id, in flight, remembered or in the history; with its content, if that is kept."""
         record, history = self.calls.get(id_), self.history
         if record is not None and not record.shows_content:

@@ -380,6 +380,7 @@ class Tape:
         self.updates: dict[str, list[RecordedUpdate]] = {}
         self._places = array("q", [-1])
         """The position of each call, by id."""
+        self._file = -1
         try:
             self._file = os.open(self.path, os.O_RDONLY | getattr(os, "O_CLOEXEC", 0))
         except OSError as error:
@@ -400,7 +401,7 @@ class Tape:
             os.close(file)
 
     def __del__(self) -> None:
-        if getattr(self, "_file", -1) >= 0:
+        if self._file >= 0:
             self.close()
 
     def _index(self) -> None:

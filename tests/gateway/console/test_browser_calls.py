@@ -4,6 +4,7 @@ import asyncio
 import json
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,11 @@ from toolbus import Caller, ConnectionLost, ToolbusError
 
 pytestmark = pytest.mark.anyio
 
-CONFIG = {"servers": {"wild": wild(), "calm": wild()}}
+
+def _config() -> dict[str, Any]:
+    return {"servers": {"wild": wild(), "calm": wild()}}
+
+
 FIRST_ROW = "#calls-ended tr:first-child"
 
 
@@ -36,7 +41,7 @@ async def _calls(tab: Tab, opened: Opened) -> None:
 
 
 async def test_calls_are_live_with_charts_and_can_be_filtered(browser: Chromium) -> None:
-    async with console_over(CONFIG) as opened, browser.tab(viewport=SMALL) as tab:
+    async with console_over(_config()) as opened, browser.tab(viewport=SMALL) as tab:
         await tab.enter(opened)
         await tab.click("nav >> text=Calls")
         await tab.see("#calls-in-flight", "No call is in flight.")
@@ -61,7 +66,7 @@ async def test_calls_are_live_with_charts_and_can_be_filtered(browser: Chromium)
 
 
 async def test_new_rows_come_while_what_is_read_stays_where_it_is(browser: Chromium) -> None:
-    async with console_over(CONFIG) as opened, browser.tab(viewport={"width": 900, "height": 500}) as tab:
+    async with console_over(_config()) as opened, browser.tab(viewport={"width": 900, "height": 500}) as tab:
         await tab.enter(opened)
         for _ in range(40):
             await opened.bus.call("calm_go_on", {})
@@ -91,7 +96,7 @@ async def test_a_row_opens_into_a_call_with_its_time_and_its_content(
 ) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     config = tmp_path / "toolbus.json"
-    config.write_text(json.dumps({**CONFIG, "history": "everything"}))
+    config.write_text(json.dumps({**_config(), "history": "everything"}))
     async with console_over(str(config)) as opened, browser.tab() as tab:
         caller = opened.bus.view(caller=Caller(face=HOSTILE, user=HOSTILE))
         await caller.call("wild_kinds", {"words": PICTURE, "size": "small"})
@@ -109,7 +114,7 @@ async def test_a_row_opens_into_a_call_with_its_time_and_its_content(
 
 
 async def test_a_call_that_waits_for_a_person_leads_to_the_inbox(browser: Chromium) -> None:
-    async with console_over(CONFIG) as opened, browser.tab(viewport=SMALL) as tab:
+    async with console_over(_config()) as opened, browser.tab(viewport=SMALL) as tab:
         await tab.enter(opened)
         asked = asyncio.create_task(opened.bus.call("wild_ask", {}))
         await tab.see("#overview-needs li", "wild asks")
@@ -122,7 +127,7 @@ async def test_a_call_that_waits_for_a_person_leads_to_the_inbox(browser: Chromi
 
 
 async def test_the_overview_shows_a_crash_loop_and_never_a_green_ready(browser: Chromium) -> None:
-    async with console_over(CONFIG) as opened, browser.tab() as tab:
+    async with console_over(_config()) as opened, browser.tab() as tab:
         await tab.enter(opened)
         for _ in range(3):
             with suppress(ConnectionLost):
@@ -138,7 +143,7 @@ async def test_the_overview_shows_a_crash_loop_and_never_a_green_ready(browser: 
 
 
 async def test_calls_are_exported_as_they_are_filtered(browser: Chromium) -> None:
-    async with console_over(CONFIG) as opened, browser.tab() as tab:
+    async with console_over(_config()) as opened, browser.tab() as tab:
         await tab.enter(opened)
         await _fail(opened)
         await tab.goto(f"{tab.home}/calls?outcome=failed&server=wild")

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from tests.inside.audit import CallFilter, RecordedCall
+from tests.inside.audit import CallFilter, HistoryCall
 from tests.inside.console import (
     CRASHES,
     LONGEST_TEXT,
@@ -191,7 +191,7 @@ def test_a_strip_has_the_shares_of_a_day_in_words() -> None:
 
 
 def test_a_filter_matches_as_its_pattern_says() -> None:
-    call = RecordedCall(
+    call = HistoryCall(
         id="a-1", at=1.0, ended=2.0, route="tools/call", server="files", tool="read_file",
         name="files_read_file", user="ann", face="gateway", outcome="timed_out",
     )  # fmt: skip

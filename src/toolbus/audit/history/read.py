@@ -13,14 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import quote
 
-from toolbus.audit.history.record import FAILED, FINE, CallFilter, CallProgress, RecordedCall, like
+from toolbus.audit.history.record import FAILED, FINE, CallFilter, CallProgress, HistoryCall, like
 from toolbus.core.operation.phases import CallPhase
 from toolbus.core.values.errors import ToolbusError
 from toolbus.state.files import config_place, state_folder
 
 VERSION = 1
 """Of the tables, in `user_version` of the file."""
-COLUMNS = tuple(field.name for field in fields(RecordedCall))
+COLUMNS = tuple(field.name for field in fields(HistoryCall))
 LISTS: dict[str, type[CallPhase | CallProgress]] = {"phases": CallPhase, "progress": CallProgress}
 """The columns that are lists of tuples, written as JSON."""
 CONTENT = ("arguments", "result")
@@ -53,7 +53,7 @@ def history_file(config_file: str | Path) -> Path:
     return state_folder().base / "history" / f"{config_place(config_file)[1][:32]}.db"
 
 
-def recorded_calls(file: Path, wanted: CallFilter = EVERY_CALL) -> Iterator[RecordedCall]:
+def recorded_calls(file: Path, wanted: CallFilter = EVERY_CALL) -> Iterator[HistoryCall]:
     """The calls that match, newest first, without arguments and results; they are read page by page."""
     position: CallPosition | None = None
     while calls := read_calls(file, wanted, limit=_PAGE, before=position):
@@ -69,7 +69,7 @@ def read_calls(
     limit: int,
     before: CallPosition | None = None,
     with_content: bool = False,
-) -> list[RecordedCall]:
+) -> list[HistoryCall]:
     """The newest calls that match, and ended before a position."""
     columns = COLUMNS if with_content else tuple(name for name in COLUMNS if name not in CONTENT)
     where, values = _where(wanted, before)
@@ -78,7 +78,7 @@ def read_calls(
         return [_call(columns, row) for row in _rows(connection, statement, *values, limit)]
 
 
-def read_call(file: Path, id_: str) -> RecordedCall | None:
+def read_call(file: Path, id_: str) -> HistoryCall | None:
     """A call by its id, with its arguments and its result if they are kept."""
     statement = f"SELECT {', '.join(COLUMNS)} FROM calls WHERE id = ?"
     with _opened(file) as connection:
@@ -152,11 +152,11 @@ def _where(wanted: CallFilter, before: CallPosition | None) -> tuple[str, list[A
     return f" WHERE {where}" if where else "", [value for _, values in conditions for value in values]
 
 
-def _call(columns: tuple[str, ...], row: tuple[Any, ...]) -> RecordedCall:
+def _call(columns: tuple[str, ...], row: tuple[Any, ...]) -> HistoryCall:
     values = dict(zip(columns, row, strict=True))
     for name, kind in LISTS.items():
         values[name] = tuple(kind(*one) for one in json.loads(values[name]))
-    return RecordedCall(**values)
+    return HistoryCall(**values)
 
 
 @contextmanager

@@ -26,7 +26,7 @@ class CallProgress(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RecordedCall:
+class HistoryCall:
     """One call of a tool, or another request to a server. Its texts contain no known secret."""
 
     id: str
@@ -87,7 +87,7 @@ class CallFilter:
     """By when calls ended."""
     until: float | None = None
 
-    def matches(self, call: RecordedCall) -> bool:
+    def matches(self, call: HistoryCall) -> bool:
         ended = call.ended or call.at
         return (
             (not self.server or call.server == self.server)
@@ -98,7 +98,7 @@ class CallFilter:
             and (not self.caller or _any(self.caller, call.user, call.face, call.run, call.session))
         )
 
-    def _is_failure(self, call: RecordedCall) -> bool:
+    def _is_failure(self, call: HistoryCall) -> bool:
         return self.outcome == FAILED and call.is_error
 
 

@@ -10,7 +10,7 @@ from threading import Condition, Thread
 from typing import TypeAlias
 
 from toolbus.audit.history.read import COLUMNS, VERSION
-from toolbus.audit.history.record import RecordedCall, bucket_of
+from toolbus.audit.history.record import HistoryCall, bucket_of
 from toolbus.config.settings.audit import History
 from toolbus.core.text.display import counted
 from toolbus.state.files import PrivateFolder, make_private
@@ -38,7 +38,7 @@ _PUT_CALL = (
 )
 _PUT_STATE = "INSERT INTO states VALUES (?, ?, ?, ?)"
 
-Finish: TypeAlias = Callable[[], RecordedCall]
+Finish: TypeAlias = Callable[[], HistoryCall]
 """Makes the record of a call; it runs in the thread that writes."""
 _State: TypeAlias = tuple[float, str, str, str]
 
@@ -228,7 +228,7 @@ class HistoryWriter:
             raise sqlite3.DatabaseError("it was written by a newer version of toolbus")
 
 
-def _row(call: RecordedCall) -> tuple[object, ...]:
+def _row(call: HistoryCall) -> tuple[object, ...]:
     values = [getattr(call, name) for name in COLUMNS]
     values = [json.dumps(one, separators=(",", ":")) if type(one) is tuple else one for one in values]
     return (*values, None if call.server_seconds is None else bucket_of(call.server_seconds))

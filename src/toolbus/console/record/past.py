@@ -17,7 +17,7 @@ from toolbus.audit.history.read import (
     recorded_states,
     step_counts,
 )
-from toolbus.audit.history.record import CallFilter, RecordedCall
+from toolbus.audit.history.record import CallFilter, HistoryCall
 from toolbus.audit.history.write import HistoryWriter
 from toolbus.config import BusConfig
 from toolbus.config.secrets.literals import literal_secrets
@@ -59,16 +59,16 @@ class PastCalls:
             logger.warning("calls are not kept: %s", error.strerror or type(error).__name__)
             return None
 
-    async def calls(self, wanted: CallFilter, limit: int, before: CallPosition | None) -> list[RecordedCall]:
+    async def calls(self, wanted: CallFilter, limit: int, before: CallPosition | None) -> list[HistoryCall]:
         """The newest calls that match, and ended before a position."""
         file = self.writer.file
         key = (wanted, limit, before) if limit <= MOST_ROWS else None  # a long answer is not remembered
         return await self._read(key, lambda: read_calls(file, wanted, limit=limit, before=before), [])
 
-    async def call(self, id_: str) -> RecordedCall | None:
+    async def call(self, id_: str) -> HistoryCall | None:
         """A call by its id, with its content if that is kept."""
 
-        def read() -> RecordedCall | None:
+        def read() -> HistoryCall | None:
             self.writer.flush(FLUSHED_WITHIN)
             return read_call(self.writer.file, id_)
 

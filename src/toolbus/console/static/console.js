@@ -3,6 +3,7 @@
 
 const RETRY_MILLISECONDS = 5000;
 const TIMES_MILLISECONDS = 10000;
+const COPIED_MILLISECONDS = 2000;
 
 // The event stream: elements with `data-live` are replaced when the server says so.
 
@@ -183,6 +184,21 @@ document.addEventListener("submit", (event) => {
   if (form.method !== "post") return;
   if (form.dataset.sent) event.preventDefault();
   form.dataset.sent = "yes";
+});
+
+// Copy buttons: `data-copy` is the id of the text.
+
+document.addEventListener("click", async ({ target }) => {
+  const text = target.dataset.copy && document.getElementById(target.dataset.copy);
+  if (!text) return;
+  try {
+    await navigator.clipboard.writeText(text.textContent);
+    target.textContent = "Copied";
+  } catch { // without HTTPS, or if the person said no: the text is selected, to be copied by keyboard
+    getSelection().selectAllChildren(text);
+    target.textContent = document.execCommand("copy") ? "Copied" : "Selected";
+  }
+  setTimeout(() => { target.textContent = "Copy"; }, COPIED_MILLISECONDS);
 });
 
 // The palette: the hits of the search page, over this one. Ctrl-K and / open it.

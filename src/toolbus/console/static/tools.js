@@ -1,4 +1,4 @@
-// The pages of tools and content: filters while one types, sends forms without a reload, and copies calls.
+// The pages of tools and content: filters while one types, and sends forms without a reload.
 "use strict";
 
 const TYPING_MILLISECONDS = 200;
@@ -156,20 +156,5 @@ new MutationObserver(() => {
   if (focused && focused.closest("input, textarea, select")) return;
   focusOn(asked.querySelector("input:not([type=hidden]), select, textarea, button.main") || asked);
 }).observe(document.getElementById("content"), { childList: true, subtree: true });
-
-// Copying.
-document.addEventListener("click", async ({ target }) => {
-  const key = target.dataset?.copies;
-  if (!key) return;
-  const source = document.getElementById(key);
-  try {
-    await navigator.clipboard.writeText(source.textContent);
-  } catch { // not over HTTPS, and not on this machine
-    getSelection().selectAllChildren(source);
-    document.execCommand("copy");
-  }
-  target.textContent = "Copied";
-  setTimeout(() => { target.textContent = "Copy"; }, 2000);
-});
 
 window.addEventListener("popstate", () => location.reload());

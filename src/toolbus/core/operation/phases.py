@@ -1,10 +1,12 @@
 """The phases of an operation, if somebody times it: `operation.clock` is then a `CallClock`."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, TypeVar
 
+T = TypeVar("T", bound="ClockedOperation")
+R = TypeVar("R")
 SHORTEST = 0.0001
 """Seconds; a shorter phase is left out, unless it is the server's."""
 _WAITS_FOR_SERVER, _SERVER, _AFTER, _TASK = "connection", "server", "result", "task"
@@ -132,3 +134,25 @@ class QueueTime:
 
 QUEUED: ContextVar[QueueTime | None] = ContextVar("toolbus_queued", default=None)
 """The time for which the call of this task waited for its turn."""
+
+
+class ClockedOperation(Protocol):
+    """An operation that may be timed."""
+
+    @property
+    def clock(self) -> CallClock | None: ...
+
+
+def timed_station(
+    phase: str, laid: Callable[[T], Awaitable[R]], onward: Callable[[T], Awaitable[R]] | None
+) -> Callable[[T], Awaitable[R]]:
+    """A station that tells the clock of an operation when it is entered, unless it lays nothing."""
+    if laid is onward:
+        return laid
+
+    def run(operation: T) -> Awaitable[R]:
+        if operation.clock is not None:
+            operation.clock.enter(phase)
+        return laid(operation)
+
+    return run

@@ -5,11 +5,10 @@ its last request.
 """
 
 import time
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from toolbus.core.values.records import Era, JSONObject
+from toolbus.core.values.records import JSON, Era, JSONObject
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.request import ClientExchange
 from toolbus.gateway.protocol.sessions import ClientSession
@@ -51,21 +50,30 @@ class ConnectedClients:
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
-        self._known: OrderedDict[str, ConnectedClient] = OrderedDict()
+        self._known: dict[str, ConnectedClient] = {}
+        self._last: dict[int, tuple[Principal, JSON, ConnectedClient]] = {}
+        """The last modern client of each principal, by the object, with what it said of itself."""
 
     def opened(self, session: ClientSession, params: JSONObject) -> None:
         """A legacy client opened a session with these parameters."""
         self._add_session(session, object_in(params, "clientInfo"))
 
     def saw(self, exchange: ClientExchange, method: str) -> None:
-        """A client asked for something."""
-        session = exchange.session
+        """A client asked for something; nearly always the one that its principal had before."""
+        session, principal = exchange.session, exchange.principal
         if session is not None:
             known = self._known.get(session.id)
             if known is None:  # another replica had it before
                 known = self._add_session(session, {})
         else:
-            known = self._modern(exchange)
+            info, last = exchange.meta.get(_INFO), self._last.get(id(principal))
+            if last is not None and last[0] is principal and last[1] == info:
+                known = last[2]
+            else:
+                known = self._modern(exchange)
+                if len(self._last) >= MOST_CLIENTS:
+                    self._last.clear()
+                self._last[id(principal)] = principal, info, known
         known.seen = self._clock()
         if method == "tools/call":
             known.called = known.seen
@@ -102,7 +110,6 @@ class ConnectedClients:
         key = f"{exchange.principal.owner}\0{name}\0{version}"
         known = self._known.get(key)
         if known is not None:
-            self._known.move_to_end(key)
             return known
         now = self._clock()
         return self._add(
@@ -122,7 +129,8 @@ class ConnectedClients:
     def _add(self, key: str, client: ConnectedClient) -> ConnectedClient:
         self._known[key] = client
         if len(self._known) > MOST_CLIENTS:
-            self._known.popitem(last=False)
+            del self._known[min(self._known, key=lambda one: self._known[one].seen)]
+            self._last.clear()
         return client
 
     def _forget(self, key: str) -> None:

@@ -3,7 +3,7 @@
 import json
 from urllib.parse import urlencode
 
-from toolbus.audit.history.record import RecordedCall
+from toolbus.audit.history.record import HistoryCall
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.export import json_file
@@ -59,7 +59,7 @@ def _unknown(console: Console) -> list[Element]:
     ]
 
 
-def _head(console: Console, call: RecordedCall) -> list[Child]:
+def _head(console: Console, call: HistoryCall) -> list[Child]:
     is_known = call.route == "tools/call" and call.name in console.bus.catalog
     return [
         element(
@@ -85,14 +85,14 @@ def _head(console: Console, call: RecordedCall) -> list[Child]:
     ]
 
 
-def _state(console: Console, call: RecordedCall) -> Element:
+def _state(console: Console, call: HistoryCall) -> Element:
     record = None if call.outcome else console.calls.get(call.id)
     if record is None:
         return status(call.outcome or "running")
     return waits(record, {call_of(console, one): one.number for one in console.board.waiting.values()})
 
 
-def _actions(console: Console, call: RecordedCall) -> list[Child]:
+def _actions(console: Console, call: HistoryCall) -> list[Child]:
     can_repeat = call.route == "tools/call" and call.name in console.bus.catalog
     again = tool_url(call.name, again=call.id) if call.arguments is not None else tool_url(call.name)
     return [
@@ -102,14 +102,14 @@ def _actions(console: Console, call: RecordedCall) -> list[Child]:
     ]
 
 
-def _same_tool(call: RecordedCall) -> str:
+def _same_tool(call: HistoryCall) -> str:
     return urlencode({"server": call.server, "tool": call.name})
 
 
 # The waterfall
 
 
-def _waterfall(call: RecordedCall) -> Child:
+def _waterfall(call: HistoryCall) -> Child:
     if not call.phases:
         return None
     whole = max((one.start + one.seconds for one in call.phases), default=0.0) or 1.0
@@ -150,7 +150,7 @@ def _phase(phase: CallPhase, whole: float) -> Element:
     )
 
 
-def _progress(call: RecordedCall) -> Child:
+def _progress(call: HistoryCall) -> Child:
     if not call.progress:
         return None
     items = [
@@ -168,7 +168,7 @@ def _progress(call: RecordedCall) -> Child:
 # What was sent and answered
 
 
-def _content(console: Console, call: RecordedCall) -> Child:
+def _content(console: Console, call: HistoryCall) -> Child:
     if call.arguments is None and call.result is None:
         hint = "Arguments and results of calls are not kept. To keep them, add "
         return element("p", hint, element("code", "history: everything"), " to the config.", class_="faint")
@@ -203,7 +203,7 @@ def _copyable(value: JSON) -> str:
     return UNSEEN.sub(lambda found: json.dumps(found.group())[1:-1], as_json(value))
 
 
-def request_of(call: RecordedCall) -> JSON:
+def request_of(call: HistoryCall) -> JSON:
     """The request as its server got it, but for secrets."""
     arguments: JSON = None if call.arguments is None else json.loads(call.arguments)
     if call.route == "tools/call":
@@ -211,7 +211,7 @@ def request_of(call: RecordedCall) -> JSON:
     return {"method": call.route, "params": arguments}
 
 
-def answer_of(call: RecordedCall) -> JSON:
+def answer_of(call: HistoryCall) -> JSON:
     """The result, or the error that there was instead."""
     if call.result is not None:
         return {"result": json.loads(call.result)}
@@ -241,7 +241,6 @@ PAGE = Page(
     render=render,
     topics={"questions"},
     every=1.0,
-    scripts=("calls.js",),
     downloads={"download": download},
     under="calls",
 )

@@ -5,7 +5,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from urllib.parse import urlencode
 
-from toolbus.audit.history.record import RecordedCall
+from toolbus.audit.history.record import HistoryCall
 from toolbus.console.call_log import CallRecord
 from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, feed, live, slow
@@ -219,7 +219,7 @@ def waits(record: CallRecord, waiting: Mapping[str | None, int]) -> Element:
     return element("a", words, href=f"inbox#question-{number}", class_="badge busy")
 
 
-def _ended(console: Console, wanted: WantedCalls, calls: Sequence[RecordedCall]) -> list[Child]:
+def _ended(console: Console, wanted: WantedCalls, calls: Sequence[HistoryCall]) -> list[Child]:
     shown = list(calls[:MOST_SHOWN])
     rows = [_row(call, duration(call.seconds), _outcome(call)) for call in shown]
     headings = (*_COLUMNS, "Took", "Outcome")
@@ -268,7 +268,7 @@ def _table(label: str, headings: Iterable[str], rows: Element) -> Element:
     )
 
 
-def _row(call: RecordedCall, *more: Child) -> Element:
+def _row(call: HistoryCall, *more: Child) -> Element:
     """A call; an open page gets thousands of rows, so each is small."""
     is_tool = call.route == "tools/call"
     cells = [
@@ -281,14 +281,14 @@ def _row(call: RecordedCall, *more: Child) -> Element:
     return element("tr", [element("td", cell) for cell in cells], id=f"c-{call.id}")
 
 
-def caller_of(call: RecordedCall) -> str:
+def caller_of(call: HistoryCall) -> str:
     """The caller of a call, in words."""
     session = call.session and f"session {call.session}"
     parts = [call.user, call.face and f"via {call.face}", call.run and f"run {call.run}", session]
     return ", ".join(part for part in parts if part) or "program"
 
 
-def _outcome(call: RecordedCall) -> Child:
+def _outcome(call: HistoryCall) -> Child:
     if call.outcome == "ok":
         return "ok"  # nearly all of them: what is not fine stands out
     shown, error = status(call.outcome), call.error
@@ -315,7 +315,7 @@ async def export(console: Console, request: PageRequest) -> Download:
     return await asyncio.to_thread(lambda: exported("calls", form_, _EXPORTED, map(_exported, calls)))
 
 
-def _exported(call: RecordedCall) -> dict[str, str | float | None]:
+def _exported(call: HistoryCall) -> dict[str, str | float | None]:
     took = call.server_seconds
     return {
         "id": call.id,

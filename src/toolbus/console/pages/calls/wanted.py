@@ -10,7 +10,7 @@ from typing import get_args
 from urllib.parse import urlencode
 
 from toolbus.audit.history.read import CallPosition
-from toolbus.audit.history.record import FAILED, CallFilter, RecordedCall
+from toolbus.audit.history.record import FAILED, CallFilter, HistoryCall
 from toolbus.console.console import Console
 from toolbus.console.page import Fields
 from toolbus.console.record.counts import DEFAULT_RANGE, IN_MEMORY, RANGES
@@ -95,9 +95,9 @@ def ranges_of(console: Console) -> list[str]:
     return [key for key in RANGES if key in IN_MEMORY or console.history is not None]
 
 
-async def matching(console: Console, wanted: WantedCalls, limit: int) -> list[RecordedCall]:
+async def matching(console: Console, wanted: WantedCalls, limit: int) -> list[HistoryCall]:
     """The newest calls that match, of memory and of the history."""
-    before, earlier = wanted.before, list[RecordedCall]()
+    before, earlier = wanted.before, list[HistoryCall]()
     remembered = [one.recorded() for one in console.calls.ended]
     if console.history is not None:
         # By whole seconds, so that the same question is asked again.
@@ -105,7 +105,7 @@ async def matching(console: Console, wanted: WantedCalls, limit: int) -> list[Re
         asked = replace(wanted.filter, since=since if since is None or wanted.since else float(int(since)))
         earlier = await console.history.calls(asked, limit, before)
 
-    def merged() -> list[RecordedCall]:
+    def merged() -> list[HistoryCall]:
         found = {call.id: call for call in earlier}
         for call in remembered:
             if wanted.filter.matches(call) and (before is None or _position_of(call) < before):
@@ -115,13 +115,13 @@ async def matching(console: Console, wanted: WantedCalls, limit: int) -> list[Re
     return merged() if limit <= MOST_AT_ONCE else await asyncio.to_thread(merged)
 
 
-def position_after(calls: list[RecordedCall]) -> str:
+def position_after(calls: list[HistoryCall]) -> str:
     """The position where the next page begins, as it stands in a URL."""
     last = _position_of(calls[-1])
     return f"{last.ended!r}~{last.id}"
 
 
-def _position_of(call: RecordedCall) -> CallPosition:
+def _position_of(call: HistoryCall) -> CallPosition:
     return CallPosition(call.ended or call.at, call.id)
 
 

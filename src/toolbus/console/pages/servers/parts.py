@@ -69,7 +69,7 @@ def copyable(key: str, text: str, what: str) -> Element:
     return element(
         "div",
         element("code", text, id=key, class_="breakable launch", tabindex=0),
-        element("button", "Copy", type="button", data_copy=key, aria_label=f"Copy {what}", hidden=True),
+        element("button", "Copy", type="button", data_copy=key, aria_label=f"Copy {what}"),
         class_="copyable",
     )
 

@@ -187,9 +187,9 @@ def _copy(label: str, text: str, key: str) -> Element:
         "button",
         "Copy",
         type="button",
-        data_copies=key,
+        data_copy=key,
         aria_label=f"Copy as {label}",
-        class_="small scripted-only",
+        class_="small",
     )
     return element(
         "div",
