@@ -7,8 +7,8 @@ import pytest
 
 from tests.inside.audit import (
     CallFilter,
-    HistoryWriter,
     HistoryCall,
+    HistoryWriter,
     history_file,
     read_call,
     read_calls,

@@ -16,7 +16,7 @@ import pytest
 
 from tests.gateway.console.opening import Markup, Opened, console_over
 from tests.gateway.console.wild import HOSTILE, PICTURE
-from tests.inside.audit import CallFilter, HistoryWriter, HistoryCall, history_file, read_calls
+from tests.inside.audit import CallFilter, HistoryCall, HistoryWriter, history_file, read_calls
 from tests.inside.config import History
 from tests.inside.console import kept_arguments, kept_result
 from tests.inside.core import Text, ToolResult

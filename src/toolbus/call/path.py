@@ -380,7 +380,7 @@ class CallPath:
         return self._stations.arguments.prepared(operation)
 
     def checked(self, operation: Operation) -> CheckedArguments:
-        """The arguments as they would be sent without hooks, or what is wrong with them."""
+        """The arguments as they would be sent without hooks, or their mistakes."""
         operation = accepted(operation)
         found = self._stations.arguments.checked(operation)
         return CheckedArguments(arguments=operation.arguments) if found is None else found

@@ -36,7 +36,7 @@ _LABELS = {"headers": "header", "env_file_variables": "env", "secrets": "secret"
 
 
 def review(config: BusConfig) -> dict[str, JSON]:
-    """What each enabled server would use, by alias."""
+    """The facts about each enabled server that a person reviews, by alias."""
     reviewed = ProjectReview(config)
     return {
         # The user's own servers need no review; what another layer may change of them is not dangerous.
@@ -117,7 +117,7 @@ class ProjectReview:
         return {name: fact for name, fact in facts.items() if fact not in (None, {}, [])}
 
     def _sandbox(self, server: ServerConfig, shown: Mapping[str, str]) -> str | None:
-        """What the server gets; that it has none, only if others have one by default."""
+        """The sandbox of the server; without one, a warning if others have one by default."""
         if server.command is None or (server.sandbox is None and not self._sandboxed):
             return None
         if server.sandbox is None:
@@ -202,7 +202,7 @@ def _references(texts: Iterable[tuple[str, str]]) -> dict[Reference, bool]:
 
 
 def _is_decisive(field: str) -> bool:
-    """Whether the field affects what is run or connected to; otherwise it is only passed on."""
+    """Whether the field affects what is run or connected to; otherwise it is only data for the server."""
     kind, _, name = field.partition(".")
     if kind == "env":
         return _CODE_VARIABLE.fullmatch(name) is not None

@@ -107,7 +107,7 @@ class _Case:
 
 
 class Foreseen(NamedTuple):
-    """What would be decided about an operation."""
+    """The decision that an operation would get."""
 
     target: PolicyTarget
     rulings: list[LayerDecision]
@@ -215,7 +215,7 @@ class PolicyGuard:
         return None if settled is not None else self._request(case, case.rulings[0])
 
     def foreseen(self, operation: Operation) -> Foreseen | None:
-        """What would be decided about an operation; None if nobody decides.
+        """The decision that an operation would get; None if nobody decides.
 
         Nobody is asked, and nothing is counted or recorded.
         """

@@ -119,7 +119,7 @@ class BusTapes:
         self._recorder: Recorder | None = None
         self._tape = None if self._use.replay is None else Tape(self._use.replay)
         self.player: TapePlayer | None = None
-        """What is replayed, once the bus is prepared."""
+        """The player of the tape, once the bus is prepared."""
 
     @property
     def connects(self) -> bool:
@@ -204,7 +204,7 @@ class BusTapes:
         self.end()
 
     def end(self) -> None:
-        """Write the rest of what is recorded, and close the files; any number of times."""
+        """Write the rest of the recording, and close the files; any number of times."""
         if self._recorder is not None:
             self._recorder.closed()
         if self._tape is not None:

@@ -18,7 +18,7 @@ _MODULES = {
     "TapeSession": "toolbus.tape.session",
     "ToolCall": "toolbus.testing.calls",
 }
-"""Where a name is; the others are in `model`, which needs an extra."""
+"""The module of each name; the others are in `model`, which needs an extra."""
 
 
 def __getattr__(name: str) -> Any:

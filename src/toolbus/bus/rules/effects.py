@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """What a policy does to the tools that are listed."""
+    """The effects of a policy on the tools that are listed."""
 
     denied: tuple[ToolSpec, ...]
     """Tools that are denied with any arguments."""
@@ -42,7 +42,7 @@ def whole_catalog(config: BusConfig, bus: "Toolbus") -> Catalog:
 
 
 def effects(config: BusConfig, catalog: Catalog, listed: Mapping[str, Inventory]) -> Effects:
-    """What the policy of a config does to the tools of the listed servers; `catalog` has all of them."""
+    """The effects of a config's policy on the tools of the listed servers; `catalog` has all of them."""
     policy = Policy(config.policy)
     targets = decided(spec for spec in catalog if spec.origin.server in listed)
     return Effects(
@@ -115,11 +115,11 @@ class RuleFacts:
 
     rule: PolicyRule
     decides: int
-    """How many of the listed tools it decides about, unless a rule before it matches their arguments."""
+    """The number of listed tools it decides about, unless a rule before it matches their arguments."""
     depends: int
-    """How many more it decides about if their arguments match."""
+    """The number of further tools it decides about if their arguments match."""
     dead: Sequence[DeadRule]
-    """Why it has no effect."""
+    """The reasons why it has no effect."""
 
 
 def rule_facts(config: BusConfig, found: Effects, catalog: Catalog) -> list[RuleFacts]:

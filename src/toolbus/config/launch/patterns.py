@@ -416,7 +416,7 @@ def hook_denied(pattern: str, names: Iterable[str], paths: Sequence[str]) -> boo
 
 
 def hook_problem(pattern: str) -> str | None:
-    """Why a pattern for hooks cannot be used."""
+    """The reason why a pattern for hooks cannot be used."""
     if _is_path(pattern):
         return path_problem(pattern)
     is_name = re.fullmatch(r"[\w.*?-]+(:[\w.*?]+)?", pattern)

@@ -89,7 +89,7 @@ class PolicyRule(ConfigModel):
 
 
 def rule_words(rule: PolicyRule) -> str:
-    """What the rule is about, its conditions, limits and reason, on one line; without what it does."""
+    """The subject, conditions, limits and reason of a rule on one line, without its action."""
     about = [f"{key} {', '.join(patterns)}" for key in SELECTORS if (patterns := getattr(rule, key))]
     if not about:
         about = ["every tool" if rule.hint is not None else "every tool, resource and prompt"]

@@ -216,9 +216,9 @@ class CallInFlight:
     on_end: "tuple[Callable[[CallInFlight], None], ...]" = ()
     """Called when the operation ends."""
     people: PeopleTime | None = None
-    """As of the operation."""
+    """The `people` of the operation."""
     clock: CallClock | None = None
-    """As of the operation."""
+    """The `clock` of the operation."""
 
 
 class Failure(NamedTuple):
