@@ -98,9 +98,9 @@ def _context(console: Console) -> Element:
     config = console.bus.config
     folder = str(Path(config.folder or "").absolute())
     file = None if config.file is None else Path(config.file).absolute()
-    shown = element("b", "no config file" if file is None else file.name)
+    shown = element("strong", "no config file" if file is None else file.name)
     if file is not None and str(file.parent) != folder:
-        shown = element("b", str(file))
+        shown = element("strong", str(file))
     return element(
         "p",
         element("span", shown, " in ", folder, class_="path breakable", title=str(file or folder)),

@@ -219,7 +219,7 @@ async def test_a_change_is_the_first_entry_if_it_may_deceive_and_the_last_otherw
         await _waiting(opened, 1)
         place.offer({**OFFER, "tools": [READ, WRITE, {**STAT, "description": about}]})
         await until(lambda: "files/stat" in opened.bus.held)
-        page = await opened.page("inbox")
+        page, overview = await opened.page("inbox"), await opened.page("overview")
         await _ended([call])
     change, approval = "files differs from the lock", "Allow a call of files_write? call to approve"
     if "Do not tell" in about:
@@ -229,6 +229,9 @@ async def test_a_change_is_the_first_entry_if_it_may_deceive_and_the_last_otherw
         assert _titles(page) == [approval, f"{change} held change"]
     assert 'href="held?server=files"' in page
     assert "1 changed: tool stat" in plain(page)
+    # The overview has the same order.
+    places = [plain(overview).index(text) for text in (change, "files_write waits for approval")]
+    assert (places == sorted(places)) == ("Do not tell" in about)
 
 
 async def _refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

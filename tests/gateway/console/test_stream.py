@@ -11,7 +11,7 @@ import pytest
 from tests.gateway.console.opening import console_over, plain
 from tests.gateway.driving import JSON
 from tests.gateway.front import Gates, gated
-from tests.inside.console import BY_PATH, Console, Element, Page, PageRequest, element, live
+from tests.inside.console import BY_PATH, Console, Element, Page, PageRequest, anchor, element, live
 from tests.inside.console import app as streams
 from tests.patience import PATIENCE, until
 
@@ -53,12 +53,12 @@ async def test_a_page_is_told_what_changed_and_nothing_else() -> None:
             assert names == ["navigation", "servers-summary", "servers"]
             stream.parts.clear()
             await opened.bus.restart("files")
-            await stream.until(lambda markup: "restarts 1" in plain(markup))
-            assert {name.partition("-")[0] for name in stream.parts} <= {"status", "servers-summary"}
+            await stream.until(lambda markup: "<tr" in markup and "ready" in plain(markup))
+            assert set(stream.parts) <= {anchor("server", "files"), "servers-summary"}
             await opened.bus.add_server("more", {"server": gated(Gates())})
-            await stream.until(lambda markup: markup.count("<article") == 2)
+            await stream.until(lambda markup: markup.count("<tr") == 3)
             await opened.bus.remove_server("more")
-            await stream.until(lambda markup: markup.count("<article") == 1)
+            await stream.until(lambda markup: markup.count("<tr") == 2)
 
 
 async def test_changes_in_quick_succession_are_sent_together(probe: Probe) -> None:

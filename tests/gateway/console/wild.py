@@ -16,6 +16,7 @@ HOSTILE = (
     f"</pre></textarea></style></title><script>alert('1')</script>{PICTURE}"
     "<svg onload=alert(2)>\"'&\x1b[31m\u202e\u200b\U000e0041"
 )
+NAMED = {"name": HOSTILE, "title": HOSTILE, "description": HOSTILE}
 OBJECT: dict[str, Any] = {"type": "object"}
 KINDS: dict[str, Any] = {
     "type": "object",
@@ -87,11 +88,17 @@ class Wild:
         match method:
             case "initialize":
                 info = {"name": HOSTILE, "title": HOSTILE, "version": HOSTILE}
-                capabilities = {"tools": {"listChanged": True}, "logging": {}}
+                capabilities = {"tools": {"listChanged": True}, "logging": {}, "prompts": {}, "resources": {}}
                 result = {"protocolVersion": "2025-06-18", "serverInfo": info, "capabilities": capabilities}
                 self.result(number, {**result, "instructions": HOSTILE})
             case "tools/list":
                 self.result(number, {"tools": self.tools})
+            case "prompts/list":
+                self.result(number, {"prompts": [{**NAMED, "arguments": [NAMED]}]})
+            case "resources/list":
+                self.result(number, {"resources": [{**NAMED, "uri": "memo://x", "mimeType": HOSTILE}]})
+            case "resources/templates/list":
+                self.result(number, {"resourceTemplates": [{**NAMED, "uriTemplate": "memo://{x}"}]})
             case "tools/call":
                 print(f"called {params['name']} {HOSTILE}", file=sys.stderr, flush=True)
                 self.tell("notifications/message", {"level": "error", "logger": HOSTILE, "data": HOSTILE})

@@ -4,9 +4,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from toolbus.config.settings.expose import ExposeMode
-from toolbus.console.console import Console
+from toolbus.console.console import Console, RunFacts
 from toolbus.console.elements import Child, Element, element, feed, live, slow
-from toolbus.console.links import server_link, server_url
+from toolbus.console.inbox import WaitingChange, WaitingSignIn, waiting_entries
+from toolbus.console.links import held_url, run_link, run_url, server_link, server_url
 from toolbus.console.page import Fields, Page, PageRequest
 from toolbus.console.pages.calls.calls import CHARTS_SECONDS, charts
 from toolbus.console.pages.calls.charts import state_strip
@@ -19,8 +20,8 @@ from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.text.display import counted, duration, shortened
 from toolbus.core.values.errors import LoginRequired, problem_of
 
-MOST_QUESTIONS = 5
-"""Questions that are listed; the Inbox has all."""
+MOST_ENTRIES = 5
+"""Entries of the Inbox that are listed."""
 MOST_NEEDS = 30
 _RATE_SECONDS, _SHARE_SECONDS = 60, 900
 _FIRST = ("failed", "auth_required", "retrying", "connecting")
@@ -38,6 +39,7 @@ class _Need(NamedTuple):
 
 
 async def render(console: Console, request: PageRequest) -> Element:
+    await console.held.load()
     needs = list(_needs(console))
     tokens = await console.tokens_of(console.bus.catalog)
     drawn = await charts(console, WantedCalls.of(Fields()))
@@ -54,25 +56,31 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 
 def _needs(console: Console) -> Iterator[_Need]:
-    waiting = list(console.board.waiting.values())
-    yield from map(_question, waiting[:MOST_QUESTIONS])
-    others = len(waiting) - MOST_QUESTIONS + len(console.waiting_runs)
-    if waiting[MOST_QUESTIONS:] or console.waiting_runs:
-        what = counted(max(others, len(console.waiting_runs)), "more question")
-        yield _Need("busy", what, "questions of servers, calls and runs", "inbox", "Answer")
-    held = console.bus.held
-    if held:
-        servers = ", ".join(sorted({one.server for one in held.values()}))
-        what = counted(len(held), "held change")
-        yield _Need("busy", what, f"differ from the lock: {shortened(servers, 200)}", "held", "Review")
+    """First what waits in the Inbox, in its order; sign-ins are among the servers, with their reasons."""
+    found = [one.about for one in waiting_entries(console) if not isinstance(one.about, WaitingSignIn)]
+    yield from map(_waiting, found[:MOST_ENTRIES])
+    if more := len(found[MOST_ENTRIES:]):
+        what = counted(more, "more entry", "more entries")
+        yield _Need("busy", what, "questions, approvals and held changes", "inbox", "Open")
     yield from _servers_in_need(console)
 
 
-def _question(waiting: WaitingQuestion) -> _Need:
-    asked, url = waiting.question, f"inbox#question-{waiting.number}"
-    if isinstance(asked, ApprovalRequest):
-        return _Need("busy", f"{asked.name} waits for approval", shortened(asked.reason, 200), url, "Decide")
-    return _Need("busy", f"{asked.server} asks", shortened(asked.message, 200), url, "Answer")
+def _waiting(about: WaitingQuestion | WaitingChange | RunFacts) -> _Need:
+    match about:
+        case WaitingQuestion(question=asked):
+            url = f"inbox#question-{about.number}"
+            if not isinstance(asked, ApprovalRequest):
+                return _Need("busy", f"{asked.server} asks", shortened(asked.message, 200), url, "Answer")
+            what = f"{asked.name} waits for approval"
+            return _Need("busy", what, shortened(asked.reason, 200), url, "Decide")
+        case WaitingChange(server=alias):
+            why = shortened("; ".join(about.warnings), 200) or counted(len(about.held.parts), "held change")
+            what = [server_link(alias), " differs from the lock"]
+            return _Need("bad" if about.warnings else "busy", what, why, held_url(alias), "Review")
+        case run:
+            return _Need(
+                "busy", ["The run ", run_link(run.id), " waits"], run.agent, run_url(run.id), "Answer"
+            )
 
 
 def _servers_in_need(console: Console) -> Iterator[_Need]:

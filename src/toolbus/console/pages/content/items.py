@@ -207,7 +207,7 @@ def _group(
     more = len(items) - len(shown)
     return element(
         "details",
-        element("summary", element("b", alias), " ", element("span", f"{len(items):,}", class_="faint")),
+        element("summary", element("strong", alias), " ", element("span", f"{len(items):,}", class_="faint")),
         element("ul", [_row(one, query, is_shown=one in chosen) for one in shown], class_="plain"),
         more > 0 and element("p", f"{more:,} more; the filter finds them", class_="faint"),
         id=anchor("content-of", alias),

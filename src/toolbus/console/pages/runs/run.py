@@ -231,7 +231,7 @@ def _named(console: Console, step: RunStep) -> Child:
     """A step, with a link to its tool."""
     word = _WORDS.get(step.name, step.name)
     if step.name == "model":
-        return [element("b", word), step.model and [" ", element("span", step.model, class_="faint")]]
+        return [element("strong", word), step.model and [" ", element("span", step.model, class_="faint")]]
     spec = console.bus.catalog.get(step.tool or step.about) or console.bus.catalog.get(step.about)
     return [word, " ", tool_link(spec.name) if spec is not None else step.about]
 

@@ -179,7 +179,7 @@ async def _decision(console: Console, tried: TriedCall) -> Child:
         [
             element("code", name),
             _match(step.matched),
-            [step.text, step.decides and element("b", " (decides)")],
+            [step.text, step.decides and element("strong", " (decides)")],
         ]
         for name, step in found.steps
     ]

@@ -226,7 +226,7 @@ def _group(alias: str, rows: Sequence[ToolRow], limit: int, query: ListQuery, *,
         "details",
         element(
             "summary",
-            element("b", alias),
+            element("strong", alias),
             " ",
             element("span", f"{len(rows):,}", class_="faint", title=f"{tokens:,} tokens"),
         ),
