@@ -19,7 +19,10 @@ from tests.stations.places import TRACE, modules, written
 from toolbus import CallDenied, ConfigError, Toolbus
 from toolbus.config import usable_config
 
-NOTES = {"command": warm.python(), "args": ["-m", "toolbus.demo.notes"]}
+
+def notes() -> dict[str, Any]:
+    """The server of a config; its Python must not be started while the tests are collected."""
+    return {"command": warm.python(), "args": ["-m", "toolbus.demo.notes"]}
 
 
 @pytest.fixture
@@ -34,7 +37,7 @@ def hostile(folder: Path, use: str = "evil:hook") -> Path:
     """A config with a hook that leaves a trace when it is imported."""
     modules(folder, evil=TRACE)
     (folder / "call.json").write_text("{}")
-    return written(folder, [use], servers={"notes": NOTES})
+    return written(folder, [use], servers={"notes": notes()})
 
 
 EVERY = {
@@ -79,7 +82,7 @@ def test_a_person_sees_the_code_before_agreeing_to_it(clone: Path) -> None:
 def test_a_hook_that_is_swapped_after_trust_is_not_imported(clone: Path) -> None:
     """An update of the repository changes only the module, not the config."""
     modules(clone, gate="async def hook(call, following):\n    return await following(call)\n")
-    write_config(clone, {"notes": NOTES}, hooks=["gate:hook"])
+    write_config(clone, {"notes": notes()}, hooks=["gate:hook"])
     assert toolbus("call", "notes_add", "text=tea", folder=clone).returncode == 0
     modules(clone, gate=TRACE)
     run = toolbus("call", "notes_add", "text=tea", folder=clone)
@@ -90,7 +93,7 @@ def test_a_hook_that_is_swapped_after_trust_is_not_imported(clone: Path) -> None
 
 def test_a_file_that_appears_later_cannot_take_the_place_of_an_installed_module(clone: Path) -> None:
     """The repository adds a module with the name of an installed package that a hook uses."""
-    write_config(clone, {"notes": NOTES}, hooks=["tests.stations.samples:Stamps"])
+    write_config(clone, {"notes": notes()}, hooks=["tests.stations.samples:Stamps"])
     modules(clone, tests__stations__samples=TRACE)
     run = toolbus("call", "notes_add", "text=tea", folder=clone)
     assert run.returncode == 2
@@ -102,7 +105,7 @@ def test_a_linked_module_is_reviewed_as_well(clone: Path, tmp_path: Path) -> Non
     """A link leads to a file outside of the folder, which changes after trust."""
     modules(tmp_path, elsewhere="async def hook(call, following):\n    return await following(call)\n")
     (clone / "gate.py").symlink_to(tmp_path / "elsewhere.py")
-    write_config(clone, {"notes": NOTES}, hooks=["gate:hook"])
+    write_config(clone, {"notes": notes()}, hooks=["gate:hook"])
     modules(tmp_path, elsewhere=TRACE)
     run = toolbus("call", "notes_add", "text=tea", folder=clone)
     assert run.returncode == 2
@@ -148,7 +151,7 @@ def test_the_folder_of_a_clone_is_not_on_the_path_of_python(clone: Path) -> None
     modules(clone, evil=TRACE)
     py_compile.compile(str(clone / "evil.py"), cfile=str(clone / "evil.pyc"))
     (clone / "evil.py").unlink()
-    write_config(clone, {"notes": NOTES}, hooks=["evil:hook"])
+    write_config(clone, {"notes": notes()}, hooks=["evil:hook"])
     words = [sys.executable, "-m", "toolbus", "call", "notes_add", "text=tea"]
     run = run_in(clone, words, environment(clone.parent))
     assert run.returncode == 2
@@ -177,10 +180,10 @@ def test_an_installed_station_does_not_load_unless_the_config_names_it(clone: Pa
     """A dependency of something brings a station that nobody asked for."""
     site = tmp_path / "site"
     installed(site, "sneaky", "spy = sneaky:hook")
-    write_config(clone, {"notes": NOTES})
+    write_config(clone, {"notes": notes()})
     assert with_site(site, clone, "call", "notes_add", "text=tea").returncode == 0
     assert not (site / "imported").exists()
-    write_config(clone, {"notes": NOTES}, hooks=["spy"])
+    write_config(clone, {"notes": notes()}, hooks=["spy"])
     run = with_site(site, clone, "call", "notes_add", "text=tea")
     assert run.returncode == 0, run.stderr
     assert (site / "imported").exists()
@@ -191,7 +194,7 @@ def test_two_packages_cannot_compete_for_the_name_of_a_station(clone: Path, tmp_
     site = tmp_path / "site"
     installed(site, "honest", "gate = honest:hook")
     installed(site, "sneaky", "gate = sneaky:hook")
-    write_config(clone, {"notes": NOTES}, hooks=["gate"])
+    write_config(clone, {"notes": notes()}, hooks=["gate"])
     run = with_site(site, clone, "call", "notes_add", "text=tea")
     assert run.returncode == 2
     assert "several packages have the entry point 'gate': honest, sneaky" in run.stderr
@@ -202,7 +205,7 @@ def test_two_packages_cannot_compete_for_the_name_of_a_station(clone: Path, tmp_
 async def test_a_server_cannot_be_called_before_the_guard_stands(clone: Path) -> None:
     """A call that comes while the bus starts is on a path without the guard, unless it waits."""
     guard = {"use": "tests.stations.samples:Most", "calls": 0}
-    bus = Toolbus({"servers": {"notes": NOTES}, "hooks": [guard]})
+    bus = Toolbus({"servers": {"notes": notes()}, "hooks": [guard]})
     starting = asyncio.create_task(bus.start())
     await asyncio.sleep(0)
     with pytest.raises(CallDenied):
