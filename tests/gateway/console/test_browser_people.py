@@ -37,7 +37,7 @@ async def test_a_question_for_a_client_without_forms_is_answered_in_the_page(
         )
         async with browser.tab(viewport=SMALL) as tab:
             await tab.goto(url)
-            await tab.see("#servers", "ready")
+            await tab.see("#overview-servers", "ready")
             call.start()
             await tab.see("nav .count", "1")
             await tab.click("nav >> text=Inbox")
