@@ -116,6 +116,7 @@ async def test_a_trial_that_fails_shows_the_reason_and_stderr_and_the_server_can
         ({"way": "command", "command": "x", "env": "A=${"}, "a ${ is not closed"),
         ({"way": "url", "url": "example.com/mcp"}, "URL: expected a URL that starts with https://"),
         ({"way": "url", "url": "https://e.test/mcp", "auth": "token"}, "Token: expected a token"),
+        ({"way": "url", "url": "https://e.test/mcp", "token": SECRET}, "Token: choose 'a token'"),
         ({"way": "url", "url": "https://e.test", "headers": "Connection: x"}, "toolbus sets it itself"),
     ],
 )
@@ -127,6 +128,23 @@ async def test_a_form_that_cannot_be_used_says_which_field_and_keeps_the_rest(
         assert "draft=" in place
         assert problem in plain(page)
         assert 'action="add-server/review"' in page
+        assert 'action="add-server/save"' not in page
+    assert path.read_text() == start_text()
+
+
+async def test_a_secret_variable_is_not_lost_when_the_form_is_sent_again(tmp_path: Path) -> None:
+    async with edited_console(tmp_path) as (opened, path):
+        typed = {"way": "command", "name": "not a name", "command": command_line("stay"), "env": ""}
+        secret = {"secret-name-1": "THING", "secret-value-1": SECRET}
+        _, page = await gone_to(opened, "add-server/review", {**typed, **secret})
+        assert "invalid server name" in plain(page)
+        assert 'name="secret-name-1"' in page
+        assert 'value="THING"' in page
+        assert "Type their values again" in plain(page)
+        assert SECRET not in page
+        again = {**typed, "name": "more", **secret, "secret-value-1": ""}
+        _, page = await gone_to(opened, "add-server/review", again | hidden(page, "add-server/review"))
+        assert "a secret variable has no value" in plain(page)
         assert 'action="add-server/save"' not in page
     assert path.read_text() == start_text()
 

@@ -47,7 +47,9 @@ async def test_a_server_is_added_by_command_by_mouse(browser: Chromium, tmp_path
         await tab.see("#trial pre", "cannot open the database")
         await tab.click("text=Change")
         assert await tab.do("inputValue", "[name=command]") == command_line("exit_at_once")
+        assert await tab.do("inputValue", "[name=secret-name-1]") == "API_KEY"
         assert await tab.do("inputValue", "[name=secret-value-1]") == ""
+        await tab.fill("[name=secret-value-1]", "typed-once-4711")
         await tab.fill("[name=command]", command_line("twelve_tools"))
         await tab.click("button:text-is('Review')")
         await tab.click("button:text-is('Try it')")

@@ -88,6 +88,8 @@ def _reached(form: Fields) -> dict[str, JSON]:
         if not token:
             raise InvalidForm("expected a token, or a reference such as ${TOKEN}", key="Token")
         more["auth"] = token
+    elif token:
+        raise InvalidForm("choose 'a token' under Sign-in to use it; type it again", key="Token")
     if headers := pairs_in(form.get("headers"), ":", "Headers"):
         more["headers"] = headers
     return more

@@ -109,7 +109,7 @@ def _url_fields(typed: Fields) -> Child:
                 "add-transport",
                 "Transport",
                 "transport",
-                {"": "found out", "streamable-http": "streamable HTTP", "sse": "SSE"},
+                {"": "detected", "streamable-http": "streamable HTTP", "sse": "SSE"},
                 typed.get("transport"),
             ),
             class_="field",
@@ -118,6 +118,9 @@ def _url_fields(typed: Fields) -> Child:
 
 
 def _command_fields(typed: Fields) -> Child:
+    rows = range(1, SECRET_ROWS + 1)
+    has_names = any(typed.get(f"secret-name-{number}") for number in rows)
+    retype = " Type their values again: this page forgets them." if has_names else ""
     return [
         labelled(
             "command", "Command", typed, "Such as npx -y @modelcontextprotocol/server-memory", required=True
@@ -127,16 +130,17 @@ def _command_fields(typed: Fields) -> Child:
         element(
             "fieldset",
             element("legend", "Secret variables"),
-            element("p", "They are not written to the config.", class_="faint"),
-            [_secret_row(number) for number in range(1, SECRET_ROWS + 1)],
+            element("p", f"They are not written to the config.{retype}", class_="faint"),
+            [_secret_row(number, typed.get(f"secret-name-{number}")) for number in rows],
             class_="field",
         ),
     ]
 
 
-def _secret_row(number: int) -> Element:
+def _secret_row(number: int, typed: str) -> Element:
     name: dict[str, Attribute] = {"aria_label": f"Name of secret variable {number}", "placeholder": "NAME"}
     value: dict[str, Attribute] = {"aria_label": f"Value of secret variable {number}", "placeholder": "value"}
+    name["value"] = typed
     return element(
         "div",
         element("input", type="text", name=f"secret-name-{number}", autocomplete="off", **name),
