@@ -11,7 +11,7 @@ PAGE = Path(__file__).parents[2] / "docs" / "administrators.md"
 
 
 def test_the_page_shows_what_check_prints(site: Site, tmp_path: Path) -> None:
-    policy, shown, _ = code_blocks(PAGE.read_text(encoding="utf-8"))
+    policy, shown, _, _ = code_blocks(PAGE.read_text(encoding="utf-8"))
     site.write("".join(line for line in policy.text.splitlines(True) if not line.startswith("require")))
     folder = tmp_path / "project"
     folder.mkdir()
@@ -24,10 +24,13 @@ def test_the_page_shows_what_check_prints(site: Site, tmp_path: Path) -> None:
 
 
 def test_the_files_on_the_page_are_valid(site: Site) -> None:
-    policy, _, required = code_blocks(PAGE.read_text(encoding="utf-8"))
+    policy, _, hooks, required = code_blocks(PAGE.read_text(encoding="utf-8"))
     site.write(policy.text)
     [found] = read_administrator().files
     assert found.policy.require == ("lock",)
+    site.write(hooks.text)
+    [found] = read_administrator().files
+    assert found.policy.allow.hooks is not None
     site.write(required.text)
     [found] = read_administrator().files
     assert (found.policy.require, found.sandbox.net) == (("lock", "sandbox"), False)

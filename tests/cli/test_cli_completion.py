@@ -13,7 +13,7 @@ from tests.inside.cli import SAFE
 
 COMMANDS = [
     *("demo", "init", "add", "import", "install", "check"),
-    *("tools", "search", "call", "read", "prompt", "skill", "script", "chat"),
+    *("tools", "search", "call", "read", "prompt", "skill", "script", "chat", "tape"),
     *("up", "down", "status", "login", "logout", "logs"),
     *("serve", "console", "key", "store"),
     *("trust", "lock", "policy", "audit"),

@@ -38,6 +38,11 @@ WITH_VALUE = frozenset(
         "--save",
         "--header",
         "--env",
+        "--record",
+        "--replay",
+        "--tape-mode",
+        "--match-ignore",
+        "--match-pattern",
     )
 )
 """The options of these commands that take the next word as their value."""
