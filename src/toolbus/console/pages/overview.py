@@ -28,13 +28,14 @@ _FIRST = ("failed", "auth_required", "retrying", "connecting")
 
 
 class _Need(NamedTuple):
-    """Something that needs a person, and where they act."""
+    """A task for a person, and where they act."""
 
     tone: Tone
     what: Child
     why: Child
-    url: str
-    action: str
+    url: str = ""
+    """Empty if that is in no page."""
+    action: str = ""
 
 
 async def render(console: Console, request: PageRequest) -> Element:
@@ -54,6 +55,9 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 
 def _needs(console: Console) -> Iterator[_Need]:
+    if problem := console.config_problem():
+        why = f"{shortened(problem, 300)}; the one before still is"
+        yield _Need("bad", "The config has changed, but is not in use", why)
     waiting = list(console.board.waiting.values())
     yield from map(_question, waiting[:MOST_QUESTIONS])
     others = len(waiting) - MOST_QUESTIONS + len(console.waiting_runs)
@@ -103,7 +107,7 @@ def _attention(needs: list[_Need]) -> Child:
         element(
             "li",
             element("div", element("strong", need.what), element("div", need.why, class_="faint")),
-            element("a", need.action, href=need.url, class_="button"),
+            need.url and element("a", need.action, href=need.url, class_="button"),
             class_=need.tone,
         )
         for need in shown
