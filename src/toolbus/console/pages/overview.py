@@ -56,7 +56,7 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 def _needs(console: Console) -> Iterator[_Need]:
     if problem := console.config_problem():
-        why = f"{shortened(problem, 300)}; the one before still is"
+        why = f"{shortened(problem, 300)}; the earlier config stays in use"
         yield _Need("bad", "The config has changed, but is not in use", why)
     waiting = list(console.board.waiting.values())
     yield from map(_question, waiting[:MOST_QUESTIONS])
