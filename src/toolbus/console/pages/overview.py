@@ -1,5 +1,6 @@
 """The first page: tasks for a person, the calls of now, and the servers over the last 24 hours."""
 
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -127,11 +128,12 @@ def _tiles(console: Console, tokens: int) -> list[Element]:
     counts = console.calls.counts
     minute, quarter = counts.last(_RATE_SECONDS), counts.last(_SHARE_SECONDS)
     names = console.bus.catalog
+    over = "in 15 min" if time.time() - console.began >= _SHARE_SECONDS else "since the start"
     return [
         _tile("Calls per second", f"{minute.calls / _RATE_SECONDS:.2g}", "in the last minute", "calls"),
-        _tile("Errors", _share(quarter), f"{quarter.errors:,} in 15 min", "calls?outcome=failed&range=15m"),
-        _tile("Servers' time, p50", _took(quarter.p50), "half took no longer, in 15 min", "calls?range=15m"),
-        _tile("Servers' time, p95", _took(quarter.p95), "95% took no longer, in 15 min", "calls?range=15m"),
+        _tile("Errors", _share(quarter), f"{quarter.errors:,} {over}", "calls?outcome=failed&range=15m"),
+        _tile("Servers' time, p50", _took(quarter.p50), f"half took no longer, {over}", "calls?range=15m"),
+        _tile("Servers' time, p95", _took(quarter.p95), f"95% took no longer, {over}", "calls?range=15m"),
         _tile("Catalog", f"{tokens:,} tokens", f"{counted(len(names), 'tool')}; {_sent(console)}", "tools"),
     ]
 
