@@ -87,7 +87,7 @@ class ListSource:
     """By public name, as far as they are counted."""
     uses: Mapping[str, int]
     held: Mapping[str, int]
-    """How many tools of each server are on hold."""
+    """The number of tools on hold, by server."""
 
     @classmethod
     async def of(cls, console: Console) -> "ListSource":
