@@ -69,7 +69,7 @@ def _needs(console: Console) -> Iterator[_Need]:
     if held:
         servers = ", ".join(sorted({one.server for one in held.values()}))
         what = counted(len(held), "held change")
-        yield _Need("busy", what, f"differ from the lock: {shortened(servers, 200)}", "held", "Review")
+        yield _Need("busy", what, f"not as in the lock: {shortened(servers, 200)}", "held", "Review")
     yield from _servers_in_need(console)
 
 
@@ -81,7 +81,11 @@ def _question(waiting: WaitingQuestion) -> _Need:
 
 
 def _servers_in_need(console: Console) -> Iterator[_Need]:
-    """Failed servers, crash loops, and logins that expired, in this order."""
+    """Failed servers, crash loops, and logins that expired, in this order.
+
+    A server whose launch is on hold is among the held changes.
+    """
+    held = {one.server for one in console.bus.held.values() if one.kind == "launch"}
     failures, looping, signed_out = console.bus.failures, list[_Need](), list[_Need]()
     for alias, now in console.bus.servers.items():
         error, url = failures.get(alias), server_url(alias)
@@ -93,7 +97,7 @@ def _servers_in_need(console: Console) -> Iterator[_Need]:
             often = f"{len(crashes)} crashes within {duration(CRASHED_WITHIN)}: "
             why = often + shortened(crashes[-1].error, 200)
             looping.append(_Need("bad", [server_link(alias), " crashes again and again"], why, url, "Look"))
-        elif now.state == "failed":
+        elif now.state == "failed" and alias not in held:
             why = shortened(problem_of(error), 200) if error is not None else ""
             yield _Need("bad", [server_link(alias), " has failed"], why, url, "Look")
     yield from looping
