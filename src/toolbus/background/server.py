@@ -117,7 +117,9 @@ class BackgroundBus:
         if not self._start.has_console:
             return
         config = str(self._place.config)
-        console = standalone_console(self.bus, self.shared.board, config, self._program)
+        console = standalone_console(
+            self.bus, self.shared.board, config, self._program, lambda: self.follower.problem
+        )
         try:
             self._console = await stack.enter_async_context(console)
         except CannotListen as error:

@@ -166,6 +166,8 @@ class Console:
         """None if the gateway uses no keys."""
         self.clients: ConnectedClients | None = None
         """The MCP clients of a gateway; None if this is the console of no gateway."""
+        self.config_problem: Callable[[], str | None] = lambda: None
+        """The reason if the config has changed, and the old one is still in use."""
         self.began = time.time()
         self.runs: ConsoleRuns | None = None
         """The durable runs of agents, if there is a store of them."""

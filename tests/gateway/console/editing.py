@@ -57,6 +57,7 @@ async def edited_console(
             return ""
 
         follower = ConfigFollower(opened.bus.config, began, use, _ignore)
+        opened.console.config_problem = lambda: follower.problem
         following = asyncio.create_task(follower.follow())
         await opened.enter()
         try:

@@ -204,3 +204,5 @@ async def test_a_history_has_the_calls_of_the_process_before(
     assert csv.splitlines()[0].startswith("id,began,ended,method,server,tool,name")
     assert len(csv.splitlines()) == 2
     assert "7 d" in plain(later)
+    assert "0 calls in the last minute, 2 in 15 min" in plain(later)
+    assert "1 in 15 min: 50.0% of all" in plain(later)

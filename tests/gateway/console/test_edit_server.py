@@ -123,6 +123,18 @@ async def test_a_file_that_changed_since_it_was_shown_is_not_written(tmp_path: P
     assert "timeouts" in path.read_text()
 
 
+async def test_the_overview_says_that_a_changed_config_is_not_in_use(tmp_path: Path) -> None:
+    async with edited_console(tmp_path) as (opened, path):
+        text = path.read_text()
+        path.write_text(f"{text}history: bogus\n")
+        await until(lambda: bool(opened.console.config_problem()))
+        page = plain(await opened.page("overview"))
+        assert "The config has changed, but is not in use history.keep: expected calls or everything" in page
+        path.write_text(text)
+        await until(lambda: opened.console.config_problem() is None)
+        assert "is not in use" not in plain(await opened.page("overview"))
+
+
 async def test_a_secret_in_the_file_is_shown_nowhere_and_stays(tmp_path: Path) -> None:
     text = start_text().replace("LEVEL: low", f"LEVEL: low, API_KEY: {LITERAL}")
     async with edited_console(tmp_path, text) as (opened, path):

@@ -61,6 +61,15 @@ def form_of(page: str, action: str, **fields: str) -> dict[str, str]:
     return found
 
 
+async def test_the_list_of_tools_leads_to_those_that_are_on_hold(tmp_path: Path) -> None:
+    async with console_over(_drifted(tmp_path).config) as opened:
+        await opened.enter()
+        await _held(opened, "files/read", "files/copy")
+        page = await opened.page("tools")
+        assert '<a href="held?server=files">files: 2 tools on hold</a>' in page
+        assert "on hold" not in await opened.page("tools?search=write")
+
+
 async def test_it_shows_what_differs_and_approves_one_tool(tmp_path: Path) -> None:
     place = _drifted(tmp_path)
     async with console_over(place.config) as opened:
@@ -133,6 +142,8 @@ async def test_a_launch_is_approved_and_its_server_started(tmp_path: Path) -> No
     async with console_over(place.config) as opened:
         await opened.enter()
         page = await _held(opened, "files: launch")
+        overview = plain(await opened.page("overview"))
+        assert "Needs you: 1 1 held change not as in the lock: files Review" in overview
         assert "its launch line changed since" in plain(page)
         assert "--more" in plain(page)
         assert place.starts == 0

@@ -1,5 +1,6 @@
 """The first page: tasks for a person, the calls of now, and the servers over the last 24 hours."""
 
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -29,13 +30,14 @@ _FIRST = ("failed", "auth_required", "retrying", "connecting")
 
 
 class _Need(NamedTuple):
-    """Something that needs a person, and where they act."""
+    """A task for a person, and where they act."""
 
     tone: Tone
     what: Child
     why: Child
-    url: str
-    action: str
+    url: str = ""
+    """Empty if that is in no page."""
+    action: str = ""
 
 
 async def render(console: Console, request: PageRequest) -> Element:
@@ -56,7 +58,10 @@ async def render(console: Console, request: PageRequest) -> Element:
 
 
 def _needs(console: Console) -> Iterator[_Need]:
-    """First what waits in the Inbox, in its order; sign-ins are among the servers, with their reasons."""
+    """A config that is not in use, then the Inbox in its order; sign-ins are among the servers."""
+    if problem := console.config_problem():
+        why = f"{shortened(problem, 300)}; the earlier config stays in use"
+        yield _Need("bad", "The config has changed, but is not in use", why)
     found = [one.about for one in waiting_entries(console) if not isinstance(one.about, WaitingSignIn)]
     yield from map(_waiting, found[:MOST_ENTRIES])
     if more := len(found[MOST_ENTRIES:]):
@@ -84,7 +89,11 @@ def _waiting(about: WaitingQuestion | WaitingChange | RunFacts) -> _Need:
 
 
 def _servers_in_need(console: Console) -> Iterator[_Need]:
-    """Failed servers, crash loops, and logins that expired, in this order."""
+    """Failed servers, crash loops, and logins that expired, in this order.
+
+    A server whose launch is on hold is among the held changes.
+    """
+    held = {one.server for one in console.bus.held.values() if one.kind == "launch"}
     failures, looping, signed_out = console.bus.failures, list[_Need](), list[_Need]()
     for alias, now in console.bus.servers.items():
         error, url = failures.get(alias), server_url(alias)
@@ -96,7 +105,7 @@ def _servers_in_need(console: Console) -> Iterator[_Need]:
             often = f"{len(crashes)} crashes within {duration(CRASHED_WITHIN)}: "
             why = often + shortened(crashes[-1].error, 200)
             looping.append(_Need("bad", [server_link(alias), " crashes again and again"], why, url, "Look"))
-        elif now.state == "failed":
+        elif now.state == "failed" and alias not in held:
             why = shortened(problem_of(error), 200) if error is not None else ""
             yield _Need("bad", [server_link(alias), " has failed"], why, url, "Look")
     yield from looping
@@ -111,7 +120,7 @@ def _attention(needs: list[_Need]) -> Child:
         element(
             "li",
             element("div", element("strong", need.what), element("div", need.why, class_="faint")),
-            element("a", need.action, href=need.url, class_="button"),
+            need.url and element("a", need.action, href=need.url, class_="button"),
             class_=need.tone,
         )
         for need in shown
@@ -131,11 +140,12 @@ def _tiles(console: Console, tokens: int) -> list[Element]:
     counts = console.calls.counts
     minute, quarter = counts.last(_RATE_SECONDS), counts.last(_SHARE_SECONDS)
     names = console.bus.catalog
+    over = "in 15 min" if time.time() - console.began >= _SHARE_SECONDS else "since the start"
     return [
         _tile("Calls per second", f"{minute.calls / _RATE_SECONDS:.2g}", "in the last minute", "calls"),
-        _tile("Errors", _share(quarter), f"{quarter.errors:,} in 15 min", "calls?outcome=failed&range=15m"),
-        _tile("Servers' time, p50", _took(quarter.p50), "half took no longer, in 15 min", "calls?range=15m"),
-        _tile("Servers' time, p95", _took(quarter.p95), "95% took no longer, in 15 min", "calls?range=15m"),
+        _tile("Errors", _share(quarter), f"{quarter.errors:,} {over}", "calls?outcome=failed&range=15m"),
+        _tile("Servers' time, p50", _took(quarter.p50), f"half took no longer, {over}", "calls?range=15m"),
+        _tile("Servers' time, p95", _took(quarter.p95), f"95% took no longer, {over}", "calls?range=15m"),
         _tile("Catalog", f"{tokens:,} tokens", f"{counted(len(names), 'tool')}; {_sent(console)}", "tools"),
     ]
 

@@ -46,7 +46,11 @@ async def open_console(
 
 @asynccontextmanager
 async def standalone_console(
-    bus: Toolbus, board: QuestionRouter, config: str, program: ServeProgram
+    bus: Toolbus,
+    board: QuestionRouter,
+    config: str,
+    program: ServeProgram,
+    config_problem: Callable[[], str | None],
 ) -> AsyncGenerator[str]:
     """Serve the console of a bus to this machine alone, and give its URL; raises `CannotListen`.
 
@@ -55,6 +59,7 @@ async def standalone_console(
     sock = listening_socket(HOST, 0)
     url = f"http://{HOST}:{sock.getsockname()[1]}{CONSOLE}"
     console = Console(bus, board)
+    console.config_problem = config_problem
     app = ConsoleApp(console, Serve())
     server = HttpServer(StandaloneConsole(app))
     async with AsyncExitStack() as stack:

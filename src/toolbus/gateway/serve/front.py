@@ -155,11 +155,18 @@ class HttpFront:
             wait_seconds=serve.max_wait,
         )
 
-    async def serve(self, gateway: Gateway, stop: asyncio.Event, board: QuestionRouter) -> None:
+    async def serve(
+        self,
+        gateway: Gateway,
+        stop: asyncio.Event,
+        board: QuestionRouter,
+        config_problem: Callable[[], str | None],
+    ) -> None:
         """Serve until it is to stop; then wait for the requests in flight."""
         if self.console_url is None:
             return await self._run(gateway, stop, None)
         console = self._console = Console(gateway.bus, board)
+        console.config_problem = config_problem
         console.clients = gateway.clients = ConnectedClients()
         self._show_keys()
         app = ConsoleApp(console, self._console_serve)

@@ -101,7 +101,7 @@ async def _serve(
                     replicas=front.replicas,
                 ) as gateway:
                     announcing = _announce(gateway, program, front, worker)
-                    serving = front.serve(gateway, stop.event, board)
+                    serving = front.serve(gateway, stop.event, board, lambda: follower.problem)
                     await run_until([serving], announcing, follower.follow())
             finally:
                 if bus.running:
@@ -146,7 +146,7 @@ class StdioFront:
 
         return use
 
-    async def serve(self, gateway: Gateway, stop: asyncio.Event, board: QuestionRouter) -> None:
+    async def serve(self, gateway: Gateway, stop: asyncio.Event, *_for_a_console: object) -> None:
         """Serve until stdin ends, or it is to stop."""
         self._sessions = gateway.sessions
         await serve_stdio(gateway, stop=stop, drain=self.settings.drain)

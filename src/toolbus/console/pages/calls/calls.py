@@ -73,6 +73,10 @@ async def charts(console: Console, wanted: WantedCalls) -> list[Element]:
         steps = counts_of(await history.steps(key, server), time.time(), key)
     else:
         steps = console.calls.counts.steps(key, server)
+        if history is not None and time.time() - range_.seconds < console.began:
+            # The history has the calls before this process began, but gets new ones a moment later.
+            past = counts_of(await history.steps(key, server), time.time(), key)
+            steps = [max(pair, key=lambda one: one.calls) for pair in zip(past, steps, strict=True)]
     # The last step goes on: a short one would look as if calls ended.
     drawn = steps[:-1] if range_.step < LONG_STEP else steps
     calls, errors = whole(steps)

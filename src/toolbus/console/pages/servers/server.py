@@ -58,7 +58,8 @@ async def render(console: Console, request: PageRequest) -> Element:
         live("server-ends", _ends(console, alias), tag="section", class_="section"),
         live("server-calls", _calls(console, alias), tag="section", class_="section"),
         live("server-tools", _tools(console, alias), tag="section", class_="section"),
-        element(
+        server.command is not None
+        and element(
             "section",
             element("h2", "stderr"),
             _search(alias, words),

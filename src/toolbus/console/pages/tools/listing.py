@@ -11,6 +11,7 @@ from toolbus.console.console import Console
 from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.page import Fields
 from toolbus.console.widgets import anchor, badge, choice, form, hidden_fields
+from toolbus.core.text.display import counted
 from toolbus.core.values.records import Inventory, ToolSpec
 
 MOST_ROWS = 400
@@ -85,6 +86,8 @@ class ListSource:
     tokens: Mapping[str, int]
     """By public name, as far as they are counted."""
     uses: Mapping[str, int]
+    held: Mapping[str, int]
+    """The number of tools on hold, by server."""
 
     @classmethod
     async def of(cls, console: Console) -> "ListSource":
@@ -97,6 +100,7 @@ class ListSource:
             inventories=bus.inventories,
             tokens=await console.tokens_of(catalog),
             uses=Counter(one.name for one in records),
+            held=Counter(one.server for one in bus.held.values() if one.kind == "tool"),
         )
 
     def rows(self) -> list[ToolRow]:
@@ -146,12 +150,14 @@ def tool_list(source: ListSource, query: ListQuery) -> Element:
     groups: dict[str, list[ToolRow]] = {}
     for row in found:
         groups.setdefault(row.spec.origin.server, []).append(row)
-    ordered = sorted(groups.items(), key=lambda group: _weight(group[1], query.sort), reverse=True)
+    ordered = sorted(groups.items(), key=lambda group: (-_weight(group[1], query.sort), group[0].lower()))
     limits = _limits(groups, query.server)
     shown = [
         _group(alias, own, limits[alias], query, is_open=_is_open(alias, found, query))
         for alias, own in ordered
     ]
+    if not query.search:
+        shown += [_held(alias, source.held[alias]) for alias in sorted(source.held)]
     empty = "No tool has these words." if query.search else "There are no tools."
     return live(
         "list",
@@ -183,7 +189,7 @@ def _sorted(rows: Iterable[ToolRow], sort: str) -> list[ToolRow]:
 
 
 def _weight(rows: Iterable[ToolRow], sort: str) -> int:
-    """The weight by which servers are sorted; equal ones stay in the order of the config."""
+    """The weight by which servers are sorted; equal ones are sorted by name."""
     return sum({"tokens": row.tokens or 0, "use": row.uses}.get(sort, 0) for row in rows)
 
 
@@ -239,6 +245,11 @@ def _group(alias: str, rows: Sequence[ToolRow], limit: int, query: ListQuery, *,
         id=anchor("tools-of", alias),
         open=is_open,
     )
+
+
+def _held(alias: str, count: int) -> Element:
+    where = f"held?{urlencode({'server': alias})}"
+    return element("p", element("a", f"{alias}: {counted(count, 'tool')} on hold", href=where))
 
 
 def _row(row: ToolRow, query: ListQuery) -> Element:
