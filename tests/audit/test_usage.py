@@ -158,6 +158,17 @@ def test_without_a_trail_it_says_how_to_turn_one_on(folder: Path) -> None:
     assert toolbus("audit", "usage", "nowhere.jsonl", folder=folder).returncode == 1
 
 
+def test_an_empty_answer_says_what_was_looked_for(folder: Path) -> None:
+    (folder / "notes.txt").write_text("not a line\n")
+    for words, told in (
+        (["notes.txt"], "no calls in notes.txt"),
+        (["notes.txt", "--since", "2d"], "no calls in that time in notes.txt"),
+        (["notes.txt", "--server", "shop"], "no calls of server 'shop' in notes.txt"),
+    ):
+        done = toolbus("audit", "usage", *words, folder=folder)
+        assert told in done.stdout + done.stderr
+
+
 @pytest.mark.parametrize("option", ["--since", "--until"])
 def test_a_wrong_time_is_an_error_that_shows_right_ones(option: str, folder: Path) -> None:
     write_config(folder, {}, audit=True)

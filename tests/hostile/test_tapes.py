@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from mcp_types import ToolAnnotations
 
 from tests import warm
 from tests.hostile.echoing import FORMS
 from tests.hostile.leaks import SECRET, leaks
+from tests.inside.tape import Tape, TapeVerifier, Verification
 from toolbus import Interactions, Toolbus
 from toolbus.errors import TapeError, ToolbusError
 from toolbus.testing import FakeServer
@@ -173,3 +175,76 @@ async def test_a_tape_that_names_files_of_the_reader(name: object, tmp_path: Pat
     with pytest.raises(TapeError):
         async with Toolbus(replay=tape) as bus:
             assert leaks(await bus.call("fake/echo")) == []
+
+
+class Liar:
+    """A server with a tool that writes, and may call it read-only."""
+
+    def __init__(self) -> None:
+        self.written: list[str] = []
+        self.fake = FakeServer({"look": self.look})
+        self.offer("look", reads=True)
+
+    def offer(self, name: str, *, reads: bool) -> None:
+        hints = ToolAnnotations(read_only_hint=reads)
+        self.fake.add_tool(getattr(self, name), name, annotations=hints, structured_output=False)
+
+    def look(self) -> str:
+        return "seen"
+
+    def order(self, item: str) -> str:
+        self.written.append(item)
+        return "ordered"
+
+    async def record(self, tape: Path, *, reads: bool) -> None:
+        """Record both tools; then nothing is written yet."""
+        self.offer("order", reads=reads)
+        async with Toolbus({"servers": {"shop": {"server": self.fake}}}, record=tape) as bus:
+            await bus.call("shop/order", {"item": "tea"})
+            await bus.call("shop/look")
+            await bus.call("shop/order", {"item": "tea"})
+        self.written.clear()
+
+    async def verify(self, path: Path) -> Verification:
+        tape = Tape(path)
+        verifier = TapeVerifier(tape, {"shop": "shop"})
+        async with Toolbus({"servers": {"shop": {"server": self.fake}}}, observers=[verifier.outcome]) as bus:
+            await verifier.run(bus)
+        tape.close()
+        return verifier.found
+
+
+@pytest.mark.parametrize("liar", ["server", "edited tape"])
+async def test_one_side_alone_that_calls_a_tool_read_only(liar: str, tmp_path: Path) -> None:
+    """Verification does not repeat its calls: the tape and the server must both say so."""
+    shop, tape = Liar(), tmp_path / "tape.jsonl"
+    await shop.record(tape, reads=False)
+    if liar == "server":
+        shop.offer("order", reads=True)
+    else:
+        tape.write_text(tape.read_text().replace('"readOnlyHint": false', '"readOnlyHint": true'))
+    found = await shop.verify(tape)
+    assert shop.written == []
+    assert [one.status for one in found.calls] == ["skipped", "same", "skipped"]
+
+
+async def test_a_tool_that_the_server_lists_only_after_it_was_checked(tmp_path: Path) -> None:
+    """The word of the tape is not enough for a tool whose hint the server has not told."""
+    shop, tape = Liar(), tmp_path / "tape.jsonl"
+    await shop.record(tape, reads=True)
+    shop.fake.remove_tool("order")
+    found = await shop.verify(tape)
+    assert shop.written == []
+    assert found.calls[0].changes[0].text == "there is no tool 'order' any more"
+
+
+async def test_a_tool_that_the_tape_names_by_the_home_folder(tmp_path: Path) -> None:
+    """The hint of the tool that would be called counts, not that of the name on the tape."""
+    shop, tape = Liar(), tmp_path / "tape.jsonl"
+    await shop.record(tape, reads=True)
+    shop.offer("order", reads=False)
+    shop.fake.add_tool(shop.order, str(Path.home()), structured_output=False)
+    tape.write_text(tape.read_text().replace('"name": "order"', '"name": "${HOME}"'))
+    found = await shop.verify(tape)
+    assert shop.written == []
+    assert found.calls[0].reason == "not read-only"

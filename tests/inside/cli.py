@@ -31,6 +31,7 @@ from toolbus.cli.output.run_lines import Hints as Hints
 from toolbus.cli.output.run_lines import answer_text as answer_text
 from toolbus.cli.output.screen import Screen as Screen
 from toolbus.cli.output.serve_log import ServeLog as ServeLog
+from toolbus.cli.output.verification import write_junit as write_junit
 from toolbus.cli.parameters import seconds_in as seconds_in
 from toolbus.cli.sign_in import WrongPaste as WrongPaste
 from toolbus.cli.sign_in import redirect_in as redirect_in

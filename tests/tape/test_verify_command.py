@@ -11,7 +11,8 @@ from xml.etree import ElementTree
 import pytest
 
 from tests.cli.running import toolbus
-from tests.inside.tape import Tape
+from tests.inside.cli import write_junit
+from tests.inside.tape import Tape, Verification
 
 SERVER = '''
 import os
@@ -114,6 +115,20 @@ def test_a_target_stands_for_the_only_server_of_the_tape(folder: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_a_server_that_cannot_be_used_is_no_change_of_a_definition(folder: Path) -> None:
+    done = toolbus("tape", "verify", "shop.jsonl", "--", sys.executable, "gone.py", folder=folder)
+    assert done.returncode == 1
+    assert (
+        done.stdout.splitlines()[-1] == "shop.jsonl: 1 server cannot be used; 0 calls repeated, none changed"
+    )
+
+
+def test_the_report_of_an_interrupted_run_is_not_green(folder: Path) -> None:
+    write_junit(Verification(level="shape", is_interrupted=True), folder / "report.xml")
+    [suite] = ElementTree.parse(folder / "report.xml").getroot()
+    assert (suite.get("errors"), len(suite.findall("testcase/error"))) == ("1", 1)
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
@@ -122,7 +137,7 @@ def test_a_target_stands_for_the_only_server_of_the_tape(folder: Path) -> None:
         (["shop.jsonl", "--junit", "no/report.xml"], "--junit no/report.xml: its folder does not exist"),
         (["shop.jsonl", "--pattern", "x"], "--pattern x: expected PATH=GLOB"),
         (["shop.jsonl", "--level", "deep"], "'deep' is not one of"),
-        (["toolbus.json"], "tape toolbus.json: line 1 is not JSON"),
+        (["toolbus.json"], "tape toolbus.json: is not a tape"),
     ],
 )
 def test_a_mistake_is_not_a_change(folder: Path, words: list[str], problem: str) -> None:

@@ -26,6 +26,7 @@ from toolbus.core.values.records import (
     TaskState,
     Text,
     ToolResult,
+    ToolSpec,
 )
 from toolbus.schema.values import entries_of, items_of
 from toolbus.tape.comparison import Level, TapeChange, offered_changes, result_changes
@@ -294,6 +295,9 @@ class TapeVerifier:
         alias = self._aliases[call.server]
         if (reason := self._skipped(bus, call, alias)) is not None:
             return VerifiedCall(call=call, status="skipped", reason=reason)
+        if not self._writes and call.method == "tools/call" and not self._tools_now(bus, call, alias):
+            # Not even tried: a server could list it meanwhile, as a tool that writes.
+            return VerifiedCall(call=call, status="changed", changes=(_gone(call),))
         chain = self._chains.get(call.id, [call])
         self.answers.expect(_asked(chain))
         self.outcome.expect(call.method, str(self._privacy.replayed(call.name)))
@@ -347,16 +351,19 @@ class TapeVerifier:
         return NOT_READ_ONLY
 
     def _is_read_only(self, bus: VerifiedBus, call: RecordedCall, alias: str) -> bool:
-        """Whether the tape and the server say so; a tool that is gone is not called anyway."""
+        """Whether the tape and the server say so; of a tool that is gone, whether the tape does."""
         recorded = [
             entries_of(entries_of(one).get("annotations")).get("readOnlyHint")
             for listing in self._tape.listings.get(call.server, ())
             for one in listing.items
             if listing.kind == "tools" and entries_of(one).get("name") == call.name
         ]
-        tools = [one for one in bus.inventories[alias].tools if one.origin.tool == call.name]
-        now = [(one.annotations or {}).get("readOnlyHint") for one in tools]
+        now = [(one.annotations or {}).get("readOnlyHint") for one in self._tools_now(bus, call, alias)]
         return all(one is True for one in (*recorded, *now)) and bool(recorded)
+
+    def _tools_now(self, bus: VerifiedBus, call: RecordedCall, alias: str) -> list[ToolSpec]:
+        name: str = self._privacy.replayed(call.name)
+        return [one for one in bus.inventories[alias].tools if one.origin.tool == name]
 
     # What differs
 
@@ -366,7 +373,7 @@ class TapeVerifier:
         if isinstance(caught, TimeoutError):
             return [TapeChange(kind="timeout", text=f"takes more than {self._timeout:g} s")]
         if isinstance(caught, ToolNotFound):
-            return [TapeChange(kind="missing", text=f"there is no tool {call.name!r} any more")]
+            return [_gone(call)]
         found = [
             TapeChange(kind="question", text=f"asks something else: {one}") for one in self.answers.unexpected
         ]
@@ -419,6 +426,10 @@ def _chains(tape: Tape) -> dict[int, list[RecordedCall]]:
                     chain.append(call)
                 chains[call.id] = chain
     return chains
+
+
+def _gone(call: RecordedCall) -> TapeChange:
+    return TapeChange(kind="missing", text=f"there is no tool {call.name!r} any more")
 
 
 def _asked(chain: Sequence[RecordedCall]) -> list[JSONObject]:

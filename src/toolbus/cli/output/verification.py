@@ -81,8 +81,12 @@ def _compatible(change: "TapeChange") -> list[tuple[str, str]]:
 
 
 def _summary(file: Path, found: "Verification") -> str:
-    offered = sum(len(one.changes) for one in found.servers)
+    kinds = Counter(change.kind for one in found.servers for change in one.changes)
+    down, offered = kinds["server"], kinds.total() - kinds["server"]
     definitions = f"{counted(offered, 'change')} in definitions" if offered else "definitions as recorded"
+    if down:
+        unusable = f"{counted(down, 'server')} cannot be used"
+        definitions = unusable if down == len(found.servers) else f"{definitions}; {unusable}"
     changed = found.count("changed")
     repeated = counted(found.count("same") + changed, "call")
     calls = "" if found.level == "schema" else f"; {repeated} repeated, {changed or 'none'} changed"
@@ -117,6 +121,10 @@ def write_junit(found: "Verification", file: Path) -> None:
             case = _add_case(suite, server.name, label, one.changes, one.seconds)
             if one.status == "skipped":
                 ElementTree.SubElement(case, "skipped", message=_xml(one.reason))
+    if found.is_interrupted:
+        suite = ElementTree.SubElement(root, "testsuite", name="interrupted", tests="1", errors="1")
+        case = _add_case(suite, "interrupted", "the calls that follow were not made", ())
+        ElementTree.SubElement(case, "error", message="interrupted")
     ElementTree.indent(root)
     ElementTree.ElementTree(root).write(file, encoding="utf-8", xml_declaration=True)
 

@@ -63,7 +63,9 @@ def usage(
     is_empty = history is None and not chains(path)
     known = Definitions() if file is not None and not own.settings.config else _definitions(own, server)
     report = UsageReport(path=path, since=begin, until=end, usage=found, definitions=known)
-    note = nothing_in(path, file) if is_empty else "no calls in that time"
+    what = f"no calls of server {server!r}" if server else "no calls"
+    when = "" if since is None and until is None else " in that time"
+    note = nothing_in(path, file) if is_empty else f"{what}{when} in {short_path(path)}"
     code = FAILED if is_empty and file is not None else 0
     return CommandResult(report.document, lambda: _print(own.screen, report, note), code)
 
@@ -285,7 +287,8 @@ def _print(screen: Screen, report: UsageReport, empty: str) -> None:
         total, never = sum(report.costs.values()), len(report.never_called)
         screen.line(f"{counted(len(report.costs), 'definition')}: about {total:,} tokens per request")
         unused = sum(report.costs[key] for key in report.never_called)
-        screen.line(f"never called: {counted(never, 'tool')}, about {unused:,} tokens per request")
+        if never:
+            screen.line(f"never called: {counted(never, 'tool')}, about {unused:,} tokens per request")
     if report.definitions.unknown:
         names = ", ".join(map(exact, report.definitions.unknown))
         screen.note(f"the tools of {names} are not known yet; 'toolbus tools' lists them")
