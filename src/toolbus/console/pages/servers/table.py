@@ -9,7 +9,7 @@ from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import server_link
 from toolbus.console.page import Page, PageRequest
 from toolbus.console.pages.servers.actions import actions_of
-from toolbus.console.pages.servers.health import counts_of, is_looping, crashes_per_hour, strip_of
+from toolbus.console.pages.servers.health import counts_of, crashes_per_hour, is_looping, strip_of
 from toolbus.console.pages.servers.parts import NAMES, offers_sign_in, reason_of, server_button, state_badge
 from toolbus.console.widgets import anchor, badge, choice, form, moment, text_field
 from toolbus.core.text.display import counted, duration, shortened
