@@ -34,7 +34,8 @@ def test_it_shows_the_servers_of_the_bus_and_ends_with_it(folder: Path) -> None:
         url = status(folder)["console"]
         found = toolbus("console", "--print", folder=folder)
         entered, headers, _ = _get(found.stdout.strip())
-        page, cookie = urljoin(url, headers["location"]), headers["set-cookie"].partition(";")[0]
+        first, cookie = urljoin(url, headers["location"]), headers["set-cookie"].partition(";")[0]
+        page = urljoin(first, "servers")
         shown, without = _get(page, cookie), _get(page)
         elsewhere = _get(f"{url}/servers", cookie)
         written = toolbus("status", folder=folder)

@@ -47,6 +47,9 @@ async def test_a_question_for_a_client_without_forms_is_answered_in_the_page(
             await tab.do("selectOption", f"#question-{number}-{anchor('field', 'kind')}", '"b"')
             await tab.click("button:text-is('Send')")
             await tab.see(".notice", "Answered.")
+            await tab.see("#call", "wild_ask")
+            await tab.gone("nav .count")
+            await tab.click("nav >> text=Inbox")
             await tab.see("#inbox", "Nothing waits for an answer.")
             await asyncio.to_thread(call.join, 60)
     [(status, body)] = answers
@@ -62,12 +65,12 @@ async def test_what_is_typed_stays_while_other_questions_come_and_go(browser: Ch
         asked = asyncio.create_task(opened.bus.call("wild_ask", {}))
         await tab.click("nav >> text=Inbox")
         await tab.see("article")
-        name = "textarea"
+        name = f"article [name={anchor('field', 'name')}]"
         await tab.do("type", name, "half a na")
         approvals = [asyncio.create_task(opened.bus.call("wild_fail", {})) for _ in range(2)]
         await tab.see("nav .count", "3")
         assert await tab.do("inputValue", name) == "half a na"
-        assert await tab.run("document.activeElement.tagName") == "TEXTAREA"
+        assert await tab.run("document.activeElement.name") == anchor("field", "name")
         # One is allowed and one refused, by keyboard.
         await tab.do("focus", "button:text-is('Allow once') >> nth=0")
         await tab.press("Enter")

@@ -97,9 +97,9 @@ async def test_the_table_is_filtered_and_sorted_by_keyboard_and_the_url_keeps_it
         await tab.do("keyboard.type", "wi")
         await tab.press("Enter")
         await tab.gone(row("gone"))
-        await tab.do("focus", "thead >> text=Restarts per hour")
+        await tab.do("focus", "thead >> text=Crashes per hour")
         await tab.press("Enter")
-        await tab.see("[aria-current=true]", "Restarts per hour")
+        await tab.see("[aria-current=true]", "Crashes per hour")
         url = await tab.do("url")
         assert "search=wi" in url
-        assert "sort=restarts" in url
+        assert "sort=crashes" in url

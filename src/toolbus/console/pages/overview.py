@@ -20,6 +20,7 @@ from toolbus.core.ask.approval import ApprovalRequest
 from toolbus.core.ask.question_router import WaitingQuestion
 from toolbus.core.text.display import counted, duration, shortened
 from toolbus.core.values.errors import LoginRequired, problem_of
+from toolbus.core.values.records import ServerStatus
 
 MOST_ENTRIES = 5
 """Entries of the Inbox that are listed."""
@@ -189,7 +190,7 @@ def _servers(console: Console) -> list[Child]:
         return 1 + (_FIRST.index(state) if state in _FIRST else len(_FIRST)), alias
 
     ready = sum(now.state == "ready" for now in statuses.values())
-    rows = [_row(console, alias) for alias in sorted(statuses, key=rank)]
+    rows = [_row(console, alias, statuses[alias]) for alias in sorted(statuses, key=rank)]
     titles = [element("th", text, scope="col") for text in ("Server", "State", "Last 24 hours")]
     titles.append(element("th", "Tools", scope="col", class_="number"))
     summary = f"{ready} of {counted(len(statuses), 'server')} ready"
@@ -206,8 +207,7 @@ def _servers(console: Console) -> list[Child]:
     ]
 
 
-def _row(console: Console, alias: str) -> Element:
-    now = console.bus.servers[alias]
+def _row(console: Console, alias: str, now: ServerStatus) -> Element:
     is_looping = console.states.is_crash_looping(alias)
     cells = (
         element("th", server_link(alias), scope="row"),

@@ -166,10 +166,8 @@ class RulesOfBus:
         """All tools, those that the policy denies included, and what the rules do to them."""
         bus = self._bus
         async with self._computing:
-            config = bus.config
-            listed = {
-                alias: one for alias, one in bus.inventories.items() if bus.servers[alias].state == _READY
-            }
+            config, statuses = bus.config, bus.servers  # which are computed for each reader
+            listed = {alias: one for alias, one in bus.inventories.items() if statuses[alias].state == _READY}
             known = self._known
             if known is None or known[0] is not config or not _same(known[1], listed):
                 catalog, overview = await asyncio.to_thread(_computed, config, bus, listed)

@@ -18,8 +18,8 @@ def is_looping(console: Console, alias: str) -> bool:
     return console.states.is_crash_looping(alias)
 
 
-def restarts_per_hour(console: Console, alias: str) -> int:
-    """The number of sessions that were lost within an hour."""
+def crashes_per_hour(console: Console, alias: str) -> int:
+    """The number of sessions that were lost within an hour; a restart by hand is none."""
     return len(console.states.crashes(alias, HOUR))
 
 

@@ -9,7 +9,7 @@ from toolbus.console.elements import Child, Element, element, live
 from toolbus.console.links import server_link
 from toolbus.console.page import Page, PageRequest
 from toolbus.console.pages.servers.actions import actions_of
-from toolbus.console.pages.servers.health import counts_of, is_looping, restarts_per_hour, strip_of
+from toolbus.console.pages.servers.health import counts_of, crashes_per_hour, is_looping, strip_of
 from toolbus.console.pages.servers.parts import NAMES, offers_sign_in, reason_of, server_button, state_badge
 from toolbus.console.widgets import anchor, badge, choice, form, moment, text_field
 from toolbus.core.text.display import counted, duration, shortened
@@ -34,7 +34,7 @@ class ServerRow:
     calls: int = 0
     errors: int = 0
     p95: float | None = None
-    restarts: int = 0
+    crashes: int = 0
     """Within an hour."""
 
 
@@ -56,9 +56,9 @@ _SORTS: Mapping[str, tuple[str, Callable[[ServerRow], tuple[object, ...]]]] = {
     "calls": ("Calls", lambda row: (-row.calls,)),
     "errors": ("Errors", lambda row: (-row.errors,)),
     "p95": ("p95", lambda row: (-(row.p95 or 0.0),)),
-    "restarts": ("Restarts per hour", lambda row: (-row.restarts,)),
+    "crashes": ("Crashes per hour", lambda row: (-row.crashes,)),
 }
-_COLUMNS = ("name", "state", "", "tools", "calls", "errors", "p95", "restarts", "")
+_COLUMNS = ("name", "state", "", "tools", "calls", "errors", "p95", "crashes", "")
 """The sort key of each column."""
 _LABELS = {column: _SORTS[key][0] for column, key in enumerate(_COLUMNS) if 3 <= column <= 7}
 """The headings of numbers, for phones."""
@@ -98,7 +98,7 @@ def _rows(console: Console) -> Iterable[ServerRow]:
             calls=counts.calls,
             errors=counts.errors,
             p95=counts.p95,
-            restarts=restarts_per_hour(console, alias),
+            crashes=crashes_per_hour(console, alias),
         )
     for alias in config.disabled:
         yield ServerRow(
@@ -212,7 +212,7 @@ def _row(console: Console, row: ServerRow) -> Element:
         row.calls,
         element("span", row.errors, class_="problem") if row.errors else 0,
         duration(row.p95) if row.p95 is not None else element("span", "none", class_="faint"),
-        row.restarts,
+        row.crashes,
         _actions(console, row),
     ]
     return live(
