@@ -280,7 +280,7 @@ async def test_without_script_a_call_is_made_and_its_question_answered(browser: 
 async def _until_seen(tab: Tab, selector: str, text: str) -> None:
     """Reload, as a person without script does, until it is there."""
     for _ in range(600):
-        if text in await tab.do("content") and await tab.count(selector):
+        if await tab.count(selector) and text in await tab.do("innerText", selector):
             return
         await tab.do("reload")
     raise AssertionError(f"{selector} does not have {text!r}")
