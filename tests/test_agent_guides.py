@@ -33,6 +33,8 @@ def parse(line: str) -> None:
     context: Any = command.make_context("toolbus", words)
     while words and hasattr(command, "list_commands"):
         group = command
+        if words[0].startswith("-"):  # an option of a group that does something by itself
+            break
         name, command, words = group.resolve_command(context, words)
         assert name in group.list_commands(context), f"{name} is an old spelling"
     if words:  # in a sentence, a command may stand without its arguments

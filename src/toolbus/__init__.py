@@ -29,6 +29,7 @@ def __dir__() -> list[str]:
 
 
 def _load(module: str) -> dict[str, Any]:
-    names = {name: value for name, value in vars(import_module(module)).items() if not name.startswith("_")}
+    # pytest, which rewrites the modules of its plug-ins, adds names that begin with an @.
+    names = {name: value for name, value in vars(import_module(module)).items() if name[0] not in "_@"}
     globals().update(names)
     return names

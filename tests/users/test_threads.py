@@ -120,8 +120,10 @@ def test_the_path_that_was_listed_last_stays() -> None:
         def lay(*_: object, **__: object) -> str:
             return found
 
-        station = SimpleNamespace(lay=lay, run=None, check_offered=None, hooks=())
-        return SimpleNamespace(**dict.fromkeys(STATIONS, station))
+        station = SimpleNamespace(
+            lay=lay, lay_last=lay, run=None, check_offered=None, hooks=(), times_stations=False
+        )
+        return SimpleNamespace(**dict.fromkeys(STATIONS, station), is_loaded=True)
 
     path = CallPath(stations)
     slow = in_thread(path.lay)
