@@ -46,8 +46,7 @@ def test_it_shows_the_servers_of_the_bus_and_ends_with_it(folder: Path) -> None:
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+/console", url)
     assert found.stdout.startswith(f"{url}?token="), found.stderr
     assert (entered, shown[0], without[0], elsewhere[0], mode) == (303, 200, 401, 401, 0o600)
-    assert "1 of 1 server ready" in shown[2]
-    assert "16 tools; in each request to a model" in shown[2]
+    assert "1 of 1 server ready, 16 tools in the catalog" in shown[2]
     assert f"  console  {url}\n" in written.stdout
     assert "token" not in written.stdout
     assert _announcements(folder) == []
