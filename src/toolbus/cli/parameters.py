@@ -155,8 +155,8 @@ def tape_options(
         typer.Option(
             "--tape-mode",
             rich_help_panel=TAPES,
-            help="Record if there is no tape (once), always (all), only calls that it lacks "
-            "(new_episodes), or nothing (none).",
+            help="Choose which calls to record: all if there is no tape (once), all again (all), "
+            "those that the tape lacks (new_episodes), or none (none).",
         ),
     ] = None,
     match_ignore: Annotated[

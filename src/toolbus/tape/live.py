@@ -26,7 +26,27 @@ STATE = "live."
 _MOST_WAITING = 1_000
 
 
-class LiveBus(Protocol):
+class RequestingBus(Protocol):
+    """The part of a bus that repeats recorded requests."""
+
+    async def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]: ...
+
+    async def get_prompt(
+        self, server: str, name: str, arguments: Mapping[str, str] | None = None
+    ) -> PromptResult: ...
+
+    async def complete(
+        self,
+        server: str,
+        name: str,
+        argument: str,
+        value: str = "",
+        *,
+        known: Mapping[str, str] | None = None,
+    ) -> Completion: ...
+
+
+class LiveBus(RequestingBus, Protocol):
     """The part of a bus that makes these calls."""
 
     async def start(self) -> None: ...
@@ -46,22 +66,6 @@ class LiveBus(Protocol):
     async def resume(
         self, pending: Pending, answers: Mapping[str, Answer] | Answer | None = None
     ) -> ToolResult: ...
-
-    async def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]: ...
-
-    async def get_prompt(
-        self, server: str, name: str, arguments: Mapping[str, str] | None = None
-    ) -> PromptResult: ...
-
-    async def complete(
-        self,
-        server: str,
-        name: str,
-        argument: str,
-        value: str = "",
-        *,
-        known: Mapping[str, str] | None = None,
-    ) -> Completion: ...
 
 
 class LiveServers:

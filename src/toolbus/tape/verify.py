@@ -18,11 +18,8 @@ from toolbus.core.values.elicitation import ELICITATION, Answer, Elicitation
 from toolbus.core.values.errors import CallDenied, ToolbusError, ToolNotFound
 from toolbus.core.values.records import (
     JSON,
-    Completion,
-    Embedded,
     Inventory,
     JSONObject,
-    PromptResult,
     TaskState,
     Text,
     ToolResult,
@@ -32,6 +29,7 @@ from toolbus.schema.values import entries_of, items_of
 from toolbus.tape.comparison import Level, TapeChange, offered_changes, result_changes
 from toolbus.tape.content import CANCELLED, failure_json, lists_of, request_of, result_of
 from toolbus.tape.format import ListName, RecordedCall, Tape
+from toolbus.tape.live import RequestingBus
 from toolbus.tape.matching import Matching
 from toolbus.tape.privacy import Privacy, has_mask
 
@@ -41,7 +39,7 @@ NOT_READ_ONLY = "not read-only"
 """The reason to skip a call without `--writes`."""
 
 
-class VerifiedBus(Protocol):
+class VerifiedBus(RequestingBus, Protocol):
     """The part of a bus that repeats calls."""
 
     @property
@@ -53,22 +51,6 @@ class VerifiedBus(Protocol):
     async def call(
         self, name: str, arguments: Mapping[str, JSON] | None = None, *, on_input: OnInput = "ask"
     ) -> ToolResult: ...
-
-    async def read_resource(self, server: str, uri: str) -> tuple[Embedded, ...]: ...
-
-    async def get_prompt(
-        self, server: str, name: str, arguments: Mapping[str, str] | None = None
-    ) -> PromptResult: ...
-
-    async def complete(
-        self,
-        server: str,
-        name: str,
-        argument: str,
-        value: str = "",
-        *,
-        known: Mapping[str, str] | None = None,
-    ) -> Completion: ...
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
