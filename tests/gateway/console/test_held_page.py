@@ -143,7 +143,7 @@ async def test_a_launch_is_approved_and_its_server_started(tmp_path: Path) -> No
         await opened.enter()
         page = await _held(opened, "files: launch")
         overview = plain(await opened.page("overview"))
-        assert "Needs you: 1 1 held change not as in the lock: files Review" in overview
+        assert "Needs you: 1 files differs from the lock 1 held change Review" in overview
         assert "its launch line changed since" in plain(page)
         assert "--more" in plain(page)
         assert place.starts == 0
