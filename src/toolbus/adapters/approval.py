@@ -6,7 +6,7 @@ decides about each call itself. An answer to the policy is handed over with the 
 bus takes it for exactly that call.
 
 What a server says about its own tools decides nothing, unless the config marks the server with
-`trust_annotations: true`.
+`trust_annotations: true`. The config's own `hints` about a tool always count.
 """
 
 import hashlib
@@ -16,7 +16,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Literal, TypeAlias, TypeVar
 
-from toolbus.bus.catalog.exposure import CALL, RUN_CODE
+from toolbus.bus.catalog.exposure import CALL, CALL_READ, CALLS, RUN_CODE
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.inner import calls_of, view_of
 from toolbus.core.ask.approval import Approval, ApprovalAnswer, ApprovalRequest, is_approval
@@ -47,18 +47,21 @@ def needs_approval(
 ) -> bool:
     """Whether a person is asked before the tool is called; with `arguments`, before that call.
 
-    What `call_tool` calls is known only with them: without, a person is asked unless nobody ever is.
+    What `call_tool` calls is known only with them: without, a person is asked unless nobody ever is. What
+    `call_read_tool` calls only reads.
     """
     check_rule(rule)
     called = tool if arguments is None else target_of(tool, arguments)[0]
     if called.spec.route in (CALL, RUN_CODE):
         return rule != "never"
+    if called.spec.route == CALL_READ and callable(rule):
+        return True  # it may be about the tool that is not known yet
     return rule(called.spec) if callable(rule) else _asks(rule, called.spec)
 
 
 def target_of(tool: Tool, arguments: Mapping[str, JSON]) -> tuple[Tool, Mapping[str, JSON]]:
     """The tool and arguments of a call that is made through `call_tool`; the given ones of any other."""
-    if tool.spec.route != CALL:
+    if tool.spec.route not in CALLS:
         return tool, arguments
     view = view_of(tool)
     inner = calls_of(view).listed_inner(arguments)
@@ -165,7 +168,7 @@ class AskedCalls:
         request = None if call is None else self._requests.get(call)
         is_same = request is not None and request.spec is not None and request.spec.origin == tool.origin
         # Its question is about the tool that it calls; the digest of the call tells them apart.
-        is_same = is_same or tool.spec.route == CALL
+        is_same = is_same or tool.spec.route in CALLS
         return request if is_same else None
 
 

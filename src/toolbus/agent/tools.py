@@ -27,7 +27,7 @@ from toolbus.adapters.tool_list import (
     with_face,
 )
 from toolbus.agent.run import FACE
-from toolbus.bus.catalog.exposure import CALL_TOOL, SEARCH
+from toolbus.bus.catalog.exposure import CALL_READ_TOOL, CALL_TOOL, SEARCH
 from toolbus.bus.catalog.tool import Tool
 from toolbus.bus.catalog.tool_search import MOST_TOOLS, found_names, inner_call
 from toolbus.bus.engine.lookup import reason_of
@@ -368,7 +368,7 @@ def _converted(value: Any) -> Any:
 
 def _called(call: ToolCallPart) -> str:
     """The tool that a call is of; for `call_tool`, the one that it names."""
-    if call.tool_name != CALL_TOOL.name:
+    if call.tool_name not in (CALL_TOOL.name, CALL_READ_TOOL.name):
         return call.tool_name
     with suppress(ArgumentsError, ValueError):
         return inner_call(call.args_as_dict())[0]

@@ -5,7 +5,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, get_args
 
-from toolbus.bus.catalog.exposure import CALL, OWN_ROUTES, RUN_CODE, SEARCH, SEARCH_FUNCTIONS
+from toolbus.bus.catalog.exposure import CALL_READ, CALLS, OWN_ROUTES, RUN_CODE, SEARCH, SEARCH_FUNCTIONS
 from toolbus.bus.catalog.tool_search import inner_call
 from toolbus.bus.engine.lookup import Lookup, reason_of
 from toolbus.bus.engine.tenant import Tenant
@@ -103,9 +103,9 @@ class ViewCalls:
             shown = self._view.view(caller=self.caller_of(face, run))
             return await shown.scripts.run_for_model(arguments, "ask", on_progress)
         self._access.check_running()
-        is_unlisted = spec.route == CALL
+        is_unlisted = spec.route in CALLS
         if is_unlisted:
-            spec, arguments = await self.inner(arguments)
+            spec, arguments = await self.inner(arguments, spec)
             keep = True  # the model reads on through `call_tool`
         elif spec.route in (SEARCH, SEARCH_FUNCTIONS):
             await self.refresh()
@@ -158,7 +158,7 @@ class ViewCalls:
         """
         if not self._tenant.engine.enforcement.needed:
             return None
-        if spec.route == CALL:
+        if spec.route in CALLS:
             if (inner := self.listed_inner(arguments)) is None:
                 return None  # it is looked for when it is called, and then decided about
             spec, arguments = inner
@@ -191,14 +191,14 @@ class ViewCalls:
         """Whether a policy asks about some calls of a tool; for faces that have to know before a call."""
         if not self._tenant.engine.enforcement.needed:
             return False
-        specs = self._catalog() if spec.route == CALL else (spec,)
+        specs = self._catalog() if spec.route in CALLS else (spec,)
         return any(self._tenant.guard.may_ask(self.operation(one, arguments={})) for one in specs)
 
     def is_allowed(self, spec: ToolSpec, arguments: Mapping[str, JSON]) -> bool:
         """Whether a rule allows a call, or a person in answer to one; False if no rule is about it."""
         if not self._tenant.engine.enforcement.needed:
             return False
-        if spec.route == CALL:
+        if spec.route in CALLS:
             if (inner := self.listed_inner(arguments)) is None:
                 return False
             spec, arguments = inner
@@ -231,7 +231,7 @@ class ViewCalls:
         return await self.current(spec, is_decided=is_decided)
 
     def known(self, name: str, catalog: Catalog) -> ToolSpec | None:
-        """The tool of that name in a catalog, or one of the two that lead a model to the others."""
+        """The tool of that name in a catalog, or one of those that lead a model to the others."""
         exposure = self._scope().exposure(self._access.config)
         return exposure.own_tool(name, catalog.for_models) or catalog.get(name)
 
@@ -272,17 +272,21 @@ class ViewCalls:
         spec = await self.find_to_call(name)
         if spec.route in (SEARCH, SEARCH_FUNCTIONS):
             await self.refresh()
-        return (*await self.inner(arguments), True) if spec.route == CALL else (spec, arguments, False)
+        return (*await self.inner(arguments, spec), True) if spec.route in CALLS else (spec, arguments, False)
 
     async def inner(
-        self, arguments: Mapping[str, JSON], *, visible: bool = False
+        self, arguments: Mapping[str, JSON], outer: ToolSpec, *, visible: bool = False
     ) -> tuple[ToolSpec, Mapping[str, JSON]]:
-        """The call that arguments of `call_tool` stand for; with `visible`, found by `find_visible`."""
+        """The call that arguments of `outer` stand for; with `visible`, found by `find_visible`."""
         name, given = inner_call(arguments)
         try:
             spec = await (self.find_visible(name) if visible else self.find_to_call(name))
             if spec.is_app_only:
                 raise self.unknown_to_model(name)
+            if outer.route == CALL_READ and not spec.reads_only:
+                problem = f"{spec.name!r} may change something; call it with call_tool"
+                self.report_unsent(spec.name, "refused", problem, spec.origin)
+                raise ArgumentsError(f"tool {outer.name!r}", problem)
             return spec, given
         except ToolNotFound as error:
             catalog = self._catalog().for_models

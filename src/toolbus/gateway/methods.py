@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import TypeAlias
 
-from toolbus.bus.catalog.exposure import CALL, RUN_CODE
+from toolbus.bus.catalog.exposure import CALLS, RUN_CODE
 from toolbus.bus.inner import calls_of
 from toolbus.core import version
 from toolbus.core.ask.interactions import ClientError, Forwarding
@@ -204,7 +204,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     try:
         spec = await _current_tool(parts, request, name)
         target = RequestTarget(spec, arguments or {}, name)
-        if spec.route == CALL:
+        if spec.route in CALLS:
             try:
                 target = await _inner(parts, request, target)
             except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
@@ -241,10 +241,10 @@ async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) 
 async def _inner(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:
     """The target of a call through `call_tool`."""
     calls = calls_of(request.client.view)
-    spec, arguments = await calls.inner(target.arguments, visible=True)
+    spec, arguments = await calls.inner(target.arguments, target.spec, visible=True)
     if parts.is_stale(request, spec.origin.server):
         await parts.fresh(request, spec.origin.server)
-        spec, arguments = await calls.inner(target.arguments, visible=True)
+        spec, arguments = await calls.inner(target.arguments, target.spec, visible=True)
     return RequestTarget(spec, dict(arguments), spec.name, is_unlisted=True)
 
 

@@ -20,7 +20,7 @@ from toolbus.shape.pipeline import Shaper
 
 MAX_LENGTH = 64
 # Reserved from the start: they join late, or in some views, and must not rename another tool then.
-_ALWAYS_RESERVED = frozenset({"read_result", "search_tools", "call_tool", "run_code"})
+_ALWAYS_RESERVED = frozenset({"read_result", "search_tools", "call_tool", "call_read_tool", "run_code"})
 _ILLEGAL = re.compile(r"[^A-Za-z0-9_-]")
 
 

@@ -8,6 +8,7 @@ A rule is a plain mapping, as in a config:
     arguments     by the server's name: {name, description, default, value, hide}
     schema        replaces the server's input schema, before `arguments` apply
     options       for providers: {openai: {strict: true}}
+    hints         what the owner knows: {read_only, destructive, idempotent, open_world}
 
 An argument with a `value` is always sent with it and hidden from the model; one with a `default` is
 optional; `hide` hides an optional one.
@@ -23,6 +24,13 @@ from toolbus.schema.node import declared
 from toolbus.shape.pipeline import Shaper
 
 Rule = Mapping[str, JSON]
+_HINTS = {
+    "read_only": ("readOnlyHint", True),
+    "destructive": ("destructiveHint", False),
+    "idempotent": ("idempotentHint", True),
+    "open_world": ("openWorldHint", False),
+}
+"""The annotation of each hint, and the value with which a tool may do less harm."""
 
 
 def overridden(rules: Mapping[str, Rule]) -> Shaper:
@@ -85,6 +93,8 @@ def _applied(tool: ToolSpec, rule: Rule) -> ToolSpec:
     if "description" in rule or "append" in rule:
         text = rule.get("description", tool.description)
         changes["description"] = " ".join(filter(None, [text, rule.get("append")]))
+    if hints := {name: value for name, value in (rule.get("hints") or {}).items() if value is not None}:
+        changes |= {"annotations": _hinted(tool, hints), "trusted": True}
     if "options" in rule:
         changes["options"] = {
             **tool.options,
@@ -100,6 +110,15 @@ def _applied(tool: ToolSpec, rule: Rule) -> ToolSpec:
     if schema is not tool.input_schema:
         changes["input_schema"] = schema
     return replace(tool, **changes)
+
+
+def _hinted(tool: ToolSpec, hints: Mapping[str, bool]) -> JSONObject:
+    """The annotations with these hints. Nothing good that the server says counts, unless it is trusted."""
+    good = () if tool.trusted else _HINTS.values()
+    known = {name: value for name, value in tool.annotations.items() if (name, value) not in good}
+    if hints.get("read_only"):
+        hints = {"destructive": False, **hints}  # what its server says to the contrary is overruled
+    return {**known, **{_HINTS[name][0]: value for name, value in hints.items()}}
 
 
 def _with_arguments(schema: JSONObject, rules: Mapping[str, Rule]) -> tuple[JSONObject, ArgumentMap]:

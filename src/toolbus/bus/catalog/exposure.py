@@ -1,9 +1,10 @@
 """Which tools a model is shown: all of a catalog, or a few and the way to the others.
 
-In search mode a model gets two tools, whose definitions stay the same as long as the catalog does, so that
-prompt caches hit: `search_tools` returns the definitions of tools that fit, and `call_tool` calls one. What a
-view permits does not depend on it: a tool that is not shown can be called, also by its own name. In code
-mode, `search_tools` returns tools as Python functions, and `run_code` runs a script that calls them.
+In search mode a model gets a few tools, whose definitions stay the same as long as the catalog does, so that
+prompt caches hit: `search_tools` returns the definitions of tools that fit, and `call_tool` calls one. If some
+of them only read, `call_read_tool` calls those, and a host can allow it once and for all. What a view permits
+does not depend on it: a tool that is not shown can be called, also by its own name. In code mode,
+`search_tools` returns tools as Python functions, and `run_code` runs a script that calls them.
 
 Providers that can load tools during a conversation need no `call_tool`: they get `search_tools`, and the
 definitions that it finds are loaded and called as any other (`Exposure.loadable`).
@@ -23,11 +24,14 @@ from toolbus.shape.budget import estimated_tokens
 
 SEARCH = "toolbus/search_tools"
 CALL = "toolbus/call_tool"
-"""The routes of the two tools."""
+CALL_READ = "toolbus/call_read_tool"
+"""The routes of the tools of search mode."""
+CALLS = frozenset({CALL, CALL_READ})
+"""The routes of those that call another tool."""
 SEARCH_FUNCTIONS = "toolbus/search_functions"
 RUN_CODE = "toolbus/run_code"
 """The routes of those of code mode."""
-OWN_ROUTES = frozenset({SEARCH, CALL, SEARCH_FUNCTIONS, RUN_CODE})
+OWN_ROUTES = CALLS | {SEARCH, SEARCH_FUNCTIONS, RUN_CODE}
 MOST_SERVERS = 200
 """Servers that the description of `search_tools` lists."""
 
@@ -46,10 +50,22 @@ _SEARCH_SCHEMA: JSONObject = {
 }
 _READ_ONLY: JSONObject = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True}
 _RETURNS = "Returns names, descriptions and input schemas; call what you need with call_tool."
+_RETURNS_READ_ONLY = (
+    "Returns names, descriptions and input schemas; call what is marked read_only with call_read_tool, and "
+    "the rest with call_tool."
+)
 _WRITES = "Returns tools as typed Python functions; call what you need in a script, with run_code."
 _LOADS = "Loads the tools that it finds; from then on you can call them."
 _DEFERRED = {"defer_loading": True}
 
+_CALL_SCHEMA: JSONObject = {
+    "type": "object",
+    "properties": {
+        "name": {"type": "string", "description": "The name of the tool, as search_tools returned it."},
+        "arguments": {"type": "object", "description": "The arguments of the tool."},
+    },
+    "required": ["name", "arguments"],
+}
 CALL_TOOL = ToolSpec(
     name="call_tool",
     origin=Origin(OWN, "call_tool"),
@@ -59,14 +75,21 @@ CALL_TOOL = ToolSpec(
         "Calls a tool that search_tools returned, with arguments that match its input_schema. "
         "Also calls read_result, when a result mentions it."
     ),
-    input_schema={
-        "type": "object",
-        "properties": {
-            "name": {"type": "string", "description": "The name of the tool, as search_tools returned it."},
-            "arguments": {"type": "object", "description": "The arguments of the tool."},
-        },
-        "required": ["name", "arguments"],
-    },
+    input_schema=_CALL_SCHEMA,
+    annotations={"readOnlyHint": False, "destructiveHint": True},
+)
+CALL_READ_TOOL = ToolSpec(
+    name="call_read_tool",
+    origin=Origin(OWN, "call_read_tool"),
+    route=CALL_READ,
+    title="Call a tool that only reads",
+    description=(
+        "Calls a tool that search_tools returned with read_only: true, with arguments that match its "
+        "input_schema; refuses any other. Also calls read_result, when a result mentions it."
+    ),
+    input_schema=_CALL_SCHEMA,
+    annotations={"readOnlyHint": True, "destructiveHint": False},
+    trusted=True,
 )
 
 
@@ -151,10 +174,12 @@ class Exposure:
         return catalog if self.mode == "all" else catalog.memo(_shown, self)
 
     def own_tools(self, hidden: Catalog) -> list[ToolSpec]:
-        """Its two tools, for a catalog of which these are hidden."""
+        """Its own tools, for a catalog of which these are hidden."""
         if self.mode == "code":
             return [search_tool(hidden, what=_WRITES, route=SEARCH_FUNCTIONS), RUN_SCRIPT]
-        return [search_tool(hidden), CALL_TOOL]
+        if not any(spec.reads_only and spec.origin.server != OWN for spec in hidden):
+            return [search_tool(hidden), CALL_TOOL]
+        return [search_tool(hidden, what=_RETURNS_READ_ONLY), CALL_READ_TOOL, CALL_TOOL]
 
     def loadable(self, catalog: Catalog) -> Catalog:
         """As `shown`, for a provider that loads tools: the hidden ones are last, with `defer_loading`.
@@ -177,7 +202,7 @@ class Exposure:
         return any(fnmatchcase(spec.name, one) or fnmatchcase(origin, one) for one in self.always)
 
     def own_tool(self, name: str, catalog: Catalog) -> ToolSpec | None:
-        """One of its two tools by its name, unless all tools are always shown."""
+        """One of its own tools by its name, unless all tools are always shown."""
         if self.mode == "all":
             return None
         # Also if `auto` shows all of them now: the model may have been told of these before.

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
-from toolbus.bus.catalog.exposure import CALL_TOOL, definition_cost
+from toolbus.bus.catalog.exposure import CALL_READ_TOOL, CALL_TOOL, definition_cost
 from toolbus.call.arguments import ArgumentCheck
 from toolbus.code.stubs import HEADER, Library
 from toolbus.core.operation.operation import Operation
@@ -32,9 +32,14 @@ RESULT_TOKENS = 4_000
 _LINE = 200
 """Characters of the description of a tool that is not shown whole."""
 _NEXT = "Call one with call_tool: its name, and arguments that match its input_schema."
+_NEXT_BY_HINT = (
+    "Call those with read_only: true with call_read_tool, the others with call_tool: the name, and arguments "
+    "that match its input_schema."
+)
 _IN_SCRIPTS = "# Call these in a script with run_code: await each, with keyword arguments."
 _SHORT = " Those without an input_schema did not fit: search for their names to see them whole."
 _NOTHING_ASKED = "give at least one query that says what the tool should do, such as 'create an issue'"
+_CALLING = frozenset(name for tool in (CALL_TOOL, CALL_READ_TOOL) for name in (tool.name, str(tool.origin)))
 _CHECK = ArgumentCheck(CALL_TOOL.input_schema)
 
 
@@ -123,7 +128,7 @@ def inner_call(arguments: Mapping[str, JSON]) -> tuple[str, Mapping[str, JSON]]:
     if checked.problem is not None or not isinstance(name, str) or not isinstance(inner, Mapping):
         problem = checked.problem or "expected the name of a tool, and its arguments as an object"
         raise ArgumentsError("tool 'call_tool'", problem)
-    if name in (CALL_TOOL.name, str(CALL_TOOL.origin)):
+    if name in _CALLING:
         raise ArgumentsError("tool 'call_tool'", "it cannot call itself; give the name of another tool")
     return name, inner  # pyright: ignore[reportUnknownVariableType]  # JSON
 
@@ -139,7 +144,8 @@ def _described(hits: Sequence[SearchHit]) -> str:
             cost = estimated_tokens(line)
         lines.append(line)
         left -= cost
-    return "\n".join([f"{_NEXT}{_SHORT if is_shortened else ''}", *lines])
+    said = _NEXT_BY_HINT if any(hit.spec.reads_only for hit in hits) else _NEXT
+    return "\n".join([f"{said}{_SHORT if is_shortened else ''}", *lines])
 
 
 def _functions(hits: Sequence[SearchHit], library: Library) -> str:
@@ -176,6 +182,7 @@ def _whole(hit: SearchHit) -> dict[str, JSON]:
         "name": hit.name,
         "description": trimmed_text(hit.spec.description),
         "input_schema": trimmed_schema(hit.spec.input_schema),
+        **_marked(hit),
     }
     return {**found, "similar": list(hit.alternatives[:5])} if hit.alternatives else found
 
@@ -187,7 +194,12 @@ def _summary(hit: SearchHit) -> dict[str, JSON]:
         "name": hit.name,
         "description": shortened(hit.spec.description, _LINE),
         "arguments": names,
+        **_marked(hit),
     }
+
+
+def _marked(hit: SearchHit) -> dict[str, JSON]:
+    return {"read_only": True} if hit.spec.reads_only else {}
 
 
 def _line(value: JSONObject) -> str:

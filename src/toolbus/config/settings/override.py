@@ -67,6 +67,23 @@ class ArgumentOverride(ConfigModel):
     """Whether to hide the argument from the model."""
 
 
+class ToolHints(ConfigModel):
+    """What the owner of the config knows about a tool; it counts, whatever its server says."""
+
+    read_only: bool | None = None
+    """Whether a call changes nothing."""
+    destructive: bool | None = None
+    """Whether a call may delete or overwrite something."""
+    idempotent: bool | None = None
+    """Whether a repeated call has no further effect."""
+    open_world: bool | None = None
+    """Whether a call reaches beyond the server, as a web search does."""
+
+    def _check(self) -> None:
+        if self.read_only and self.destructive:
+            raise Location().error("a tool cannot be both read_only and destructive")
+
+
 class ToolOverride(ConfigModel):
     """Changes to a tool."""
 
@@ -88,6 +105,8 @@ class ToolOverride(ConfigModel):
     """Replaces the server's input schema."""
     options: dict[str, dict[str, object]] = {}
     """Provider-specific options, by provider."""
+    hints: ToolHints = Field(default_factory=ToolHints)
+    """What is known about the tool, for policies and for whoever asks before a call."""
     budget: BudgetSetting | None = None
     """The maximum length of its results for a model."""
 

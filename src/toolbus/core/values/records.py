@@ -76,7 +76,7 @@ class ToolSpec:
     history: tuple[Change, ...] = ()
     """The changes made since the server listed it."""
     trusted: bool = False
-    """Whether its annotations may be relied on: its server has `trust_annotations: true`."""
+    """Whether its annotations may be relied on: the config trusts its server, or has `hints` for it."""
     repeatable: bool = False
     """Whether the config declares that repeating a call is safe."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
@@ -84,7 +84,7 @@ class ToolSpec:
 
     @property
     def reads_only(self) -> bool:
-        """Whether it is marked read-only, and not destructive, by a server that the config trusts."""
+        """Whether the config, or a server that it trusts, marks it as read-only, and not as destructive."""
         return self.trusted and marks_read_only(self.annotations)
 
     @property
