@@ -93,8 +93,9 @@ def _applied(tool: ToolSpec, rule: Rule) -> ToolSpec:
     if "description" in rule or "append" in rule:
         text = rule.get("description", tool.description)
         changes["description"] = " ".join(filter(None, [text, rule.get("append")]))
-    if hints := {name: value for name, value in (rule.get("hints") or {}).items() if value is not None}:
-        changes |= {"annotations": _hinted(tool, hints), "trusted": True}
+    hints: Mapping[str, bool | None] = rule.get("hints", {})
+    if known := {name: value for name, value in hints.items() if value is not None}:
+        changes |= {"annotations": _hinted(tool, known), "trusted": True}
     if "options" in rule:
         changes["options"] = {
             **tool.options,

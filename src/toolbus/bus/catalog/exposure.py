@@ -1,8 +1,8 @@
 """Which tools a model is shown: all of a catalog, or a few and the way to the others.
 
 In search mode a model gets a few tools, whose definitions stay the same as long as the catalog does, so that
-prompt caches hit: `search_tools` returns the definitions of tools that fit, and `call_tool` calls one. If some
-of them only read, `call_read_tool` calls those, and a host can allow it once and for all. What a view permits
+prompt caches hit: `search_tools` returns the definitions of tools that fit, and `call_tool` calls one. If
+some of them only read, `call_read_tool` calls those, and a host can allow it for good. What a view permits
 does not depend on it: a tool that is not shown can be called, also by its own name. In code mode,
 `search_tools` returns tools as Python functions, and `run_code` runs a script that calls them.
 
