@@ -1,7 +1,7 @@
 """Calls of the tools of a view: found by name, sent down the path, or reported if they cannot be."""
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, TypeVar, get_args
 
@@ -419,7 +419,12 @@ class ViewCalls:
             is_unlisted=forwarding.is_unlisted,
         )
         work = self._path.run(operation)
+        if spec.result is not None:
+            work = self._smaller(work, operation)
         return work if is_here else access.run(work)
+
+    async def _smaller(self, work: Awaitable[ToolResult], operation: Operation) -> ToolResult:
+        return await self._tenant.engine.results.smaller(await work, operation)
 
     async def request(self, route: str, server: str, name: str, arguments: Mapping[str, JSON]) -> ToolResult:
         """Make a request other than a tool call to a server of the scope; raises what it answers with."""

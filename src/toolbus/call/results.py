@@ -8,16 +8,27 @@ from dataclasses import replace
 
 from pydantic_core import to_json
 
+from toolbus.call.kept_files import with_files
 from toolbus.call.result_store import CAPACITY, READ_RESULT, Owner, ResultStore
 from toolbus.core.operation.operation import Operation
 from toolbus.core.text.text import cleaned_json
-from toolbus.core.values.records import Budget, Embedded, Text, ToolResult, with_notes
-from toolbus.schema.values import is_larger
+from toolbus.core.values.records import (
+    Budget,
+    Embedded,
+    JSONObject,
+    ResultShape,
+    Text,
+    ToolResult,
+    with_notes,
+)
+from toolbus.schema.values import entries_of, is_larger
 from toolbus.shape.budget import character_limit, fitted_blocks
 from toolbus.shape.clean import cleaned_block
-from toolbus.shape.render import described_text, rendered
+from toolbus.shape.render import described_text, rendered, rendered_text
+from toolbus.shape.smaller import smaller
 
 MAX_FILES = 20
+_KEPT_NOTHING = "a result has none of the paths of its override (result.keep), so all of it is shown"
 _LARGE = 50_000
 """Characters of a result that are read in a thread; blocks and other values count for 20."""
 
@@ -32,6 +43,7 @@ class Results:
         self, result: ToolResult, operation: Operation, budget: Budget, *, keep: bool
     ) -> ToolResult:
         """The result of a tool, clean, within its budget, and without base64 in its texts."""
+        result = await self.smaller(result, operation, keep=keep)
         origin, tenant = operation.spec.origin, operation.tenant
         if _is_large(result):
             fitting, name, was_clean = await asyncio.to_thread(
@@ -54,6 +66,43 @@ class Results:
         clean = without_hidden(result)
         fitting, name = self._cut(clean, budget, keep, self._owner(operation))
         return described_text(fitting), name, clean is result
+
+    async def smaller(self, result: ToolResult, operation: Operation, *, keep: bool = True) -> ToolResult:
+        """The part of a result that the config keeps; with `keep`, `read_result` reads the whole."""
+        shape, tenant = operation.spec.result, operation.tenant
+        if shape is None or result.is_error or result.pending is not None:
+            return result
+        owner = self._owner(operation) if keep else None
+        if shape.files is not None or _is_large(result):
+            found, problem = await asyncio.to_thread(self._smaller, result, shape, owner)
+        else:
+            found, problem = self._smaller(result, shape, owner)
+        if tenant is not None and problem is not None:
+            tenant.warn(operation.spec.origin.server, operation.spec.origin.tool, problem)
+        if tenant is not None and _notes(found).get("whole") is not None:
+            tenant.keep_results()
+        return found
+
+    def _smaller(
+        self, result: ToolResult, shape: ResultShape, owner: Owner | None
+    ) -> tuple[ToolResult, str | None]:
+        """The smaller result, and a problem with it."""
+        found, lacks = smaller(result, shape)
+        problem = None if lacks or not shape.keep else _KEPT_NOTHING
+        name = None
+        if lacks and owner is not None:
+            name = self.store.keep(rendered_text(without_hidden(result)), owner)
+        if name is not None:
+            note = Text(text=f'[shortened; read_result(id="{name}") reads the whole result]')
+            found = replace(found, content=(*found.content, note))
+        if found is not result:
+            found = with_notes(found, smaller=True, **({} if name is None else {"whole": name}))
+        if shape.files is None:
+            return found, problem
+        try:
+            return with_files(found, shape.files), problem
+        except OSError as error:
+            return found, f"its binary content could not be kept in {shape.files}: {error.strerror or error}"
 
     def fitted(
         self, result: ToolResult, budget: Budget, *, keep: bool = True, owner: Owner = ()
@@ -105,6 +154,10 @@ def _binary_resources(result: ToolResult) -> tuple[Embedded, ...]:
         and not (block.mime_type or "").startswith(("image/", "audio/"))
     )
     return found if len(found) <= MAX_FILES else ()
+
+
+def _notes(result: ToolResult) -> JSONObject:
+    return entries_of(result.meta.get("toolbus"))
 
 
 def _is_large(result: ToolResult) -> bool:

@@ -214,7 +214,9 @@ def _is_decisive(field: str) -> bool:
 
 def _changes_meaning(change: ToolOverride) -> bool:
     """Whether the override changes what a model sees or sends, or what a policy relies on."""
-    return not change.rule.keys().isdisjoint(("description", "append", "arguments", "schema", "hints"))
+    return not change.rule.keys().isdisjoint(
+        ("description", "append", "arguments", "schema", "hints", "result")
+    )
 
 
 def _rule(change: ToolOverride) -> JSON:

@@ -67,7 +67,7 @@ def fitted(text: str, characters: int, kept_as: str | None, *, start: int = 0) -
     characters = max(characters, MINIMUM)
     if len(text) <= characters:
         return text
-    value = _parsed(text)
+    value = parsed_json(text)
     if value is None:
         return _head_and_tail(text, characters, kept_as, start)
     if _size(value, characters) <= characters:
@@ -180,7 +180,8 @@ def _is_joined(before: str, after: str) -> bool:
     )
 
 
-def _parsed(text: str) -> JSON:
+def parsed_json(text: str) -> JSON:
+    """The value of a text that is a JSON object or array; None for any other."""
     if not _BEGINS_JSON.match(text):
         return None
     try:

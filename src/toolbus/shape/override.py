@@ -9,6 +9,7 @@ A rule is a plain mapping, as in a config:
     schema        replaces the server's input schema, before `arguments` apply
     options       for providers: {openai: {strict: true}}
     hints         what the owner knows: {read_only, destructive, idempotent, open_world}
+    result        a `ResultShape`: what a model gets of its results
 
 An argument with a `value` is always sent with it and hidden from the model; one with a `default` is
 optional; `hide` hides an optional one.
@@ -93,6 +94,8 @@ def _applied(tool: ToolSpec, rule: Rule) -> ToolSpec:
     if "description" in rule or "append" in rule:
         text = rule.get("description", tool.description)
         changes["description"] = " ".join(filter(None, [text, rule.get("append")]))
+    if "result" in rule:
+        changes["result"] = rule["result"]
     hints: Mapping[str, bool | None] = rule.get("hints", {})
     if known := {name: value for name, value in hints.items() if value is not None}:
         changes |= {"annotations": _hinted(tool, known), "trusted": True}

@@ -199,7 +199,9 @@ def _line(kind: str, *facts: str | None) -> Text:
 def _includes_structured(result: ToolResult, structured: Structured) -> bool:
     if result.structured is None or structured == "never":
         return False
-    return structured == "always" or not any(
+    # A result that was made smaller would be repeated in full.
+    is_wanted = structured == "always" and not entries_of(result.meta.get("toolbus")).get("smaller")
+    return is_wanted or not any(
         isinstance(block, Text | Embedded) and block.text and not block.text.isspace()
         for block in result.content
     )

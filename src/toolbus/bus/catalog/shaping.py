@@ -8,9 +8,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from glob import escape
+from pathlib import Path
 
 from toolbus.call.result_store import READ_RESULT
 from toolbus.config import BusConfig
+from toolbus.config.settings.override import ToolOverride
 from toolbus.core.text.text import cleaned
 from toolbus.core.values.freshness import ListKind
 from toolbus.core.values.records import RECEIVED, Budget, Change, Inventory, Origin, Quarantined, ToolSpec
@@ -27,7 +29,7 @@ from toolbus.shape.as_tools import (
 from toolbus.shape.clean import cleaned_texts, is_clean
 from toolbus.shape.limit import TextLimits, cut_text, limited
 from toolbus.shape.naming import may_name, named
-from toolbus.shape.override import marked, repeatable, trusted
+from toolbus.shape.override import Rule, marked, repeatable, trusted
 from toolbus.shape.pipeline import LeaveOut, shaped
 from toolbus.shape.select import selected, unmatched
 
@@ -57,7 +59,7 @@ class CatalogShaper:
         servers = config.servers
         self._prefixes = {alias: server.prefix for alias, server in servers.items()}
         rules = {
-            f"{escape(alias)}/{pattern}": override.rule
+            f"{escape(alias)}/{pattern}": _rule(override, config.folder)
             for alias, server in servers.items()
             for pattern, override in server.override.items()
         }
@@ -209,6 +211,12 @@ class CatalogShaper:
             for change in tool.history:
                 if change.shaper in _WARNINGS:
                     yield tool.origin.server, tool.origin.tool, _warning(change)
+
+
+def _rule(override: ToolOverride, folder: Path | None) -> Rule:
+    """An override for shapers, which do not know the folder of the config."""
+    result = {} if override.result is None else {"result": override.result.within(folder)}
+    return {**override.rule, **result}
 
 
 def _warning(change: Change) -> str:

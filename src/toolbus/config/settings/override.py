@@ -1,13 +1,15 @@
 """Overrides for single tools: how a model sees them, and how long their results may be."""
 
+import os.path
 from collections.abc import Mapping
-from typing import Annotated, TypeAlias
+from pathlib import Path
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from toolbus.config.base import ConfigModel
+from toolbus.config.base import ConfigModel, Names, Text
 from toolbus.config.location import Location, is_mapping, near_miss
-from toolbus.core.values.records import JSON, Budget
+from toolbus.core.values.records import JSON, Budget, ResultShape
 
 _EXPECTED = (
     f"expected a number of characters, {{characters: ..., tokens: ...}}, or false, at least {Budget.SMALLEST}"
@@ -68,7 +70,7 @@ class ArgumentOverride(ConfigModel):
 
 
 class ToolHints(ConfigModel):
-    """What the owner of the config knows about a tool; it counts, whatever its server says."""
+    """The hints of the config's owner about a tool; they count, whatever its server says."""
 
     read_only: bool | None = None
     """Whether a call changes nothing."""
@@ -82,6 +84,27 @@ class ToolHints(ConfigModel):
     def _check(self) -> None:
         if self.read_only and self.destructive:
             raise Location().error("a tool cannot be both read_only and destructive")
+
+
+class ResultOverride(ConfigModel):
+    """What a model gets of the results of a tool; programs get all of it."""
+
+    keep: Names = ()
+    """Paths of what is kept of a JSON result, such as `[number, title, labels.name]`; empty means all."""
+    table: Literal["auto", "never"] = "never"
+    """`auto` shows flat records as a table, if that takes fewer tokens."""
+    files: Text | None = None
+    """The folder for pictures, audio and other binary content, relative to the config's."""
+
+    def within(self, folder: Path | None) -> ResultShape:
+        """The same for a config in that folder."""
+        files = None if self.files is None else os.path.join(folder or "", os.path.expanduser(self.files))
+        return ResultShape(keep=self.keep, table=self.table == "auto", files=files)
+
+    def _check(self) -> None:
+        for number, path in enumerate(self.keep):
+            if not all(path.split(".")):
+                raise Location().error("expected keys between dots, such as labels.name", f"keep[{number}]")
 
 
 class ToolOverride(ConfigModel):
@@ -106,7 +129,9 @@ class ToolOverride(ConfigModel):
     options: dict[str, dict[str, object]] = {}
     """Provider-specific options, by provider."""
     hints: ToolHints = Field(default_factory=ToolHints)
-    """What is known about the tool, for policies and for whoever asks before a call."""
+    """Hints about the tool, for policies and for whoever asks before a call."""
+    result: ResultOverride | None = None
+    """The part of its results that a model gets."""
     budget: BudgetSetting | None = None
     """The maximum length of its results for a model."""
 

@@ -49,6 +49,18 @@ class Change:
     fields: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ResultShape:
+    """How results are made smaller for a model; a program gets them as the server sent them."""
+
+    keep: tuple[str, ...] = ()
+    """Paths of what is kept of a JSON result, such as `labels.name`; empty means all."""
+    table: bool = False
+    """Whether records become a table, if that is smaller."""
+    files: str | None = None
+    """The folder in which pictures, audio and other binary content are kept instead."""
+
+
 @with_fast_init
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolSpec:
@@ -79,6 +91,8 @@ class ToolSpec:
     """Whether its annotations may be relied on: the config trusts its server, or has `hints` for it."""
     repeatable: bool = False
     """Whether the config declares that repeating a call is safe."""
+    result: ResultShape | None = None
+    """How its results are made smaller for a model, if the config says so."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
     """A cache of its definition in each dialect; filled by `toolbus.shape.dialects`."""
 
@@ -117,6 +131,7 @@ class ToolSpec:
             history=past or self.history,
             trusted=self.trusted,
             repeatable=self.repeatable,
+            result=self.result,
         )
 
 
