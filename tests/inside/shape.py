@@ -25,6 +25,9 @@ from toolbus.shape.render import rendered_text as rendered_text
 from toolbus.shape.render import without_base64 as without_base64
 from toolbus.shape.select import selected as selected
 from toolbus.shape.select import unmatched as unmatched
+from toolbus.shape.smaller import projected as projected
+from toolbus.shape.smaller import smaller as smaller
+from toolbus.shape.smaller import table as table
 from toolbus.shape.trim import described_schema as described_schema
 from toolbus.shape.trim import trimmed_schema as trimmed_schema
 from toolbus.shape.trim import trimmed_text as trimmed_text

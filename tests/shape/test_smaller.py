@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.inside.shape import projected, smaller, table
 from toolbus.records import JSON, Image, ResultShape, Text, ToolResult
-from toolbus.shape.smaller import projected, smaller, table
 
 ISSUES: list[dict[str, Any]] = [
     {"number": n, "title": f"Issue {n}, of many",

@@ -87,7 +87,7 @@ class ToolHints(ConfigModel):
 
 
 class ResultOverride(ConfigModel):
-    """What a model gets of the results of a tool; programs get all of it."""
+    """The part of a tool's results that a model gets; programs get all of it."""
 
     keep: Names = ()
     """Paths of what is kept of a JSON result, such as `[number, title, labels.name]`; empty means all."""

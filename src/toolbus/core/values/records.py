@@ -51,7 +51,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultShape:
-    """How results are made smaller for a model; a program gets them as the server sent them."""
+    """The part of a tool's results that a model gets; a program gets all of it."""
 
     keep: tuple[str, ...] = ()
     """Paths of what is kept of a JSON result, such as `labels.name`; empty means all."""
@@ -92,7 +92,7 @@ class ToolSpec:
     repeatable: bool = False
     """Whether the config declares that repeating a call is safe."""
     result: ResultShape | None = None
-    """How its results are made smaller for a model, if the config says so."""
+    """The part of its results that a model gets; by default all."""
     definitions: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False, compare=False)
     """A cache of its definition in each dialect; filled by `toolbus.shape.dialects`."""
 
