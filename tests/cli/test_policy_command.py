@@ -124,7 +124,7 @@ def test_the_rule_that_decides_is_explained_with_those_before_it(runs: dict[str,
         "files/read: allowed by policy[1]",
         "  policy[0]  tools do not match",
         "  policy[1]  matches, with the hint 'read-only': allow",
-        "  hints      read-only, open-world; the config says so (trust_annotations or hints)",
+        "  hints      read-only, open-world; the config vouches for them (trust_annotations or hints)",
         "  limits     at most 60 per minute and 200 per run",
     ]
     head, *_ = runs["denied"].stdout.splitlines()

@@ -47,8 +47,8 @@ def needs_approval(
 ) -> bool:
     """Whether a person is asked before the tool is called; with `arguments`, before that call.
 
-    What `call_tool` calls is known only with them: without, a person is asked unless nobody ever is. What
-    `call_read_tool` calls only reads.
+    What `call_tool` calls is known only with them: without, a person is asked unless nobody ever is. A
+    call of `call_read_tool` only reads.
     """
     check_rule(rule)
     called = tool if arguments is None else target_of(tool, arguments)[0]

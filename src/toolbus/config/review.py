@@ -213,7 +213,7 @@ def _is_decisive(field: str) -> bool:
 
 
 def _changes_meaning(change: ToolOverride) -> bool:
-    """Whether the override changes what a model sees or sends, or what a policy relies on."""
+    """Whether the override changes a tool for a model or for a policy."""
     return not change.rule.keys().isdisjoint(
         ("description", "append", "arguments", "schema", "hints", "result")
     )

@@ -8,8 +8,8 @@ A rule is a plain mapping, as in a config:
     arguments     by the server's name: {name, description, default, value, hide}
     schema        replaces the server's input schema, before `arguments` apply
     options       for providers: {openai: {strict: true}}
-    hints         what the owner knows: {read_only, destructive, idempotent, open_world}
-    result        a `ResultShape`: what a model gets of its results
+    hints         knowledge of the owner: {read_only, destructive, idempotent, open_world}
+    result        a `ResultShape`: the part of its results that a model gets
 
 An argument with a `value` is always sent with it and hidden from the model; one with a `default` is
 optional; `hide` hides an optional one.

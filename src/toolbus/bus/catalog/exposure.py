@@ -51,8 +51,8 @@ _SEARCH_SCHEMA: JSONObject = {
 _READ_ONLY: JSONObject = {"readOnlyHint": True, "destructiveHint": False, "idempotentHint": True}
 _RETURNS = "Returns names, descriptions and input schemas; call what you need with call_tool."
 _RETURNS_READ_ONLY = (
-    "Returns names, descriptions and input schemas; call what is marked read_only with call_read_tool, and "
-    "the rest with call_tool."
+    "Returns names, descriptions and input schemas; call those marked read_only with call_read_tool, and "
+    "the others with call_tool."
 )
 _WRITES = "Returns tools as typed Python functions; call what you need in a script, with run_code."
 _LOADS = "Loads the tools that it finds; from then on you can call them."

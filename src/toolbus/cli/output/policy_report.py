@@ -261,7 +261,7 @@ def _hint_words(target: PolicyTarget) -> str:
     spec = target.spec
     counts = ", ".join(_counts_as(target))
     if spec is not None and spec.trusted:
-        return f"{counts or 'none'}; the config says so (trust_annotations or hints)"
+        return f"{counts or 'none'}; the config vouches for them (trust_annotations or hints)"
     sent = ", ".join(f"{name}: {escaped_json(value)}" for name, value in _sent(spec).items())
     claims = f"its server says {sent}, but is not trusted" if sent else "its server is not trusted"
     return f"{counts}; {claims}"

@@ -70,7 +70,7 @@ class ArgumentOverride(ConfigModel):
 
 
 class ToolHints(ConfigModel):
-    """The hints of the config's owner about a tool; they count, whatever its server says."""
+    """The hints of the config's owner about a tool; they overrule its server."""
 
     read_only: bool | None = None
     """Whether a call changes nothing."""
@@ -90,7 +90,7 @@ class ResultOverride(ConfigModel):
     """The part of a tool's results that a model gets; programs get all of it."""
 
     keep: Names = ()
-    """Paths of what is kept of a JSON result, such as `[number, title, labels.name]`; empty means all."""
+    """Paths of the kept parts of a JSON result, such as `[number, title, labels.name]`; empty means all."""
     table: Literal["auto", "never"] = "never"
     """`auto` shows flat records as a table, if that takes fewer tokens."""
     files: Text | None = None
@@ -129,7 +129,7 @@ class ToolOverride(ConfigModel):
     options: dict[str, dict[str, object]] = {}
     """Provider-specific options, by provider."""
     hints: ToolHints = Field(default_factory=ToolHints)
-    """Hints about the tool, for policies and for whoever asks before a call."""
+    """Hints about the tool, for policies and approvals."""
     result: ResultOverride | None = None
     """The part of its results that a model gets."""
     budget: BudgetSetting | None = None

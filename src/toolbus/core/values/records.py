@@ -54,7 +54,7 @@ class ResultShape:
     """The part of a tool's results that a model gets; a program gets all of it."""
 
     keep: tuple[str, ...] = ()
-    """Paths of what is kept of a JSON result, such as `labels.name`; empty means all."""
+    """Paths of the kept parts of a JSON result, such as `labels.name`; empty means all."""
     table: bool = False
     """Whether records become a table, if that is smaller."""
     files: str | None = None
