@@ -7,7 +7,6 @@ import sys
 from tests.contract.journey import read_limits
 from tests.patience import PATIENCE
 
-
 TRIES = 3
 
 
