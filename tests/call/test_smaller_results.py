@@ -1,6 +1,5 @@
 """What `result` of an override does to calls: for a model, for programs, and for clients of the gateway."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +60,7 @@ async def test_a_model_gets_a_table_and_can_read_the_whole() -> None:
         # Programs get what the server sent.
         assert len(result.structured["result"][0]) == 4
         plain = await bus.call("a_list_issues")
-        assert json.loads(plain.content[0].text)["body"].startswith("text 0")
+        assert "text 0" in plain.text
 
 
 async def test_a_path_that_no_result_has_is_reported() -> None:
