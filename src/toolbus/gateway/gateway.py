@@ -283,9 +283,9 @@ class Gateway:
     def dismiss(self, principal: Principal) -> None:
         """End what a principal began: its key is not valid any more."""
         for session in self.sessions:
-            if session.principal.is_like(principal):
+            if session.principal.bare.is_like(principal.bare):
                 self.sessions.close(session.id)
-        for call in self._parked.of(principal.owner):
+        for call in self._parked.held_by(principal.holder):
             call.cancel()
             self._parked.drop(call)
         self._views.forget(principal)

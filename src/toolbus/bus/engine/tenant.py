@@ -12,6 +12,8 @@ from toolbus.bus.engine.engine import BusLoop, Engine
 from toolbus.bus.engine.servers import Servers
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
 from toolbus.bus.rules.targets import decides_nothing, other_target
+from toolbus.config import BusConfig
+from toolbus.connect.auth.credentials import ClientIdentity, LinkOwner
 from toolbus.core.ask.interactions import Interactions, for_user
 from toolbus.core.operation.events import (
     Event,
@@ -86,6 +88,13 @@ class Tenant:
     def children(self) -> "Iterable[Tenant]":
         """The tenants that borrow its servers."""
         return ()
+
+    def link_owner(self, config: BusConfig) -> LinkOwner:
+        """Whose secrets, tokens and identity its own links use."""
+        return self.engine.identity(config, self.user)
+
+    def renew(self, identity: ClientIdentity) -> None:
+        """Take the newest token of its client, if its identity is passed on."""
 
     # What its servers and its operations ask of it
 
