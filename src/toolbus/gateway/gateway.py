@@ -172,6 +172,8 @@ class Gateway:
                     await asyncio.wait({starting}, timeout=POLL_SECONDS)
         if starting is not None and starting.done() and not starting.cancelled():
             starting.result()
+            if request.exchange.principal.passed is not None:
+                await calls_of(view).list_first(self.settings.list_within)
 
     def _is_stale(self, request: ClientRequest, server: str) -> bool:
         starting = self._starting

@@ -41,7 +41,7 @@ class Borrower(Tenant):
 
     def begin(self, call: int) -> None:
         """Register a call; its link may be shared."""
-        self._use()
+        self.note_use()
         self._in_flight += 1
         self.engine.owners[call] = self.hub.emit
 
@@ -51,7 +51,7 @@ class Borrower(Tenant):
         self.engine.owners.pop(call, None)
 
     @abstractmethod
-    def _use(self) -> None:
+    def note_use(self) -> None:
         """Keep its user, who is used now."""
 
     @property
@@ -106,7 +106,7 @@ class Borrower(Tenant):
             return self.loop.wait(self._tracked(work))
 
     async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
-        self._use()
+        self.note_use()
         self._running += 1
         try:
             await self.install()
@@ -149,7 +149,7 @@ class Borrower(Tenant):
 
 async def installed_of(lender: Tenant) -> None:
     """Wait until the links of a user or client, or of the bus, exist."""
-    await (lender.install() if isinstance(lender, Borrower) else lender.engine.waitinstalled_of())
+    await (lender.install() if isinstance(lender, Borrower) else lender.engine.wait_installed())
 
 
 @contextmanager

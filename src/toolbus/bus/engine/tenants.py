@@ -301,7 +301,7 @@ class UserTenant(Borrower):
         """Its clients, and the open sessions."""
         return [*self.identities.all, *self.sessions.all]
 
-    def _use(self) -> None:
+    def note_use(self) -> None:
         self._root.use(self)
 
     @property
@@ -414,7 +414,7 @@ class IdentityTenant(Borrower):
         if token is not None and identity.token is not None and token is not identity.token:
             token.renew(identity.token)
 
-    def _use(self) -> None:
+    def note_use(self) -> None:
         if isinstance(self._lender, UserTenant):
             self._root.use(self._lender)
         self._lender.identities.use(self)
@@ -501,9 +501,9 @@ class SessionTenant(Borrower):
         """Use the token of a new request from now on."""
         self._lender.renew(identity)
 
-    def _use(self) -> None:
+    def note_use(self) -> None:
         if isinstance(self._lender, Borrower):
-            self._lender._use()
+            self._lender.note_use()
 
     @property
     def installed(self) -> bool:
