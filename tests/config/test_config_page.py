@@ -9,7 +9,15 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from tests.inside.config import Sandbox, Serve, ServeAuth, ServerLimits, TokenIssuer
+from tests.inside.config import (
+    AUTH_TYPES,
+    Sandbox,
+    Serve,
+    ServeAuth,
+    ServerLimits,
+    TokenExchange,
+    TokenIssuer,
+)
 from toolbus.config import BusConfig, ClientCredentials, IdentityAssertion, OAuth, ServerConfig, Workload
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -83,6 +91,6 @@ def test_the_keys_of_auth_are_those_of_its_models() -> None:
     listed = re.findall(r"^\| (`[^|]*) \|", text.partition("\n\n## ")[0], re.MULTILINE)
     keys = {key for cell in listed for key in re.findall(r"`([a-z_]+)`", cell)}
 
-    known = fields(OAuth, ClientCredentials, IdentityAssertion, Workload)
+    known = fields(OAuth, ClientCredentials, TokenExchange, IdentityAssertion, Workload)
     assert {*known} - {"type"} <= keys
-    assert keys - {*known} <= {"bearer", "oauth", "client_credentials", "identity_assertion", "workload"}
+    assert keys - {*known} <= AUTH_TYPES.keys()

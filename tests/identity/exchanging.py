@@ -1,4 +1,4 @@
-"""An authorization server that exchanges tokens (RFC 8693), over HTTP: it checks both the client and the token."""
+"""An authorization server that exchanges tokens (RFC 8693): it checks the client and the token."""
 
 import base64
 import json

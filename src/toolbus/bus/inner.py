@@ -20,7 +20,7 @@ calls_of: "Callable[[View], ViewCalls]" = attrgetter("_calls")
 view_of: "Callable[[Tool], View]" = attrgetter("_view")
 """The view that a tool belongs to."""
 client_of: "Callable[[Toolbus], Callable[..., View]]" = attrgetter("_client")
-"""Makes the view of a client, of whose identity something is passed on."""
+"""Makes the view of a client with a forwarded identity."""
 renewal_of: "Callable[[View], Callable[[ClientIdentity], None]]" = attrgetter("_tenant.renew")
 """Takes the newest token of the client of a view."""
 tenant_of: "Callable[[Toolbus], BusTenant]" = attrgetter("_bus")

@@ -191,7 +191,7 @@ class Toolbus(View):
         session: str | None = None,
         interactions: Interactions | None = None,
     ) -> View:
-        """The bus for a user, or nobody, with what is passed on for a client, and perhaps for a session."""
+        """The bus for a user, or nobody, with a forwarded identity, and perhaps for a session."""
         lender = self._bus.client_of(user, identity)
         if session is None:
             return View(lender, Scope(caller=Caller(user=user)))

@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class Borrower(Tenant):
-    """A user, a client or a session, with links of its own and borrowed ones; others see nothing of it."""
+    """A user, a client or a session, with its own and borrowed links. Its events reach nobody else."""
 
     def __init__(self, parent: Tenant, user: str, handlers: Interactions | None = None) -> None:
         self._in_flight = 0

@@ -90,11 +90,11 @@ class Tenant:
         return ()
 
     def link_owner(self, config: BusConfig) -> LinkOwner:
-        """Whose secrets, tokens and identity its own links use."""
+        """The secrets, tokens and identity for its own links."""
         return self.engine.identity(config, self.user)
 
     def renew(self, identity: ClientIdentity) -> None:
-        """Take the newest token of its client, if its identity is passed on."""
+        """Use the newest token of its client, if servers get its identity."""
 
     # What its servers and its operations ask of it
 

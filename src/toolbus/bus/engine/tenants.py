@@ -4,7 +4,7 @@ A user shares the links of the bus where the credentials are the same. They are 
 needs the servers, and again from time to time, because a secret may change. A server whose credentials cannot
 differ is shared from the start.
 
-A client whose identity is passed on shares the links of its user, except to servers that get something of it.
+A client with a forwarded identity shares the links of its user, except to servers that get a part of it.
 
 A session shares the links of its user, except to servers with `per_session`. Its own link is built when it is
 first needed. Until that link has listed other tools, the inventory is taken from the link of the user. A link
@@ -114,7 +114,7 @@ class SessionLimit:
 
 
 class Identities:
-    """The clients of the bus, or of one user, whose identity is passed on; idle ones are limited."""
+    """The clients of the bus, or of one user, with a forwarded identity; idle ones are limited."""
 
     def __init__(self, most: int) -> None:
         self._most = most
@@ -159,6 +159,11 @@ class Identities:
         """All of them, as a copy."""
         with self._lock:
             return list(self._known.values())
+
+    @property
+    def kept(self) -> "list[IdentityTenant]":
+        """Those that are kept although nobody needs them."""
+        return list(self._recent.values())
 
     async def follow(self) -> None:
         """Let all of them use the current servers and the config."""
@@ -216,7 +221,7 @@ class BusTenant(Tenant):
     def client_of(
         self, user: str, identity: ClientIdentity | None
     ) -> "BusTenant | UserTenant | IdentityTenant":
-        """The tenant of a user, or of nobody if that name is empty, with what is passed on for its client."""
+        """The tenant of a user, or of nobody if that name is empty, with a forwarded identity."""
         lender = self.user_of(user) if user else self
         if identity is None:
             return lender
@@ -405,7 +410,7 @@ class IdentityTenant(Borrower):
         return self.sessions.all
 
     def link_owner(self, config: BusConfig) -> LinkOwner:
-        """The secrets and tokens of its user, with the identity that is passed on."""
+        """The secrets and tokens of its user, with the forwarded identity."""
         return replace(self._lender.link_owner(config), passed=self.identity)
 
     def renew(self, identity: ClientIdentity) -> None:
@@ -494,7 +499,7 @@ class SessionTenant(Borrower):
         super().__init__(lender, lender.user, handlers)
 
     def link_owner(self, config: BusConfig) -> LinkOwner:
-        """The secrets and tokens of its user, and the identity that is passed on for its client."""
+        """The secrets and tokens of its user, with the forwarded identity of its client."""
         return self._lender.link_owner(config)
 
     def renew(self, identity: ClientIdentity) -> None:

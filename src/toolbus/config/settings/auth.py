@@ -164,7 +164,7 @@ class TokenExchange(_Client):
     _missing = "is missing; token_exchange needs issuer and client_id"
 
     type: Literal["token_exchange"]
-    """How to get a token: in exchange for the token of the gateway's client."""
+    """The way to get a token: the token of the gateway's client is exchanged."""
     audience: Text | None = None
     """The `audience` to ask for: the name of the server at the authorization server."""
 
@@ -263,12 +263,12 @@ _HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 
 
 def header_name_problem(name: str) -> str | None:
-    """Why a text is not the name of a header."""
+    """The problem with the name of a header; None if it is valid."""
     return None if _HEADER_NAME.fullmatch(name) else "expected the name of a header, such as X-Tenant"
 
 
 def forwarding_problem(name: str) -> str | None:
-    """Why a header of a client may not be forwarded to a server."""
+    """The reason not to forward a header of a client; None if there is none."""
     if problem := header_name_problem(name):
         return problem
     if name.lower() in ("authorization", "cookie"):

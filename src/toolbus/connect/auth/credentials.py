@@ -64,7 +64,7 @@ class StaticHeaders:
 def static_headers(values: Resolved, forwarded: Mapping[str, str] | None = None) -> dict[str, str]:
     """The headers of the config, by name in lower case, and the user and password in the URL.
 
-    Those that are `forwarded` for a client come first, so that they replace nothing.
+    The `forwarded` headers of a client replace none of them.
     """
     headers = {**(forwarded or {}), **{name.lower(): value for name, value in values.headers.items()}}
     userinfo, _, _ = urlsplit(values.url or "").netloc.rpartition("@")
@@ -74,7 +74,7 @@ def static_headers(values: Resolved, forwarded: Mapping[str, str] | None = None)
 
 
 class SubjectToken:
-    """The token of a client as it was last renewed, and what was issued in exchange for it."""
+    """The newest token of a client, and the tokens that were issued in exchange."""
 
     def __init__(self, value: str, expires: float | None = None) -> None:
         self.value = value
@@ -102,7 +102,7 @@ class SubjectToken:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientIdentity:
-    """What is passed on to servers for a client. Equal ones share connections, whatever their tokens are."""
+    """The forwarded identity of a client. Equal ones share connections; their tokens are not compared."""
 
     subject: str = ""
     """The digest of what its token grants; empty without a token."""
@@ -112,7 +112,7 @@ class ClientIdentity:
 
     @property
     def digest(self) -> str:
-        """A name of it that quotes nothing."""
+        """A name that contains no part of it."""
         return sha256(repr((self.subject, self.headers)).encode()).hexdigest()
 
     def reaches(self, server: ServerConfig) -> bool:
@@ -147,7 +147,7 @@ _GIVEN = "given"
 
 
 def header_problem(name: str, value: str) -> str | None:
-    """Why the header of a client cannot be forwarded; a line break in it would begin another header."""
+    """The problem with the value of a header; a line break in it would begin another header."""
     if len(value) > MAX_HEADER:
         return f"the header {name} is longer than {MAX_HEADER:,} characters"
     if not (value.isascii() and value.isprintable()):
@@ -156,7 +156,7 @@ def header_problem(name: str, value: str) -> str | None:
 
 
 def given_identity(token: str | None, headers: Mapping[str, str]) -> ClientIdentity | None:
-    """What a program passes on for a user; ValueError if it cannot be sent. The token renews earlier ones."""
+    """The identity that a program forwards for a user; ValueError if it cannot be sent."""
     if token is not None and not (0 < len(token) <= MAX_TOKEN and token.isascii() and token.isprintable()):
         raise ValueError(f"a token is a text of printable ASCII characters, at most {MAX_TOKEN:,}")
     for name, value in headers.items():
@@ -180,7 +180,7 @@ class LinkOwner:
     user: str = ""
     """Empty for the user of the bus itself."""
     passed: ClientIdentity | None = None
-    """The client whose identity is passed on, if there is one."""
+    """The forwarded identity of the client, if there is one."""
 
     def forwarded(self, server: ServerConfig) -> dict[str, str]:
         """The headers of the client for a server."""

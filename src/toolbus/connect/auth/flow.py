@@ -89,7 +89,7 @@ class OAuthFlow:
         """The stored login; None if there is none, or it was made with another client, `Host` or `verify`.
 
         The tokens of a program are not stored: it needs nobody to get others, and must not act as a person.
-        Those that were issued for a client are in memory, beside its token.
+        Tokens of clients are in memory, beside the token that was exchanged.
         """
         if not self.is_personal:
             return self._issued.login

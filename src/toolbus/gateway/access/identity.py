@@ -1,4 +1,4 @@
-"""What is passed on for a client to the servers behind the gateway: named headers, and its token."""
+"""The identity of a client for the servers behind the gateway: named headers, and its token."""
 
 import json
 from collections.abc import Mapping
@@ -14,27 +14,27 @@ _GRANT = (
     *("iss", "sub", "aud", "client_id", "azp", "scope", "scp", "act", "may_act", "acr", "sid", "cnf"),
     *("authorization_details", "roles", "groups", "entitlements"),
 )
-"""The claims that say what a token grants to whom: a token with the same ones renews another."""
+"""The claims about the rights and the holder of a token: a token with the same ones renews another."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServersBehind:
-    """What the servers of a config want of clients."""
+    """The parts of a client's identity that the servers of a config need."""
 
     headers: tuple[str, ...] = ()
     """The names of headers that some server gets, in lower case."""
     subject: bool = False
-    """Whether some server gets a token in exchange for the one of the client."""
+    """Whether some server gets a token in exchange."""
 
     @property
     def deciding(self) -> tuple[str, ...]:
-        """The headers of a request that decide what is passed on."""
+        """The headers of a request that decide about the identity."""
         return ("connection", *self.headers) if self.headers else ()
 
     def passed_on(
         self, facts: RequestFacts, holder: CredentialHolder | None = None
     ) -> ClientIdentity | Refusal | None:
-        """What is passed on for a request; a refusal if a header of it cannot be forwarded."""
+        """The identity to forward for a request; a refusal if a header has an invalid value."""
         if not self.headers and not self.subject:
             return None
         found: dict[str, str] = {}
@@ -60,7 +60,7 @@ NO_SERVERS = ServersBehind()
 
 
 def servers_behind(config: BusConfig) -> ServersBehind:
-    """What the servers of a config want of clients."""
+    """Read from a config what its servers need."""
     servers = config.servers.values()
     return ServersBehind(
         headers=tuple(sorted({name for server in servers for name in server.forward_headers})),
@@ -69,7 +69,7 @@ def servers_behind(config: BusConfig) -> ServersBehind:
 
 
 def grant_of(claims: Mapping[str, Any]) -> str:
-    """A digest of what a token grants to whom: a renewed token has the same one."""
+    """A digest of the rights and the holder of a token: a renewed token has the same one."""
     said = {name: _plain(claims[name]) for name in _GRANT if claims.get(name) is not None}
     return sha256(json.dumps(said, sort_keys=True, default=str).encode()).hexdigest()
 

@@ -26,7 +26,7 @@ class Views:
         self._bus = bus
         self._serve = serve or Serve()
         self._made: OrderedDict[tuple[str, str, ClientIdentity | None], View] = OrderedDict()
-        """By view, user and what is passed on."""
+        """By view, user and forwarded identity."""
         self._rules: dict[str, Rules] = {}
         """By view. Whoever opens another session does not get another quota."""
 

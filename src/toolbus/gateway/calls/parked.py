@@ -49,7 +49,7 @@ class ParkedCall:
         self.id = f"{store.prefix}{secrets.token_urlsafe(18)}"
         self.owner = exchange.principal.owner
         self.holder = exchange.principal.holder
-        """Whose quotas count."""
+        """The principal, for quotas."""
         self.size = max(exchange.size, LEAST)
         """About how many bytes are kept for it."""
         self.about = about
@@ -248,7 +248,7 @@ class ParkedCalls:
         return [call for call in self._calls.values() if call.owner == owner]
 
     def held_by(self, holder: str) -> list[ParkedCall]:
-        """The calls of the holder of a credential, whatever was passed on for it."""
+        """The calls of the holder of a credential, with any forwarded identity."""
         return [call for call in self._calls.values() if call.holder == holder]
 
     def keep(self, call: ParkedCall) -> bool:

@@ -30,7 +30,7 @@ class Principal:
     key: str = field(default="", repr=False)
     """The SHA-256 of its key; empty for a token, and without authentication."""
     passed: ClientIdentity | None = field(default=None, repr=False)
-    """What is passed on for it to servers; None if none of them wants anything."""
+    """Its forwarded identity; None if no server needs it."""
 
     @property
     def id(self) -> str:
@@ -45,12 +45,12 @@ class Principal:
 
     @property
     def holder(self) -> str:
-        """Whose quotas count, whatever is passed on: a new key with an old name is somebody else."""
+        """The holder of the credential, for quotas: a new key with an old name is somebody else."""
         return f"{self.id} {self.key}" if self.key else self.id
 
     @property
     def owner(self) -> str:
-        """Who owns its sessions, calls and tasks: for another identity that is passed on, somebody else."""
+        """The owner of its sessions, calls and tasks: with another forwarded identity, somebody else."""
         text = f"{self.id} {self.key}" if self.key else self.id
         return text if self.passed is None else f"{text} {self.passed.digest}"
 
@@ -60,7 +60,7 @@ class Principal:
 
     @property
     def bare(self) -> "Principal":
-        """The same one, whatever is passed on for it."""
+        """The same one without its forwarded identity."""
         return replace(self, passed=None)
 
     @property
