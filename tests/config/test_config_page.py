@@ -15,6 +15,7 @@ from tests.inside.config import (
     Serve,
     ServeAuth,
     ServerLimits,
+    SignInSetting,
     TokenExchange,
     TokenIssuer,
 )
@@ -65,11 +66,16 @@ def written(default: str) -> Iterator[Any]:
         yield yaml.safe_load(default.strip("`").replace(",", ""))
 
 
-SERVE = fields(Serve) | fields(ServeAuth, within="auth.") | fields(TokenIssuer, within="auth.oauth.")
+SERVE = (
+    fields(Serve)
+    | fields(ServeAuth, within="auth.")
+    | fields(TokenIssuer, within="auth.oauth.")
+    | fields(SignInSetting, within="auth.sign_in.")
+)
 TABLES: list[tuple[str, str, dict[str, Any], set[str]]] = [
     ("configuration.md", "## Keys of a server", fields(ServerConfig), {"alias"}),
     ("configuration.md", "Keys beside `servers`:", fields(BusConfig), {"servers", "file", "folder"}),
-    ("configuration.md", "## Serve", SERVE, {"auth", "auth.oauth"}),
+    ("configuration.md", "## Serve", SERVE, {"auth", "auth.oauth", "auth.sign_in"}),
     ("limits.md", "## Limits that you can set", fields(ServerLimits), set()),
     ("sandbox.md", "## The setting", fields(Sandbox), set()),
 ]
