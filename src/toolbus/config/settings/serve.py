@@ -176,6 +176,10 @@ class ServeView(Profile):
     user: Text | None = None
     """The user whose logins and secrets are used for clients that have no user of their own."""
 
+    def has_server(self, alias: str) -> bool:
+        """Whether a server is in it, as far as no pattern or rule leaves its tools out."""
+        return self.servers is None or alias in self.servers
+
 
 _ADDRESS_KEYS = frozenset(("port", "host", "listen", "address", "addr", "bind", "hostname"))
 """What other programs call the address at which they listen."""

@@ -462,8 +462,8 @@ class AdmittedClients:
         self._access = access
         self._gateway = gateway
         self._requests: set[HttpRequest] = set()
-        self._keys: dict[tuple[str, str], Principal] = {}
-        """The holders of keys that were used, by key and view."""
+        self._keys: dict[tuple[str, tuple[str, str]], Principal] = {}
+        """The holders of keys that were used, by key and place."""
         self._ticks = 0
         self._asking: asyncio.Task[None] | None = None
 
@@ -471,7 +471,7 @@ class AdmittedClients:
         self._requests.add(http)
         principal = http.principal
         if principal.key:
-            self._keys[principal.key, principal.view] = principal
+            self._keys[principal.key, principal.place] = principal
 
     def end(self, http: HttpRequest) -> None:
         self._requests.discard(http)
