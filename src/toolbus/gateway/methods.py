@@ -222,7 +222,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     except ToolNotFound as error:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {_own_unknown(request, name, error)}") from error
     except ToolbusError as error:
-        return tool_failure(_own_words(request, name, str(error)))
+        return tool_failure(_own_words(request, name, error))
 
 
 async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
@@ -253,13 +253,19 @@ def _own_unknown(request: ClientRequest, name: str, error: ToolNotFound) -> Tool
     return ToolNotFound(name, list(offering.now.own_tools), down=error.down, likely=error.likely)
 
 
-def _own_words(request: ClientRequest, name: str, problem: str) -> str:
-    """A problem with a call; of a server alone, with the name by which its client knows the tool."""
-    offering = request.client.offering
+def _own_words(request: ClientRequest, name: str, error: ToolbusError) -> str:
+    """Why a call failed; of a server alone, with the name by which its client knows the tool."""
+    offering, problem = request.client.offering, str(error)
     if not offering.alone:
         return problem
-    spec, qualified = offering.now.own_tools.get(name), f"{offering.alone}/{name}"
-    for public in (qualified, *([] if spec is None else [spec.name])):
+    spec = offering.now.own_tools.get(name)
+    what = error.what if isinstance(error, CallDenied) else ""
+    known = [
+        what.removeprefix("tool ").strip("'"),
+        f"{offering.alone}/{name}",
+        "" if spec is None else spec.name,
+    ]
+    for public in filter(None, known):
         problem = problem.replace(repr(public), repr(name))
     return problem
 
