@@ -23,6 +23,8 @@ from toolbus.core.text.display import ascii_authority, ascii_url
 from toolbus.core.values.records import JSON
 
 DEFAULT_VIEW = "default"
+CARD = "server-card"
+"""The path of a server card, below that of its address."""
 _CALLS = ("max_in_flight", "max_per_user", "max_per_server", "max_waiting", "max_wait")
 _LIMITS = (
     "max_sessions",
@@ -211,6 +213,8 @@ class Serve(ServeModel):
     """What clients get, by name; by default there is one view, of everything."""
     default_view: str = DEFAULT_VIEW
     """The view of clients that have no other."""
+    cards: bool = False
+    """Whether `/.well-known/ai-catalog.json` and server cards tell clients of it. Experimental."""
     console: bool | Literal["edit"] | None = None
     """Whether the page at `/console` is there; by default if only this machine reaches one worker alone.
 
@@ -356,6 +360,8 @@ class Serve(ServeModel):
         for name in self.views:
             if problem := view_name_problem(name):
                 yield f"views.{name}", problem
+        if self.cards and CARD in self.views:
+            yield f"views.{CARD}", "is the path of a server card (serve.cards); choose another name"
         if self.views and self.default_view == DEFAULT_VIEW and DEFAULT_VIEW not in self.views:
             yield "default_view", "is missing; name the view of clients that have no other"
         if self.auth.oauth is not None and not self.auth.oauth.audience and self.public_url is None:

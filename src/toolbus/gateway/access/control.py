@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address, ip_network
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from toolbus.config import BusConfig, Secrets
 from toolbus.config.settings.serve import Serve
@@ -141,6 +141,9 @@ class AccessControl:
         }
         return {**body, "scopes_supported": list(oauth.scopes)} if oauth.scopes else body
 
+    def url(self, facts: RequestFacts, name: str = "") -> str:
+        return self._resource(self._hosts.peer(facts), name)
+
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
         return self._hosts.cors(facts)
 
@@ -181,11 +184,12 @@ class AccessControl:
         A server is reached through the first of the views that it is in, whose rules and patterns hold. For
         a client without such a view it is a view that does not exist.
         """
-        if name in self._servers and self._serve.view(name) is None:
+        alias = unquote(name)
+        if alias in self._servers and self._serve.view(name) is None:
             for view in views:
                 found = self._serve.view(view)
-                if found is not None and found.has_server(name):
-                    return view, name
+                if found is not None and found.has_server(alias):
+                    return view, alias
         return name or next(iter(views), ""), ""
 
     async def _identify(self, peer: HttpPeer, credential: str, view: str) -> CredentialHolder | Refusal:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
 from random import shuffle
@@ -71,6 +71,18 @@ class ConsolePages(Protocol):
     def drain(self) -> None: ...
 
 
+class PagesBeside(Protocol):
+    """Pages that are served beside the MCP endpoint, such as server cards."""
+
+    def covers(self, path: str) -> bool:
+        """Whether one of them has that path."""
+        ...
+
+    async def serve(self, http: HttpRequest, access: Admission) -> None:
+        """Answer a request for one of them."""
+        ...
+
+
 class App:
     """Answers the HTTP requests to a gateway; an `HttpServer` runs it."""
 
@@ -84,6 +96,7 @@ class App:
         *,
         path: str = "/mcp",
         console: ConsolePages | None = None,
+        beside: Sequence[PagesBeside] = (),
         workers: Workers | None = None,
     ) -> None:
         """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in.
@@ -93,6 +106,7 @@ class App:
         self.gateway = gateway
         self._path = path
         self._console = console
+        self._beside = beside
         self._workers = workers
         self._worker_pages = None
         if workers is not None and gateway.replicas is not None:
@@ -124,7 +138,10 @@ class App:
 
     async def _serve(self, http: HttpRequest) -> None:
         path = http.facts.path
-        if path == self._path or path.startswith(self._below):
+        beside = next((pages for pages in self._beside if pages.covers(path)), None)
+        if beside is not None:
+            await beside.serve(http, self._access)
+        elif path == self._path or path.startswith(self._below):
             await self._mcp(http)
         elif path == CONSOLE or path.startswith(_BELOW_CONSOLE):
             await self._console_page(http)
