@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator, Iterable, Mapping
+from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +22,7 @@ from tests.inside.gateway import (
     GatewayLimits,
     HttpLimits,
     HttpServer,
+    PagesBeside,
     Replicas,
     listening_socket,
     tls_context,
@@ -233,12 +234,13 @@ async def front(
     serve: Serve | None = None,
     replicas: Replicas | None = None,
     trusted_proxies: Iterable[str] = (),
+    beside: Sequence[PagesBeside] = (),
 ) -> AsyncGenerator[Front]:
     """A gateway over HTTP, on a free port of this machine; over HTTPS with a certificate."""
     gates = Gates()
     config = config or {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     async with gateway_over(config, settings, serve=serve, replicas=replicas) as gateway:
-        app = App(gateway, access, limits)
+        app = App(gateway, access, limits, beside=beside)
         server = HttpServer(app, trusted_proxies=trusted_proxies)
         sock = listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 from ipaddress import ip_address
 from typing import TypeAlias
-from urllib.parse import quote, unquote, urlsplit
+from urllib.parse import urlsplit
 
 from toolbus.config.settings.serve import CARD, Serve
 from toolbus.core import version
@@ -88,9 +88,8 @@ class ServerCards:
         )
 
     def _names(self) -> list[str]:
-        """The views and servers, each as in the path of its address."""
-        servers = (quote(alias, safe="") for alias in self._servers())
-        return list(dict.fromkeys((*self._serve().views, *servers)))
+        """The views and servers, each with an address below the endpoint."""
+        return list(dict.fromkeys((*self._serve().views, *self._servers())))
 
     def _address_of(self, path: str) -> str | None:
         """The view or server that the path of a card names, empty for the endpoint; None for other paths."""
@@ -98,7 +97,7 @@ class ServerCards:
         if path == f"{base}/{CARD}":
             return ""
         name = path.removeprefix(f"{base}/").removesuffix(f"/{CARD}")
-        return name if path == f"{base}/{name}/{CARD}" and "/" not in name else None
+        return name if name and path == f"{base}/{name}/{CARD}" and "/" not in name else None
 
     def _card(self, url: str, name: str) -> JSONObject:
         auth = self._serve().auth
@@ -111,7 +110,7 @@ class ServerCards:
             key = "'Bearer' and a key of this gateway"
             header = {"name": "Authorization", "description": key, "isSecret": True}
             remote["headers"] = [{**header, "isRequired": auth.oauth is None}]
-        title = f"{_NAME}: {unquote(name)}" if name else _NAME
+        title = f"{_NAME}: {name}" if name else _NAME
         return {
             "$schema": _SCHEMA,
             "name": _card_name(url, name),

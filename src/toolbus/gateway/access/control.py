@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address, ip_network
-from urllib.parse import unquote, urlsplit
+from urllib.parse import quote, urlsplit
 
 from toolbus.config import BusConfig, Secrets
 from toolbus.config.settings.serve import Serve
@@ -184,12 +184,11 @@ class AccessControl:
         A server is reached through the first of the views that it is in, whose rules and patterns hold. For
         a client without such a view it is a view that does not exist.
         """
-        alias = unquote(name)
-        if alias in self._servers and self._serve.view(name) is None:
+        if name in self._servers and self._serve.view(name) is None:
             for view in views:
                 found = self._serve.view(view)
-                if found is not None and found.has_server(alias):
-                    return view, alias
+                if found is not None and found.has_server(name):
+                    return view, name
         return name or next(iter(views), ""), ""
 
     async def _identify(self, peer: HttpPeer, credential: str, view: str) -> CredentialHolder | Refusal:
@@ -224,7 +223,7 @@ class AccessControl:
         audiences = {*oauth.audience} or {*filter(None, [resource])}
         if view and resource in audiences:
             # A client that was given the URL of a view asks for tokens for that URL.
-            audiences.add(f"{resource}/{view}")
+            audiences.add(f"{resource}/{quote(view)}")
         return await self._tokens.identity(credential, audiences)
 
     def _principal(self, identity: CredentialHolder, peer: HttpPeer, view: str) -> Principal | Refusal:
@@ -276,7 +275,7 @@ class AccessControl:
     def _resource(self, peer: HttpPeer, view: str) -> str:
         """The URL of the endpoint, or of the view's own; without a public URL, as the client named it."""
         base = self._serve.resource or f"{peer.scheme}://{peer.authority}{self._serve.path}"
-        return f"{base}/{view}" if view else base
+        return f"{base}/{quote(view)}" if view else base
 
 
 def access_of(
