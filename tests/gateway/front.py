@@ -3,7 +3,7 @@
 import asyncio
 import json
 import ssl
-from collections.abc import AsyncGenerator, Iterable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -234,13 +234,14 @@ async def front(
     serve: Serve | None = None,
     replicas: Replicas | None = None,
     trusted_proxies: Iterable[str] = (),
-    beside: Sequence[PagesBeside] = (),
+    cards: PagesBeside | None = None,
 ) -> AsyncGenerator[Front]:
     """A gateway over HTTP, on a free port of this machine; over HTTPS with a certificate."""
     gates = Gates()
     config = config or {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     async with gateway_over(config, settings, serve=serve, replicas=replicas) as gateway:
-        app = App(gateway, access, limits, beside=beside)
+        app = App(gateway, access, limits)
+        app.cards = cards
         server = HttpServer(app, trusted_proxies=trusted_proxies)
         sock = listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]

@@ -42,7 +42,8 @@ def config(folder: Path, **serve: Any) -> Path:
 
 def valid(card: Any) -> Any:
     """A card, which follows the schema of the draft."""
-    jsonschema.Draft202012Validator(DRAFT).validate(card)
+    validator: Any = jsonschema.Draft202012Validator(DRAFT)
+    validator.validate(card)
     return card
 
 

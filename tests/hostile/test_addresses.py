@@ -29,7 +29,7 @@ async def served(serve: Serve, keys: Keys | None = None) -> AsyncGenerator[Front
     """A front with cards, whose clients can reach each server alone."""
     access = AccessControl(serve, keys=keys, servers=SERVERS)
     async with front(
-        access=access, config=config(), serve=serve, beside=[ServerCards(lambda: serve, lambda: SERVERS)]
+        access=access, config=config(), serve=serve, cards=ServerCards(lambda: serve, lambda: SERVERS)
     ) as one:
         yield one
 
@@ -122,7 +122,7 @@ async def test_a_web_page_that_reads_the_catalog_of_a_local_gateway() -> None:
 
 
 async def test_somebody_without_a_key_who_reads_every_card(keys: dict[str, Any]) -> None:
-    """Behind authentication, cards name no view, no server and no tool; also not with a key in the request."""
+    """Behind authentication, cards name no view, no server and no tool, also with a key."""
     async with served(settings(), keys["stored"]) as gateway:
         origin = gateway.url.removesuffix("/mcp")
         for headers in ({}, {"authorization": f"Bearer {keys['all']}"}, FOREIGN):

@@ -20,7 +20,7 @@ from toolbus.gateway.http.request import HttpRequest, encoded, encoded_headers
 from toolbus.gateway.protocol.words import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 CATALOG = "/.well-known/ai-catalog.json"
-"""Where clients look for the catalog of a host."""
+"""The path of the catalog of a host."""
 Servers: TypeAlias = Callable[[], Collection[str]]
 """The aliases of the servers behind the gateway."""
 _CARD_TYPE = "application/mcp-server-card+json"
@@ -45,8 +45,7 @@ class ServerCards:
         self._servers = servers
 
     def covers(self, path: str) -> bool:
-        serve = self._serve()
-        return serve.cards and (path == CATALOG or self._address_of(path) is not None)
+        return path == CATALOG or self._address_of(path) is not None
 
     async def serve(self, http: HttpRequest, access: Admission) -> None:
         """Answer a request for the catalog or a card."""
@@ -138,7 +137,7 @@ def _without(facts: RequestFacts, *names: str) -> RequestFacts:
 
 
 def _publisher(url: str) -> str:
-    """The host of a URL as a publisher: a domain, or `localhost` for an address of a machine."""
+    """The publisher of a URL: its domain, or `localhost` for an address of a machine."""
     host = urlsplit(url).hostname or ""
     try:
         ip_address(host)

@@ -246,7 +246,7 @@ async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) 
 
 
 def _own_unknown(request: ClientRequest, name: str, error: ToolNotFound) -> ToolNotFound:
-    """The error for an unknown tool; of a server alone, with the names that its client knows."""
+    """The error for an unknown tool; for a server alone, with the names that its client knows."""
     offering = request.client.offering
     if not offering.alone:
         return error
@@ -254,7 +254,7 @@ def _own_unknown(request: ClientRequest, name: str, error: ToolNotFound) -> Tool
 
 
 def _own_words(request: ClientRequest, name: str, error: ToolbusError) -> str:
-    """Why a call failed; of a server alone, with the name by which its client knows the tool."""
+    """The problem with a call; for a server alone, with the name that its client used."""
     offering, problem = request.client.offering, str(error)
     if not offering.alone:
         return problem

@@ -39,7 +39,7 @@ _LIMITS = (
     "list_within",
     "drain",
 )
-AT_START = ("http", "path", "tls", "trusted_proxies", "console", "workers", *_LIMITS)
+AT_START = ("http", "path", "tls", "trusted_proxies", "cards", "console", "workers", *_LIMITS)
 """The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
@@ -177,7 +177,7 @@ class ServeView(Profile):
     """The user whose logins and secrets are used for clients that have no user of their own."""
 
     def has_server(self, alias: str) -> bool:
-        """Whether a server is in it, as far as no pattern or rule leaves its tools out."""
+        """Test whether a server is in it; patterns and rules may still leave its tools out."""
         return self.servers is None or alias in self.servers
 
 
@@ -212,7 +212,7 @@ class Serve(ServeModel):
     default_view: str = DEFAULT_VIEW
     """The view of clients that have no other."""
     cards: bool = False
-    """Whether `/.well-known/ai-catalog.json` and server cards tell clients of it. Experimental."""
+    """Publish `/.well-known/ai-catalog.json` and server cards, which describe the gateway; experimental."""
     console: bool | Literal["edit"] | None = None
     """Whether the page at `/console` is there; by default if only this machine reaches one worker alone.
 

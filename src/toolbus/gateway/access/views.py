@@ -23,8 +23,8 @@ class Views:
     def __init__(self, bus: Toolbus, serve: Serve | None = None) -> None:
         self._bus = bus
         self._serve = serve or Serve()
-        self._made: OrderedDict[tuple[tuple[str, str], str], View] = OrderedDict()
-        """By place and user."""
+        self._made: OrderedDict[tuple[str, str, str], View] = OrderedDict()
+        """By view, server and user."""
         self._rules: dict[str, Rules] = {}
         """By view. Whoever opens another session does not get another quota."""
 
@@ -51,7 +51,7 @@ class Views:
         """
         if interactions is not None:
             return self._make(principal, session, interactions)
-        place = (principal.place, principal.user)
+        place = (principal.view, principal.server, principal.user)
         view = self._made.get(place)
         if view is None:
             view = self._made[place] = self._make(principal)

@@ -397,7 +397,7 @@ def with_public_uris(request: ClientRequest, server: str, sent: JSONObject) -> J
 
 
 def _in_words_of(target: RequestTarget, result: ToolResult) -> ToolResult:
-    """Why a call was not made, with the name of the tool that the client used."""
+    """The problem with a call that was not made, in the words of the client."""
     public, own = repr(target.spec.name), repr(target.name)
     content = (
         replace(one, text=one.text.replace(public, own)) for one in result.content if isinstance(one, Text)

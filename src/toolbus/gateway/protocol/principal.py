@@ -52,7 +52,7 @@ class Principal:
 
     @property
     def place(self) -> tuple[str, str]:
-        """Where it came in: the view, and the server if it asked for one alone."""
+        """The view, and the server if it asked for one alone."""
         return self.view, self.server
 
     @property

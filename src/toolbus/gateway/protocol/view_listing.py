@@ -12,7 +12,6 @@ from typing import NamedTuple, cast
 
 from toolbus.bus.inner import calls_of
 from toolbus.bus.view import View
-from toolbus.call.result_store import READ_RESULT
 from toolbus.config import BusConfig
 from toolbus.core.operation.events import Event
 from toolbus.core.values.apps import interface_uri
@@ -33,6 +32,7 @@ from toolbus.shape.naming import named
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _KNOWN_SCHEMES = ("ui://", "skill://")
+_READ_RESULT = "toolbus/read_result"
 
 
 class ResourceOrigin(NamedTuple):
@@ -185,7 +185,7 @@ class ListingSnapshot:
         `read_result` is among them as long as results are kept, unless the server has a tool of that name.
         """
         own = {one.origin.tool: one for one in self.catalog if one.route == "tools/call"}
-        kept = [one for one in self.catalog if one.origin == READ_RESULT.origin]
+        kept = [one for one in self.catalog if one.route == _READ_RESULT]
         return {**{one.name: one for one in kept}, **own}
 
     @cached_property

@@ -205,10 +205,9 @@ class HttpFront:
             drain_seconds=serve.drain,
         )
         workers = self._workers
-        cards = ServerCards(lambda: self._followed, lambda: gateway.bus.config.servers)
-        app = App(
-            gateway, self._access, limits, path=serve.path, console=console, beside=[cards], workers=workers
-        )
+        app = App(gateway, self._access, limits, path=serve.path, console=console, workers=workers)
+        if serve.cards:
+            app.cards = ServerCards(lambda: self._followed, lambda: gateway.bus.config.servers)
         self._app = app
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
         async with AsyncExitStack() as stack:
