@@ -185,7 +185,9 @@ class AccessControl:
         if self._serve.view(name) is None:
             return Refusal.of(404, "not_found", "there is no view of that name")
         passed = self._behind.passed_on(facts)
-        return passed if isinstance(passed, Refusal) else replace(LOCAL, view=name, server=server, passed=passed)
+        if isinstance(passed, Refusal):
+            return passed
+        return replace(LOCAL, view=name, server=server, passed=passed)
 
     def _place_of(self, name: str, views: Sequence[str]) -> tuple[str, str]:
         """The view of a path for a client with these views, and the server if the path names one.
