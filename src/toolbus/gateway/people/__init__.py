@@ -1,0 +1,1 @@
+"""How people prove who they are, and what they allow their clients."""
