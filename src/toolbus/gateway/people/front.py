@@ -87,9 +87,6 @@ class PeoplePages:
     async def serve(self, http: HttpRequest, access: Admission) -> None:
         """Answer a request to one of the pages."""
         facts = http.facts
-        refusal = access.check(facts)
-        if refusal is not None:
-            return await http.refuse(refusal)
         where, is_read = facts.path.removeprefix(SIGN_IN), facts.method in ("GET", "HEAD")
         if where == f"/{STYLE}" and is_read:
             return await http.respond(
@@ -132,7 +129,7 @@ class PeoplePages:
         if waiting is None:
             return await self._send(http, 200, self._pages.home(entry, token))
         page = self._pages.consent(sealed, waiting, entry, token)
-        return await self._send(http, 200, page, f" {_source(waiting.redirect_uri)}")
+        return await self._send(http, 200, page, _source(waiting.redirect_uri))
 
     async def _show_invite(self, http: HttpRequest, fields: Fields) -> None:
         code = fields.get("code")

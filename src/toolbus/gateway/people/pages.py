@@ -4,7 +4,7 @@ A client names itself, so pages call that a claim, and show the host that gets t
 """
 
 from dataclasses import dataclass
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 from toolbus.console.elements import Child, Element, element
 from toolbus.console.widgets import facts, form, hidden_fields, text_field
@@ -133,8 +133,10 @@ def _claimed(waiting: WaitingRequest) -> str:
 
 
 def _destination(waiting: WaitingRequest) -> Child:
-    where = "a program on this computer" if waiting.is_on_this_machine else ""
-    return [element("strong", waiting.redirect_host), where and f" ({where})"]
+    parts = urlsplit(waiting.redirect_uri)
+    named = waiting.redirect_host if parts.scheme in ("http", "https") else f"{parts.scheme}://{parts.netloc}"
+    where = " (a program on this computer)" if waiting.is_on_this_machine else ""
+    return [element("strong", named), where]
 
 
 def _view(view: str) -> Element:
