@@ -72,7 +72,7 @@ def authorization_server(
     """Start one, and end it with the block; lifetimes are those of tokens, in seconds.
 
     `clients` are registered already; `documents` are the metadata documents of clients, by their URL.
-    `people` have more claims, by name. They are in the user info, and in ID tokens only if those do not `conform`.
+    `people` have more claims, by name: in the user info, and in ID tokens if those do not `conform`.
     """
     settings = {
         "modules": str(MODULES),

@@ -292,10 +292,10 @@ class AccessTokens:
         return claims
 
     def _holder(self, claims: Mapping[str, Any]) -> CredentialHolder:
-        expires = _time(claims, "exp")
+        expires = time_claim(claims, "exp")
         if expires is not None and self._now() >= expires + LEEWAY:
             raise CredentialDenied("the token has expired")
-        if self._now() + LEEWAY < (_time(claims, "nbf") or 0):
+        if self._now() + LEEWAY < (time_claim(claims, "nbf") or 0):
             raise CredentialDenied("the token is not valid yet")
         if claims.get("cnf"):
             # It is bound to a key of its client, and nobody proved to have that key.
@@ -387,7 +387,8 @@ def texts_in(value: Any) -> list[str]:
     return [one for one in listed if isinstance(one, str)]
 
 
-def _time(claims: Mapping[str, Any], name: str) -> float | None:
+def time_claim(claims: Mapping[str, Any], name: str) -> float | None:
+    """A time in seconds since the epoch; `CredentialDenied` if it is something else."""
     value = claims.get(name)
     if value is None:
         return None

@@ -23,7 +23,15 @@ from toolbus.console.editing.fields import Fields
 from toolbus.core.values.errors import SecretMissing
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import CredentialDenied, CredentialUndecided
-from toolbus.gateway.access.tokens import KEEP_SECONDS, LEEWAY, Issuer, filled_secret, signed_claims, texts_in
+from toolbus.gateway.access.tokens import (
+    KEEP_SECONDS,
+    LEEWAY,
+    Issuer,
+    filled_secret,
+    signed_claims,
+    texts_in,
+    time_claim,
+)
 from toolbus.gateway.protocol.principal import subject_user
 from toolbus.gateway.sign_in.request import Person
 from toolbus.state.seal import Seal
@@ -144,7 +152,7 @@ class OidcProvider:
             raise CredentialDenied("the ID token is for another sign-in")
         if claims.get("azp", self._settings.client_id) != self._settings.client_id:
             raise CredentialDenied("the ID token is for another client")
-        if not isinstance(claims["exp"], int | float) or self._now() >= claims["exp"] + LEEWAY:
+        if self._now() >= (time_claim(claims, "exp") or 0) + LEEWAY:
             raise CredentialDenied("the ID token has expired")
         wanted = {self._settings.user, self._settings.groups.claim}
         url, token = server.endpoint("userinfo_endpoint"), tokens.get("access_token")
