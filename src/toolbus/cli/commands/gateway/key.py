@@ -173,7 +173,10 @@ def list_(own: Invocation) -> CommandResult:
 
 
 @config_command
-def revoke(own: Invocation, name: _Name) -> CommandResult:
+def revoke(
+    own: Invocation,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a key or a person.")],
+) -> CommandResult:
     """Revoke a key, or all that a person has; a gateway refuses it within two seconds."""
     from toolbus.config.location import near_miss
     from toolbus.gateway.access.keys import explained
