@@ -18,7 +18,7 @@ TAKEN = ("/authorize", "/token", "/register", "/revoke", "/sign-in")
 
 
 class OidcGroups(ConfigModel):
-    """How the groups of a person map to views."""
+    """The groups of people, and their views."""
 
     model_config = ConfigDict(defer_build=True)
     _expects = {"views": "expected a mapping of groups to views"}

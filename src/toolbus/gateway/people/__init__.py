@@ -1,1 +1,1 @@
-"""How people prove who they are, and what they allow their clients."""
+"""The sign-in of people, and their consent to clients."""

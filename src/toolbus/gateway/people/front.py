@@ -1,7 +1,7 @@
 """The pages for people over HTTP: sign-in by link or OIDC provider, consent, and sign-out.
 
-A form is taken only from one of these pages, and consent only with a token that is bound to the browser's
-session and to the request of the client. Nobody can show the pages in a frame.
+A form is refused unless one of these pages sent it. Consent also needs a token, which is bound to the session
+of the browser and to the request of the client. No other page can show these in a frame.
 """
 
 import hmac

@@ -37,7 +37,7 @@ from toolbus.gateway.sign_in.request import Person
 from toolbus.state.seal import Seal
 
 FLOW_SECONDS = 600.0
-"""How long a person may take at the provider."""
+"""The time that a person has at the provider."""
 _PURPOSE = "oidc sign-in"
 _MOST_CHARACTERS = 3000
 """Of the request of a client: a browser keeps cookies of 4096 bytes."""
@@ -112,7 +112,7 @@ class OidcProvider:
         return f"{url}{'&' if '?' in url else '?'}{urlencode(query)}", f"{sealed}.{request}"
 
     async def finish(self, cookie: str, response: Fields) -> OidcResult:
-        """Check what a browser brought back; `OidcRefused` if it is not what was asked for."""
+        """Check the response that a browser brought back; `OidcRefused` if it belongs to another sign-in."""
         sealed, _, request = cookie.partition(".")
         flow = self._seal.opened(_PURPOSE, self._settings.issuer, sealed)
         if flow is None or flow["request"] != _digest(request):
@@ -133,7 +133,7 @@ class OidcProvider:
         return self._person(claims, request)
 
     async def _claims(self, server: AuthorizationServer, code: str, flow: JSONObject) -> Mapping[str, Any]:
-        """What the provider says about the person."""
+        """The claims of the provider about the person."""
         form = {
             "grant_type": "authorization_code",
             "code": code,

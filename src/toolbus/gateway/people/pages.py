@@ -1,4 +1,4 @@
-"""What people see in a browser: who signs in, and what a client wants. No page has a script.
+"""The pages for people: sign-in and consent. No page has a script.
 
 A client names itself, so pages call that a claim, and show the host that gets the answer.
 """
@@ -13,7 +13,7 @@ from toolbus.gateway.sign_in.request import REQUEST, WaitingRequest
 
 STYLE = "console.css"
 MOST_LETTERS = 80
-"""Of the name of a client."""
+"""The length to which the name of a client is cut."""
 _MEANING = "It will use the tools of these views in your name, until somebody revokes that."
 _ONLY_YOURS = "Allow this only if you have just added this gateway to that client yourself."
 
@@ -52,7 +52,7 @@ class SignInPages:
                 element("p", element("a", f"Sign in with {self.provider}", href=where, class_="button main"))
             )
         if self.has_invites:
-            said = "Use the one-time link that you got from whoever runs this gateway: "
+            said = "If you have a one-time link for this gateway, "
             ask = "open it in this browser and reload this page, or paste it here."
             ways.append(element("p", f"{said}{ask}"))
             field = text_field("code", "One-time link", "code", required=True)
@@ -61,7 +61,7 @@ class SignInPages:
         return self._page(title, *ways)
 
     def invited(self, code: str, entry: PersonEntry) -> str:
-        """The page behind a link, which does not use it: programs that preview links read pages, too."""
+        """The page behind a link, which does not use it: some programs read a page to preview it."""
         name = entry.person.name
         hidden = hidden_fields({"code": code})
         return self._page(

@@ -1,7 +1,7 @@
 """The people who may allow clients: their invites, and the browsers in which they are signed in.
 
-Only the SHA-256 of a link or a cookie is stored: in private files for each config, or in the store that the
-replicas of a gateway share.
+Only the SHA-256 of a link or a cookie is stored. It is in a private file for each config, or in the store
+that several gateways share.
 """
 
 import json
@@ -22,9 +22,9 @@ INVITE: Literal["invite"] = "invite"
 BROWSER: Literal["browser"] = "browser"
 EntryKind: TypeAlias = Literal["invite", "browser"]
 INVITE_SECONDS = 24 * 3600.0
-"""How long a link can be used, unless `--expires` says something else."""
+"""The lifetime of a link without `--expires`."""
 BROWSER_SECONDS = 12 * 3600.0
-"""How long a browser stays signed in. Clients that were allowed stay allowed."""
+"""The time for which a browser stays signed in. Its clients stay allowed afterwards."""
 MOST_BROWSERS = 16
 """The browsers of one person; the oldest gives way to one more."""
 
@@ -58,7 +58,7 @@ class PersonRegistry:
         return await self._add(INVITE, person, views, end)
 
     async def use(self, code: str) -> PersonEntry | None:
-        """Use an invite. Of several who use it at once, one gets it."""
+        """Use an invite; only one of several callers gets it."""
         found = await self.find(INVITE, code)
         return found if found is not None and await self.values.remove(INVITE, _digest(code)) else None
 

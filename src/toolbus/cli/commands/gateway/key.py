@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from toolbus.gateway.sign_in.grants import Grant, StoredGrants
 
 _ENDED = {"keys": "key", "invites": "invite", "browsers": "signed-in browser", "clients": "allowed client"}
-"""What a revocation ends, each with its name in messages."""
+"""The names that messages use for what a revocation ends."""
 _SEE_LIST = "; see 'toolbus key list'"
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key, such as who holds it.")]
 
