@@ -200,6 +200,7 @@ async def returned(opened: Door, signer: Signer, **forged: Any) -> httpx2.Respon
 
 
 async def test_a_person_of_this_provider_gets_in(signer: Signer, tmp_path: Path) -> None:
+    """Without a forgery, the same steps sign a person in."""
     async with signed_in_by(signer, tmp_path) as opened:
         assert (await returned(opened, signer)).status_code == 303
 

@@ -31,7 +31,7 @@ from tests.inside.state import Seal
 from tests.patience import PATIENCE
 
 REDIRECT = "https://client.example.com/back"
-VIEWS = {"default": {}, "research": {}}
+VIEWS: dict[str, Any] = {"default": {}, "research": {}}
 
 
 @dataclass
@@ -139,7 +139,8 @@ async def door(
     sock = sock or listening_socket("127.0.0.1", 0)
     origin = f"http://127.0.0.1:{sock.getsockname()[1]}"
     sign_in = {} if oidc is None else {"oidc": oidc}
-    made = Serve(**{"public_url": origin, "views": VIEWS, "auth": {"sign_in": sign_in}, **serve})
+    values: dict[str, Any] = {"public_url": origin, "views": VIEWS, "auth": {"sign_in": sign_in}, **serve}
+    made = Serve(**values)
     registry, requests = PersonRegistry(person_files(folder / "toolbus.yaml")), Requests()
     provider = None
     assert made.auth.sign_in is not None

@@ -109,7 +109,7 @@ def invite(
         str, typer.Option("--expires", metavar="TIME", help="When the link expires: 12h, 7d, 2027-01-31.")
     ] = "24h",
 ) -> int:
-    """Print a one-time link with which a person signs in to allow clients.
+    """Print a one-time link with which a person signs in.
 
     toolbus key invite ann --view research
     """
@@ -136,7 +136,7 @@ def invite(
 
 @config_command
 def list_(own: Invocation) -> CommandResult:
-    """List the keys, and the people who may allow clients, with the clients that they allowed."""
+    """List keys, people, and the clients that people allowed."""
     from toolbus.gateway.access.keys import explained
     from toolbus.gateway.people.registry import BROWSER, INVITE
 
@@ -177,7 +177,7 @@ def revoke(
     own: Invocation,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a key or a person.")],
 ) -> CommandResult:
-    """Revoke a key, or all that a person has; a gateway refuses it within two seconds."""
+    """Revoke a key, or the access of a person, within two seconds."""
     from toolbus.config.location import near_miss
     from toolbus.gateway.access.keys import explained
     from toolbus.gateway.people.registry import BROWSER, INVITE
