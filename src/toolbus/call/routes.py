@@ -56,6 +56,9 @@ class ServerRequests(TaskRequests, SkillRequests, Protocol):
 
     async def forward(self, operation: Operation, in_flight: CallInFlight) -> ToolResult: ...
 
+    @property
+    def find_legacy(self) -> "Callable[[Operation], Awaitable[ServerRequests]]": ...
+
 
 class ServerRoutes:
     """The routes to the servers of the tenant of an operation."""
@@ -89,6 +92,8 @@ class ServerRoutes:
         spec, resumed = operation.spec, operation.resumed
         assert operation.tenant is not None, "an operation is made through a view"
         server = operation.tenant.requests.get(spec.origin.server) or self._server(operation)
+        if operation.prefers_legacy:
+            server = await server.find_legacy(operation)
         observed = operation.observed
         # What the caller asks for is told to all observers; for those that ignore it, nothing is asked for.
         if observed is not None and operation.on_progress is None and not observed.follows_progress:
@@ -171,6 +176,8 @@ class ServerRoutes:
     async def _forward(self, operation: Operation) -> ToolResult:
         """A request other than a tool call, for an MCP client."""
         server, reports = self._server(operation), operation.on_progress
+        if operation.prefers_legacy:
+            server = await server.find_legacy(operation)
         in_flight = CallInFlight(
             tool=None,
             operation_id=operation.id,

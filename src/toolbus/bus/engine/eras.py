@@ -1,0 +1,193 @@
+"""A server with its link, and with a second one for the legacy clients of a gateway if it speaks both eras.
+
+Over a modern link, a server cannot ask a client in the middle of a call. So the operations of legacy clients
+that can be asked take a legacy link to the same server. It is opened when the first of them needs it, shared
+by all that share the first link, and closed when the last of them has left. If the server does not speak the
+legacy era, or describes the target differently in it, the operation takes the first link.
+"""
+
+import asyncio
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from toolbus.bus.engine.sessions import SessionLimit
+from toolbus.config import ServerConfig
+from toolbus.core.operation.events import Emit, Event, ListChanged, StateChanged
+from toolbus.core.operation.operation import Operation
+from toolbus.core.values.catalog import Memo, Same
+from toolbus.core.values.errors import CallDenied, TooManySessions
+from toolbus.core.values.freshness import KINDS
+from toolbus.core.values.records import Inventory
+from toolbus.lock.definitions import Kind, changed_fields, definitions
+from toolbus.shape.as_tools import prompt_name
+
+if TYPE_CHECKING:
+    from toolbus.connect.link import Link
+    from toolbus.connect.requests import LinkRequests
+    from toolbus.discover import Discovery
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server: its link, its inventory and its requests."""
+
+    link: "Link"
+    discovery: "Discovery"
+    requests: "LinkRequests"
+    second: "SecondLink | None" = None
+    """The legacy link beside it, if clients of both eras may use the server."""
+
+    @property
+    def both(self) -> "tuple[Server, ...]":
+        """With the server of its second link, as long as there is one."""
+        second = None if self.second is None else self.second.server
+        return (self,) if second is None else (self, second)
+
+    async def restart(self) -> None:
+        """Disconnect from it, and connect to it again."""
+        waiting = () if self.second is None else (self.second.restart(),)
+        await asyncio.gather(self.link.restart(), *waiting)
+
+    async def close(self) -> None:
+        """Disconnect from it."""
+        waiting = () if self.second is None else (self.second.close(),)
+        await asyncio.gather(self.link.close(), *waiting)
+
+
+def legacy_config(config: ServerConfig) -> ServerConfig:
+    """The config of the second link to a server."""
+    return config.model_copy(update={"era": "legacy", "required": False, "warnings": ()})
+
+
+class SecondLink:
+    """The legacy link to a server whose first link is modern; there is none until a client needs it."""
+
+    def __init__(
+        self, first: Server, build: "Callable[[SecondLink], Server]", limit: SessionLimit, owner: Hashable
+    ) -> None:
+        """`owner` is the one whose share of the limit it takes."""
+        self._first = first
+        self._build = build
+        self._limit = limit
+        self._owner = owner
+        self._clients: set[str] = set()
+        """The sessions of the clients that use it."""
+        self._refused: int | None = None
+        """How often the first link had been restarted when the server did not open a legacy one."""
+        self._memo = Memo()
+        self.server: Server | None = None
+        self.subscribed: set[tuple[str, str]] = set()
+        """The subscriptions that were made over it: the session of the client, and the URI."""
+        first.requests.find_legacy = self.find
+
+    async def find(self, operation: Operation) -> "LinkRequests":
+        """The requests over the link that an operation of a legacy client takes."""
+        server = await self.borrow(operation.caller.session)
+        return (self._first if server is None or self._differs(server, operation) else server).requests
+
+    async def borrow(self, client: str) -> Server | None:
+        """Open it for a client, if it is not open; None if the client has to use the first link."""
+        first = self._first.link
+        if first.era is None:  # a lazy server: its era is known once it is connected
+            await first.open()
+        if first.era != "modern" or self._refused == first.restarts:
+            return None
+        if self.server is None:
+            try:
+                self._limit.count(self, first.config.alias, self._owner)
+            except TooManySessions:
+                return None
+            self.server = self._build(self)
+        server = self.server
+        self._clients.add(client)
+        await server.link.open()
+        if server is not self.server or client not in self._clients:  # closed meanwhile
+            return None
+        if server.link.state in ("ready", "retrying"):
+            return server
+        self._refused = first.restarts
+        await self.close()
+        return None
+
+    async def subscribing(self, operation: Operation, *, is_new: bool) -> Server:
+        """The server where a client subscribes to a resource, or where it did."""
+        key = operation.caller.session, operation.spec.name
+        server = self.server
+        if is_new:
+            server = await self.borrow(key[0]) if operation.prefers_legacy else None
+            if server is not None:
+                self.subscribed.add(key)
+        elif key in self.subscribed:
+            self.subscribed.discard(key)
+        else:
+            server = None
+        return server or self._first
+
+    async def leave(self, client: str) -> None:
+        """A client has left; the last one closes it."""
+        self._clients.discard(client)
+        if not self._clients:
+            await self.close()
+
+    async def restart(self) -> None:
+        """Restart it with the first link."""
+        self._refused = None
+        if self.server is not None:
+            await self.server.link.restart()
+
+    async def close(self) -> None:
+        """Disconnect; the next client that needs it opens it again."""
+        server, self.server = self.server, None
+        self._clients.clear()
+        self._limit.release(self)
+        if server is not None:
+            await server.link.close()
+
+    def check(self, operation: Operation) -> None:
+        """`CallDenied` if the first link would refuse an operation, or its target is not the same on both."""
+        if self.server is not None and self._differs(self.server, operation):
+            problem = "its server describes it differently to legacy clients; call it again"
+            raise CallDenied(f"{operation.route} {operation.spec.name!r}", problem)
+        if self._first.requests.check is not None:
+            self._first.requests.check(operation)
+
+    def _differs(self, server: Server, operation: Operation) -> bool:
+        """Whether lock and policy may have decided about another definition than the legacy one."""
+        match operation.route:
+            case "tools/call":
+                key: tuple[Kind, str] = ("tools", operation.spec.origin.tool)
+            case "prompts/get":
+                key = ("prompts", prompt_name(operation.spec))
+            case _:
+                return False
+        both = Same(self._first.discovery.inventory), Same(server.discovery.inventory)
+        return key not in self._memo(_shared_definitions, self, both, 1)
+
+    def following(self, emit: Emit) -> Emit:
+        """Emits what its link reports; the state of the server is that of the first link."""
+
+        def follow(event: Event) -> None:
+            if not isinstance(event, StateChanged):
+                emit(event)
+
+        return follow
+
+    def take(self, event: Event) -> None:
+        """Take an event of its lists: those of the first link count, and may have changed as well."""
+        if isinstance(event, ListChanged) and self.server is not None and self.server.link.state == "ready":
+            self._first.discovery.refresh_soon(KINDS)
+
+
+def _shared_definitions(
+    _: SecondLink, both: tuple[Same[Inventory], Same[Inventory]]
+) -> frozenset[tuple[Kind, str]]:
+    """The tools and prompts that both links list with the same definition."""
+    first, second = (definitions(one.value) for one in both)
+    kinds: tuple[Kind, ...] = ("tools", "prompts")
+    return frozenset(
+        (kind, name)
+        for kind in kinds
+        for name, definition in second[kind].items()
+        if name in first[kind] and not changed_fields(first[kind][name], definition)
+    )
