@@ -44,13 +44,12 @@ class LinkRequests:
         """How often the server may ask in one call."""
         self.check: Callable[[Operation], None] | None = None
         """Raises to refuse an operation; it is called once the server has listed what it offers."""
-        self.find_legacy: Callable[[Operation], Awaitable[LinkRequests]] = self._find_itself
-        """Finds the link for an operation of a legacy client: another one, if the server has two."""
+        self.send_legacy: Callable[
+            [Operation, Callable[[LinkRequests], Awaitable[ToolResult]]], Awaitable[ToolResult]
+        ] = lambda operation, send: send(self)
+        """Sends an operation of a legacy client: over another link, if the server has two."""
         self.following = 0
         """How many tasks are being polled."""
-
-    async def _find_itself(self, operation: Operation) -> "LinkRequests":
-        return self
 
     # A plain function: a coroutine less on the way of every call.
     def call_tool(

@@ -16,7 +16,7 @@ from toolbus.bus.catalog.shaping import CatalogShaper
 from toolbus.bus.catalog.snapshot import Snapshots
 from toolbus.bus.engine.listings import last_inventories, save_inventories
 from toolbus.bus.engine.servers import Servers
-from toolbus.bus.engine.sessions import SessionLimit
+from toolbus.bus.engine.session_limit import SessionLimit
 from toolbus.bus.engine.stores import store_of, tokens_in
 from toolbus.bus.rules.enforcement import Enforcement
 from toolbus.bus.rules.lock import HeldReports, LockApprovals

@@ -1,24 +1,25 @@
 """A server with its link, and with a second one for the legacy clients of a gateway if it speaks both eras.
 
 Over a modern link, a server cannot ask a client in the middle of a call. So the operations of legacy clients
-that can be asked take a legacy link to the same server. It is opened when the first of them needs it, shared
-by all that share the first link, and closed when the last of them has left. If the server does not speak the
-legacy era, or describes the target differently in it, the operation takes the first link.
+that can be asked take a legacy link to the same server. All clients that share the first link share the
+second one. The first of them opens it, and the last one that leaves closes it. An operation takes the first
+link if the server does not speak the legacy era, describes the target differently in it, or fails in it.
 """
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
-from toolbus.bus.engine.sessions import SessionLimit
+from toolbus.bus.engine.session_limit import SessionLimit
+from toolbus.call.routes import repeatable
 from toolbus.config import ServerConfig
 from toolbus.core.operation.events import Emit, Event, ListChanged, StateChanged
 from toolbus.core.operation.operation import Operation
 from toolbus.core.values.catalog import Memo, Same
-from toolbus.core.values.errors import CallDenied, TooManySessions
+from toolbus.core.values.errors import INTERNAL_ERROR, CallDenied, ServerRejected, TooManySessions
 from toolbus.core.values.freshness import KINDS
-from toolbus.core.values.records import Inventory
+from toolbus.core.values.records import Inventory, ToolResult
 from toolbus.lock.definitions import Kind, changed_fields, definitions
 from toolbus.shape.as_tools import prompt_name
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
     from toolbus.connect.link import Link
     from toolbus.connect.requests import LinkRequests
     from toolbus.discover import Discovery
+
+Definition: TypeAlias = tuple[Kind, str]
+"""What is defined, and its name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +78,32 @@ class SecondLink:
         self._clients: set[str] = set()
         """The sessions of the clients that use it."""
         self._refused: int | None = None
-        """How often the first link had been restarted when the server did not open a legacy one."""
+        """The restarts of the first link at which the server did not open a legacy one."""
         self._memo = Memo()
         self.server: Server | None = None
         self.subscribed: set[tuple[str, str]] = set()
         """The subscriptions that were made over it: the session of the client, and the URI."""
-        first.requests.find_legacy = self.find
+        self._failed: set[Definition | None] = set()
+        """The tools and prompts whose code only knows the modern era."""
+        first.requests.send_legacy = self.send
 
-    async def find(self, operation: Operation) -> "LinkRequests":
-        """The requests over the link that an operation of a legacy client takes."""
-        server = await self.borrow(operation.caller.session)
-        return (self._first if server is None or self._differs(server, operation) else server).requests
+    async def send(
+        self, operation: Operation, send: "Callable[[LinkRequests], Awaitable[ToolResult]]"
+    ) -> ToolResult:
+        """Send an operation of a legacy client over the link that it takes."""
+        server, first = await self.borrow(operation.caller.session), self._first.requests
+        if server is None or self._differs(server, operation):
+            return await send(first)
+        try:
+            return await send(server.requests)
+        except ServerRejected as rejected:
+            if rejected.code != INTERNAL_ERROR:
+                raise
+            if (target := _target(operation)) is not None:
+                self._failed.add(target)
+            if operation.route == "tools/call" and not repeatable(operation.spec):
+                raise
+        return await send(first)
 
     async def borrow(self, client: str) -> Server | None:
         """Open it for a client, if it is not open; None if the client has to use the first link."""
@@ -140,6 +159,7 @@ class SecondLink:
         """Disconnect; the next client that needs it opens it again."""
         server, self.server = self.server, None
         self._clients.clear()
+        self._failed.clear()
         self._limit.release(self)
         if server is not None:
             await server.link.close()
@@ -153,19 +173,15 @@ class SecondLink:
             self._first.requests.check(operation)
 
     def _differs(self, server: Server, operation: Operation) -> bool:
-        """Whether lock and policy may have decided about another definition than the legacy one."""
-        match operation.route:
-            case "tools/call":
-                key: tuple[Kind, str] = ("tools", operation.spec.origin.tool)
-            case "prompts/get":
-                key = ("prompts", prompt_name(operation.spec))
-            case _:
-                return False
+        """Whether lock and policy may have decided about another definition, or its code fails."""
+        target = _target(operation)
+        if target is None:
+            return False
         both = Same(self._first.discovery.inventory), Same(server.discovery.inventory)
-        return key not in self._memo(_shared_definitions, self, both, 1)
+        return target in self._failed or target not in self._memo(_shared_definitions, self, both, 1)
 
     def following(self, emit: Emit) -> Emit:
-        """Emits what its link reports; the state of the server is that of the first link."""
+        """Pass on the events of its link, but no state: the first link has the state of the server."""
 
         def follow(event: Event) -> None:
             if not isinstance(event, StateChanged):
@@ -174,14 +190,25 @@ class SecondLink:
         return follow
 
     def take(self, event: Event) -> None:
-        """Take an event of its lists: those of the first link count, and may have changed as well."""
+        """Take an event of its lists: those of the first link may be outdated."""
         if isinstance(event, ListChanged) and self.server is not None and self.server.link.state == "ready":
             self._first.discovery.refresh_soon(KINDS)
 
 
+def _target(operation: Operation) -> Definition | None:
+    """The definition that an operation is about; None if it is about none."""
+    match operation.route:
+        case "tools/call":
+            return "tools", operation.spec.origin.tool
+        case "prompts/get":
+            return "prompts", prompt_name(operation.spec)
+        case _:
+            return None
+
+
 def _shared_definitions(
     _: SecondLink, both: tuple[Same[Inventory], Same[Inventory]]
-) -> frozenset[tuple[Kind, str]]:
+) -> frozenset[Definition]:
     """The tools and prompts that both links list with the same definition."""
     first, second = (definitions(one.value) for one in both)
     kinds: tuple[Kind, ...] = ("tools", "prompts")

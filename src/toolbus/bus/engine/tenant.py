@@ -166,7 +166,7 @@ class Tenant:
     # Changes
 
     def second_link(self, first: Server, build: Callable[[SecondLink], Server]) -> SecondLink:
-        """The second link to one of its own servers, which counts as the user's."""
+        """The second link to one of its own servers, in the share of its user."""
         return SecondLink(first, build, self.engine.second_links, self.user or None)
 
     def servers_changed(self) -> None:

@@ -13,7 +13,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Collection, Coroutine, Generator, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
@@ -23,7 +23,7 @@ from weakref import WeakValueDictionary
 
 from toolbus.bus.engine.engine import BusExtensions, BusLoop, Engine
 from toolbus.bus.engine.eras import Server
-from toolbus.bus.engine.sessions import SessionLimit, Sessions
+from toolbus.bus.engine.session_limit import SessionLimit
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.stations import new_path
 from toolbus.config import BusConfig, Secrets, ServerConfig
@@ -42,6 +42,46 @@ IDLE_TIMEOUT = 900.0
 """Seconds without a call after which a user's own link is closed, unless its server has an `idle_timeout`."""
 COMPARE_EVERY = 900.0
 """Seconds after which the credentials of a user are compared again."""
+
+
+class Sessions:
+    """The open sessions of the bus, or of one of its users, by name. Can be used from any thread."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, SessionTenant] = {}
+        self._lock = RLock()
+
+    def open(
+        self, name: str, interactions: Interactions | None, create: "Callable[[], SessionTenant]"
+    ) -> "SessionTenant":
+        """The session of that name, a new one if there is none."""
+        with self._lock:
+            session = self._open.get(name)
+            if session is None:
+                session = self._open[name] = create()
+            elif interactions is not None and interactions is not session.handlers:
+                raise ValueError(f"session {name!r} is open, with other interactions; end it first")
+        return session
+
+    def forget(self, session: "SessionTenant") -> None:
+        """Another one may have its name; any number of times."""
+        with self._lock:
+            if self._open.get(session.name) is session:
+                del self._open[session.name]
+
+    @property
+    def all(self) -> "list[SessionTenant]":
+        """All of them, as a copy."""
+        with self._lock:
+            return list(self._open.values())
+
+    async def follow(self) -> None:
+        """Let all of them use the current servers and the config."""
+        await asyncio.gather(*(session.follow() for session in self.all))
+
+    async def close(self) -> None:
+        """End all of them."""
+        await asyncio.gather(*(session.end_session() for session in self.all))
 
 
 class BusTenant(Tenant):
