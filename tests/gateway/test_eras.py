@@ -11,6 +11,7 @@ import mcp_types as types
 import pytest
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel.server import Server
+from mcp.server.mcpserver import MCPServer
 
 from tests import warm
 from tests.conftest import SERVERS
@@ -42,8 +43,8 @@ def second_links(gateway: Gateway) -> int:
 
 
 @asynccontextmanager
-async def gateway_to(server: Any, **settings: Any) -> AsyncGenerator[Gateway]:
-    entry = server if isinstance(server, dict) else {"server": server, "prefix": ""}
+async def gateway_to(server: Server[Any] | MCPServer | JSON, **settings: Any) -> AsyncGenerator[Gateway]:
+    entry: JSON = server if isinstance(server, dict) else {"server": server, "prefix": ""}
     async with gateway_over({"servers": {"s": {**entry, **settings}}}) as gateway:
         yield gateway
 

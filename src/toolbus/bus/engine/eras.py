@@ -123,10 +123,11 @@ class SecondLink:
         await server.link.open()
         if server is not self.server or client not in self._clients:  # closed meanwhile
             return None
-        if server.link.state in ("ready", "retrying"):
+        if server.link.state == "ready":
             return server
-        self._refused = first.restarts
-        await self.close()
+        if server.link.era is None or server.link.state == "failed":
+            self._refused = first.restarts
+            await self.close()
         return None
 
     async def subscribing(self, operation: Operation, *, is_new: bool) -> Server:
