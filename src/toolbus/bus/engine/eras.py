@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from toolbus.discover import Discovery
 
 Definition: TypeAlias = tuple[Kind, str]
-"""What is defined, and its name."""
+"""The kind and the name of a definition."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +191,7 @@ class SecondLink:
         return follow
 
     def take(self, event: Event) -> None:
-        """Take an event of its lists: those of the first link may be outdated."""
+        """Take an event of its lists: the first link may have outdated ones."""
         if isinstance(event, ListChanged) and self.server is not None and self.server.link.state == "ready":
             self._first.discovery.refresh_soon(KINDS)
 

@@ -111,7 +111,7 @@ def can_ask(capabilities: JSONObject, method: str, params: JSONObject) -> bool:
 
 def can_be_asked(capabilities: JSONObject) -> bool:
     """Whether a client with these capabilities takes any request."""
-    return any(capability in capabilities for capability in CAPABILITY.values())
+    return "elicitation" in capabilities or "sampling" in capabilities or "roots" in capabilities
 
 
 def knows_tasks(capabilities: JSONObject) -> bool:
