@@ -7,7 +7,7 @@ from inspect import CORO_CREATED, getcoroutinestate
 from typing import Any, TypeVar
 
 from toolbus.bus.engine.engine import BusLoop
-from toolbus.bus.engine.servers import Server
+from toolbus.bus.engine.eras import Server
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.config import BusConfig, ServerConfig
 from toolbus.core.ask.interactions import Interactions

@@ -14,7 +14,7 @@ of one tenant is never used for another.
 import asyncio
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -24,7 +24,8 @@ from weakref import WeakValueDictionary
 from toolbus.bus.engine.borrower import Borrower, installed_of
 from toolbus.bus.engine.credentials import differ, may_differ
 from toolbus.bus.engine.engine import BusExtensions, Engine
-from toolbus.bus.engine.servers import Server
+from toolbus.bus.engine.eras import Server
+from toolbus.bus.engine.session_limit import SessionLimit
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.stations import new_path
 from toolbus.config import BusConfig, ServerConfig
@@ -32,14 +33,12 @@ from toolbus.connect.auth.credentials import ClientIdentity, LinkOwner
 from toolbus.core.ask.interactions import Interactions, routing_of
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Event, ListChanged, StateChanged
-from toolbus.core.values.errors import BusClosed, TooManySessions
+from toolbus.core.values.errors import BusClosed
 from toolbus.core.values.records import OWN, Inventory
 
 clock = time.monotonic
 MAX_USERS = 1_000
 """The number of users that are kept although nobody needs them at the moment."""
-MAX_SESSIONS = 100
-"""The number of sessions that may have links of their own, unless the program sets another limit."""
 MAX_IDENTITIES = 100
 """The number of identities that are kept for one user, and `MAX_USERS` for the bus itself."""
 IDLE_TIMEOUT = 900.0
@@ -86,31 +85,6 @@ class Sessions:
     async def close(self) -> None:
         """End all of them."""
         await asyncio.gather(*(session.end_session() for session in self.all))
-
-
-class SessionLimit:
-    """Counts the sessions with links of their own: each of them may be a process for each server."""
-
-    def __init__(self) -> None:
-        self.most = MAX_SESSIONS
-        self._counted: dict[object, Hashable] = {}
-        """The sessions with links of their own, and their owners."""
-
-    def count(self, session: object, server: str, owner: Hashable = None) -> None:
-        """Count a session that needs its own link to a server; `TooManySessions` if it is one too many.
-
-        An owner has at most as many of them as are left.
-        """
-        if session in self._counted:
-            return
-        free = self.most - len(self._counted)
-        if free <= (0 if owner is None else list(self._counted.values()).count(owner)):
-            raise TooManySessions(server, self.most)
-        self._counted[session] = owner
-
-    def release(self, session: object) -> None:
-        """The session has no links of its own any more."""
-        self._counted.pop(session, None)
 
 
 class Identities:
