@@ -59,6 +59,12 @@ class Values(Protocol):
         """Keep a value if there is none; of several who do that at once, one gets True."""
         ...
 
+    async def swap(
+        self, kind: str, name: str, old: bytes | None, new: bytes | None, seconds: float | None = None
+    ) -> bool:
+        """Keep `new` instead of `old`, in one step; False if there is another value. None stands for none."""
+        ...
+
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
         """Keep a value for this many seconds from now; False if there is none any more."""
         ...
@@ -207,6 +213,17 @@ class PrivateValues:
             is_new = name not in values
             values.setdefault(name, value)
         return is_new
+
+    async def swap(
+        self, kind: str, name: str, old: bytes | None, new: bytes | None, seconds: float | None = None
+    ) -> bool:
+        with self._changing(self._document(kind)) as values:
+            if values.get(name) != old:
+                return False
+            values.pop(name, None)
+            if new is not None:
+                values[name] = new
+        return True
 
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
         return await self.get(kind, name) is not None

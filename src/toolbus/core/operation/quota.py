@@ -6,6 +6,22 @@ to give one up: if nine clients take all they can of 1,000 slots, some are left 
 
 from collections.abc import Hashable
 
+from toolbus.core.text.display import duration
+from toolbus.core.values.errors import CallDenied
+
+__all__ = ["OverQuota"]
+
+
+class OverQuota(CallDenied):
+    """A quota has no call left, or its calls cannot be counted: nothing was sent.
+
+    `retry_after` is when to try again, in seconds; `limit` is the one that is used up, such as `per_day`.
+    """
+
+    def __init__(self, what: str, reason: str, rule: str, *, limit: str, retry_after: float) -> None:
+        self.limit, self.retry_after = limit, retry_after
+        super().__init__(what, f"{reason}; try again in {duration(retry_after)}", rule)
+
 
 class Quota:
     """Slots that several owners share; or bytes, if they take more than one at a time."""

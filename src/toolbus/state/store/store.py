@@ -230,6 +230,16 @@ class Store:
         """Keep a value instead of the one with that mark; False if it was replaced or removed meanwhile."""
         return (await self._write(sql.REPLACE, kind, name, value, seconds, was=mark)).count > 0
 
+    async def swap(
+        self, kind: str, name: str, old: bytes | None, new: bytes | None, seconds: float | None = None
+    ) -> bool:
+        if old is None:
+            return new is not None and await self.add(kind, name, new, seconds)
+        value, mark = await self.marked(kind, name)
+        if new is None:
+            new, seconds = b"", -1.0
+        return value == old and await self.replace(kind, name, mark, new, seconds)
+
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
         return (await self._run(sql.KEEP, kind=kind, name=name, seconds=seconds)).count > 0
 
