@@ -87,7 +87,7 @@ class UsedUp(Exception):
     """Nothing is left; `after` is when to try again, in seconds."""
 
     def __init__(self, after: float) -> None:
-        self.after = max(1, ceil(after))
+        self.after = max(1.0, after)
         super().__init__()
 
 

@@ -113,7 +113,7 @@ class QuotaUse:
     """The label of the quota."""
     per: str
     subject: str
-    limit: str
+    limit: QuotaKind
     most: int
     used: int
     """Calls, or places; what processes have leased counts."""
