@@ -182,5 +182,5 @@ def _call(event: Recorded) -> UsedCall | None:
         outcome="refused" if is_refused else str(event.get("outcome", "ok")),
         ms=ms if isinstance(ms, int | float) else None,
         bytes=size if isinstance(size, int) else 0,
-        is_over_quota=is_refused and event.get("by") == "quota",
+        is_over_quota=event.get("by") == "quota",
     )

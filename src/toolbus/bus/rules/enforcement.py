@@ -43,7 +43,7 @@ class Enforcement:
         self.disabled: tuple[str, ...] = ()
         """The aliases of disabled servers; a rule about one waits for it."""
         self.now = ActiveRules(layer=Layer(()))
-        self.quotas = Quotas(lambda: self.now.recorder)
+        self.quotas = Quotas()
         self._use(config, self.prepare(config))
 
     def count_decisions(self) -> RuleCounts:

@@ -15,7 +15,7 @@ from fnmatch import fnmatchcase
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 from toolbus.config.settings.quotas import LIMITS, CallQuota, QuotaKind
-from toolbus.core.operation.operation import Caller, Decision, Operation, Trail
+from toolbus.core.operation.operation import Caller, Operation
 from toolbus.core.operation.quota import OverQuota
 from toolbus.core.text.canonical import digest_of
 from toolbus.core.text.display import counted
@@ -124,9 +124,7 @@ class QuotaUse:
 class Quotas:
     """Counts the calls of a bus against its quotas, on the loop of the bus."""
 
-    def __init__(self, recorder: Callable[[], Trail | None]) -> None:
-        """`recorder` returns what records decisions now, if anything does."""
-        self._recorder = recorder
+    def __init__(self) -> None:
         self._own = secrets.token_hex(8)
         self._values: CountValues = MemoryCounts(time.time)
         self._rounds = OneTimeUse()
@@ -265,11 +263,7 @@ class Quotas:
         label = count.rule.label
         totals = self.totals.setdefault(label, QuotaTotals())
         totals.refused[limit] += 1
-        recorder = self._recorder()
-        if recorder is not None:
-            with suppress(Exception):  # it is refused anyway
-                recorder.decided(operation, Decision(action="deny", by="quota", rule=label, reason=reason))
-        what = f"tool {operation.spec.name}"
+        what = f"tool {operation.spec.name!r}"
         return OverQuota(what, reason, label, limit=limit, retry_after=after)
 
     async def _release(self, places: list[PlaceLease]) -> None:
