@@ -163,7 +163,8 @@ class CallLease(SharedCount):
         """The end of the window of what is left."""
         self._used = 0
         """Since the last look."""
-        self._none_until = 0.0
+        self._none: tuple[float, int] = 0.0, 0
+        """Until when it is known that nothing is left, of how many."""
 
     def take(self) -> float:
         """Take one of the leased calls: the end of its window, for `put_back`; 0 if none is left."""
@@ -185,7 +186,7 @@ class CallLease(SharedCount):
             now = self.now()
             if self._left and now < self._until:
                 return  # another call has leased them meanwhile
-            if now < self._none_until:
+            if now < self._none[0] and most <= self._none[1]:
                 raise UsedUp(self._until - now)
             block = window = 0
 
@@ -206,7 +207,7 @@ class CallLease(SharedCount):
                 await self.change(edit)
             except UsedUp:
                 self._left, self._until = 0, (window + 1) * self._seconds
-                self._none_until = min(self._until, now + TICK / 2)  # others may give something back
+                self._none = min(self._until, now + TICK / 2), most  # others may give something back
                 raise
             until = (window + 1) * self._seconds
             # Meanwhile, a call that was not made may have been put back.
