@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.gateway.driving import Era, ModernClient, client_of, gateway_over, text_of
+from tests.gateway.driving import Answers, Era, ModernClient, client_of, gateway_over, text_of
 from tests.gateway.front import front
 from tests.inside.config import setting
 from tests.inside.core import OverQuota
@@ -58,23 +58,13 @@ async def test_keys_users_and_views_have_their_own() -> None:
 @pytest.mark.parametrize("server", ["modern", "legacy"])
 @pytest.mark.parametrize("era", ["modern", "legacy"])
 async def test_a_call_that_asks_its_client_counts_once(era: Era, server: str) -> None:
-    answers = {"elicitation/create": lambda _: BOOKED}
+    answers: Answers = {"elicitation/create": lambda _: BOOKED}
     asked = {"name": "ask_book", "arguments": {"guest": "Ann"}}
     async with gateway_over(config({"per": "server", "per_day": 2}, era=server)) as gateway:
         client = await client_of(era, gateway, answers)
         for _ in range(2):
             assert text_of(await client.request("tools/call", asked)).startswith("Ann: 2026-12-24")
         assert "quotas[0]" in text_of(await client.request("tools/call", asked))
-
-
-async def test_a_round_that_is_sent_again_counts_again() -> None:
-    """The state of a call is no way around a quota."""
-    async with gateway_over(config({"per": "server", "per_day": 3}, era="modern")) as gateway:
-        client = ModernClient(gateway, answers={"elicitation/create": lambda _: BOOKED})
-        asked = {"name": "ask_book", "arguments": {"guest": "Ann"}}
-        retry = {**asked, **client.answered(await client.once("tools/call", asked))}
-        results = [await client.once("tools/call", retry) for _ in range(5)]
-        assert [bool(result.get("isError")) for result in results] == [False, False, False, True, True]
 
 
 async def test_an_answer_over_http_says_it_in_a_header() -> None:

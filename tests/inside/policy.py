@@ -19,7 +19,6 @@ from toolbus.policy.quotas.leases import PlaceLease as PlaceLease
 from toolbus.policy.quotas.leases import Uncountable as Uncountable
 from toolbus.policy.quotas.leases import UsedUp as UsedUp
 from toolbus.policy.quotas.leases import forget_ended as forget_ended
-from toolbus.policy.quotas.quotas import FileCounts as FileCounts
 from toolbus.policy.quotas.quotas import Quotas as Quotas
 from toolbus.policy.quotas.quotas import QuotaUse as QuotaUse
 from toolbus.policy.rule import STRICTNESS as STRICTNESS

@@ -39,7 +39,7 @@ from toolbus.core.values.errors import FORKED, BusClosed
 from toolbus.core.values.records import Inventory
 from toolbus.policy.answers import ANSWER, StoredAnswers
 from toolbus.policy.layers import Layer
-from toolbus.policy.quotas.quotas import FileCounts, file_values
+from toolbus.policy.quotas.quotas import file_counts
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
 from toolbus.state.seal import OneTimeUse, SharedSeal, kept_seal
@@ -464,10 +464,9 @@ class SharedState:
         if self._store is not None:
             counts = self._counts = self._store.beside(_COUNT_PATIENCE)
             await counts.open()
-            enforcement.quotas.share(counts, OneTimeUse(counts), forgets=False)
+            enforcement.quotas.share(counts, forgets=False)
         elif config.file is not None:
-            files = file_values(config.file)
-            enforcement.quotas.share(FileCounts(files), OneTimeUse(files), forgets=True)
+            enforcement.quotas.share(file_counts(config.file), forgets=True)
         self._are_counts_shared = True
 
     def tokens(self, config: BusConfig) -> TokenSource:

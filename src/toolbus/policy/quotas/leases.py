@@ -16,6 +16,7 @@ from typing import Any, Protocol, TypeAlias, cast
 
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSON
+from toolbus.state.values import to_forget
 
 QUOTA = "quota"
 """The kind of the values."""
@@ -34,6 +35,7 @@ _KEPT = 60.0
 _RENEWED = 40.0
 """A lease of places is renewed when it has fewer seconds left."""
 _LONG = 3600.0
+_MOST = 10_000
 
 
 class CountValues(Protocol):
@@ -48,6 +50,10 @@ class CountValues(Protocol):
     async def swap(
         self, kind: str, name: str, old: bytes | None, new: bytes | None, seconds: float | None = None
     ) -> bool: ...
+
+    async def add(self, kind: str, name: str, value: bytes = b"", seconds: float | None = None) -> bool: ...
+
+    async def remove(self, kind: str, name: str) -> bool: ...
 
     async def items(self, kind: str) -> dict[str, bytes]: ...
 
@@ -72,6 +78,16 @@ class MemoryCounts:
         else:
             self._values[kind, name] = new
         return True
+
+    async def add(self, kind: str, name: str, value: bytes = b"", seconds: float | None = None) -> bool:
+        for old in to_forget([one for found, one in self._values if found == kind], _MOST, self.now()):
+            del self._values[kind, old]
+        is_new = (kind, name) not in self._values
+        self._values.setdefault((kind, name), value)
+        return is_new
+
+    async def remove(self, kind: str, name: str) -> bool:
+        return self._values.pop((kind, name), None) is not None
 
     async def items(self, kind: str) -> dict[str, bytes]:
         return {name: value for (found, name), value in self._values.items() if found == kind}

@@ -5,6 +5,7 @@ passes them once. A call that its server suspends carries the proof that it was 
 """
 
 import asyncio
+import re
 import secrets
 import time
 from collections import Counter
@@ -37,16 +38,18 @@ from toolbus.policy.quotas.leases import (
 from toolbus.policy.rule import Pattern
 from toolbus.policy.rules import PolicyTarget
 from toolbus.state.files import config_place, state_folder
-from toolbus.state.seal import OneTimeUse, carried_forms
-from toolbus.state.values import DocumentForm, PrivateValues, Values, expiry_of
+from toolbus.state.values import DocumentForm, FileForm, PrivateValues, Values
 
 T = TypeVar("T")
 
 Next: TypeAlias = Callable[[Operation], Awaitable[ToolResult]]
 _SECONDS: dict[QuotaKind, float] = {"per_minute": 60.0, "per_day": 86_400.0}
+ROUND = "quota-round"
+_PROOF = re.compile(r"\d{1,20}-[0-9a-f]{32}")
 _ROUND_SECONDS = 86_400.0
 """Seconds in which the next round of a call does not count again."""
 _MOST_TOOLS = 10_000
+_MOST_ROUNDS = 10_000
 _MOST_SEEN = 200
 _FORGET_EVERY = 3600.0
 
@@ -127,7 +130,6 @@ class Quotas:
     def __init__(self) -> None:
         self._own = secrets.token_hex(8)
         self._values: CountValues = MemoryCounts(time.time)
-        self._rounds = OneTimeUse()
         self._forgets = True
         """Whether counts that have ended have to be removed."""
         self.rules: tuple[QuotaRule, ...] = ()
@@ -135,7 +137,7 @@ class Quotas:
         """What this process has counted, by the label of the quota."""
         self._known: dict[tuple[str, str], tuple[QuotaRule, ...]] = {}
         """The rules that count the calls of a tool."""
-        self._leases: dict[tuple[str, str, str], CallLease | PlaceLease] = {}
+        self.leases: dict[tuple[str, str, str], CallLease | PlaceLease] = {}
         self._tidying: asyncio.Task[None] | None = None
         self._giving: set[asyncio.Task[bool]] = set()
         self._forgotten = float("-inf")
@@ -146,9 +148,9 @@ class Quotas:
         self.totals = {one.label: self.totals.get(one.label, QuotaTotals()) for one in self.rules}
         self._known = {}
 
-    def share(self, values: CountValues, rounds: OneTimeUse, *, forgets: bool) -> None:
+    def share(self, values: CountValues, *, forgets: bool) -> None:
         """Share the counts with others; `forgets` if values do not expire by themselves."""
-        self._values, self._rounds, self._forgets = values, rounds, forgets
+        self._values, self._forgets = values, forgets
 
     def lay(self, onward: Next) -> Next:
         """The path from here on."""
@@ -180,8 +182,16 @@ class Quotas:
                 one.lease.users -= 1
         if result.pending is None or not counts:
             return result
-        proof = self._rounds.issue(_ROUND_SECONDS)
-        return replace(result, pending=replace(result.pending, counted=proof))
+        return replace(result, pending=replace(result.pending, counted=await self._proof()))
+
+    async def _proof(self) -> str | None:
+        """A name that shows, once, that a call was counted; None if it cannot be kept."""
+        name = f"{int(self._values.now() + _ROUND_SECONDS)}-{secrets.token_hex(16)}"
+        try:
+            await self._values.add(ROUND, name, seconds=_ROUND_SECONDS)
+        except (StoreError, OSError):
+            return None
+        return name
 
     def _rules_for(self, operation: Operation) -> tuple[QuotaRule, ...]:
         spec = operation.spec
@@ -205,11 +215,11 @@ class Quotas:
             proof = resumed.pending.counted
         else:
             proof = None if operation.forwarding is None else operation.forwarding.counted
-        if not proof or expiry_of(proof) < self._rounds.now():
+        if proof is None or _PROOF.fullmatch(proof) is None:
             return False
         try:
-            return await self._rounds.use(proof)
-        except OSError:
+            return await self._values.remove(ROUND, proof)
+        except (StoreError, OSError):
             return False
 
     # Counting
@@ -220,12 +230,12 @@ class Quotas:
             return
         for kind in rule.limits:
             key = rule.digest, kind, subject
-            lease = self._leases.get(key)
+            lease = self.leases.get(key)
             if lease is None:
                 facts = {"rule": rule.digest, "subject": subject, "limit": kind}
                 place = CountPlace(values=self._values, name=digest_of([*key]), facts=facts, own=self._own)
                 lease = PlaceLease(place) if kind == "concurrent" else CallLease(place, _SECONDS[kind])
-                self._leases[key] = lease
+                self.leases[key] = lease
             yield _Count(rule, kind, subject, lease)
 
     async def _take(self, operation: Operation, counts: list[_Count]) -> list[PlaceLease]:
@@ -283,11 +293,11 @@ class Quotas:
     async def _tidy(self) -> None:
         """Look at what is leased until nothing is."""
         await self._forget()
-        while self._leases:
+        while self.leases:
             await asyncio.sleep(TICK)
-            for key, lease in tuple(self._leases.items()):
+            for key, lease in tuple(self.leases.items()):
                 if not await lease.tidy() and not lease.users:
-                    del self._leases[key]
+                    del self.leases[key]
 
     async def _forget(self) -> None:
         if self._forgets and time.monotonic() - self._forgotten > _FORGET_EVERY:
@@ -301,8 +311,8 @@ class Quotas:
             self._tidying.cancel()
             await asyncio.gather(self._tidying, return_exceptions=True)
         await asyncio.gather(*self._giving, return_exceptions=True)
-        await asyncio.gather(*(lease.tidy(is_last=True) for lease in self._leases.values()))
-        self._leases = {}
+        await asyncio.gather(*(lease.tidy(is_last=True) for lease in self.leases.values()))
+        self.leases = {}
 
     # For people
 
@@ -340,6 +350,12 @@ class FileCounts:
     ) -> bool:
         return await self._in_thread(self._values.swap(kind, name, old, new, seconds))
 
+    async def add(self, kind: str, name: str, value: bytes = b"", seconds: float | None = None) -> bool:
+        return await self._in_thread(self._values.add(kind, name, value, seconds))
+
+    async def remove(self, kind: str, name: str) -> bool:
+        return await self._in_thread(self._values.remove(kind, name))
+
     async def items(self, kind: str) -> dict[str, bytes]:
         return await self._in_thread(self._values.items(kind))
 
@@ -347,10 +363,11 @@ class FileCounts:
         return await asyncio.to_thread(self._values.wait, work)
 
 
-def file_values(config_file: str) -> Values:
-    """Where the counts of a config file are kept, if it has no store."""
+def file_counts(config_file: str) -> FileCounts:
+    """The counts of a config file that has no store."""
     _, digest = config_place(config_file)
     counts = DocumentForm(
         path=f"quotas/{digest}.json", damaged="the file of quotas {path} {reason}; remove it"
     )
-    return PrivateValues(state_folder, {QUOTA: counts, **carried_forms("quotas/key", "quotas/used")})
+    rounds = FileForm(path="quotas/rounds/{name}", limit=_MOST_ROUNDS)
+    return FileCounts(PrivateValues(state_folder, {QUOTA: counts, ROUND: rounds}))
