@@ -62,7 +62,10 @@ class Values(Protocol):
     async def swap(
         self, kind: str, name: str, old: bytes | None, new: bytes | None, seconds: float | None = None
     ) -> bool:
-        """Keep `new` instead of `old`, in one step; False if there is another value. None stands for none."""
+        """Keep `new` instead of `old`; False if there is another value by now. None stands for no value.
+
+        Only one of several callers that do this at once gets True.
+        """
         ...
 
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
