@@ -381,7 +381,7 @@ class BusConfig(ConfigModel):
     policy: Rules = ()
     """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
     quotas: CallQuotas = ()
-    """How many calls each key, user, view or server may make."""
+    """Limits on the calls of each key, user, view or server."""
     audit: AuditSetting = None
     """Where every decision and call is recorded; in a file, also the path alone."""
     history: HistorySetting = None

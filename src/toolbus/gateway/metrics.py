@@ -78,7 +78,7 @@ class Metrics:
         calls: Iterable[tuple[str, ServerCalls]] = (),
         quotas: Mapping[str, CountedCalls] | None = None,
     ) -> str:
-        """All of it, with the states of the servers, what is open now, calls to each server, and quotas."""
+        """All series: with the states of the servers, gauges, the calls to each server, and quotas."""
         requests = (({"method": method}, count) for method, count in sorted(self.requests.items()))
         errors = (({"method": method, "kind": kind}, n) for (method, kind), n in sorted(self.errors.items()))
         refused = (({"kind": kind}, n) for kind, n in sorted(self.refused.items()))

@@ -474,7 +474,7 @@ class SharedState:
         return tokens_in(config, self._store)
 
     async def close(self, enforcement: Enforcement) -> None:
-        """Give back what is left of quotas, and release the store."""
+        """Give back unused calls of quotas, and release the store."""
         await enforcement.quotas.close()
         if self._counts is not None:
             await self._counts.close()

@@ -23,11 +23,11 @@ class CallQuota(ConfigModel):
     _expected = "expected a mapping such as {per: user, per_day: 1000}"
 
     per: QuotaSubject
-    """What each has the quota for itself: `key`, `user`, `view` or `server`."""
+    """`key`, `user`, `view` or `server`: each of them has its own quota."""
     names: TextOrTexts = ()
     """Globs on the names of those keys, users, views or servers; by default all of them."""
     tools: TextOrTexts = ()
-    """Globs on `server/tool`: the calls that count; by default those of all tools."""
+    """Globs on `server/tool`: the tools whose calls are counted; by default all tools."""
     per_minute: Count | None = None
     """The most calls in a minute; each begins with its first second (UTC)."""
     per_day: Count | None = None

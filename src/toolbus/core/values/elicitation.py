@@ -120,7 +120,7 @@ class Pending:
     script: str | None = field(default=None, repr=False)
     """The script whose call this is, sealed; resuming goes on with the script."""
     counted: str | None = None
-    """What shows, once, that quotas have counted the call."""
+    """A proof, for one use, that quotas have counted the call."""
 
     @property
     def questions(self) -> dict[str, Elicitation]:

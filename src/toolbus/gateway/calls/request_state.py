@@ -41,7 +41,7 @@ class Round:
     rounds: int = 0
     """How often the server has asked so far."""
     counted: str | None = None
-    """As of `Pending`."""
+    """The proof of the suspended call (`Pending.counted`)."""
     parked: str | None = None
     """The call that waits."""
     script: Pending | None = None

@@ -94,7 +94,7 @@ async def answered(
 
 
 def _retry_header(holder: JSON, key: str) -> Headers:
-    """When to try again, if an answer says so."""
+    """The header with the time of the next try, if an answer has one."""
     seconds: JSON = holder.get(key) if is_object(holder) else None
     return ((b"retry-after", b"%d" % seconds),) if type(seconds) is int and seconds > 0 else ()
 

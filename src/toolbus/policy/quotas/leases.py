@@ -1,8 +1,8 @@
 """Blocks of a quota that one process leases from what all of them share, so that no call is too many.
 
-What is leased counts as used for everybody else. So nothing is ever allowed twice: a block of a process that
-died, or whose store does not respond, is lost until its window or lease ends. Blocks are an eighth of what
-is left, so they get smaller toward the end, and what a process does not use goes back after a moment.
+All other processes see a leased call as used, so no call is ever allowed twice. The block of a process that
+died is lost until its window or lease ends. A block is an eighth of the remaining calls, so that blocks get
+smaller toward the end. Unused calls go back after a moment.
 """
 
 import asyncio
@@ -21,9 +21,9 @@ from toolbus.state.values import to_forget
 QUOTA = "quota"
 """The kind of the values."""
 TICK = 2.0
-"""Seconds after which what is not used goes back."""
+"""Seconds after which unused calls go back."""
 SHARE = 8
-"""A block is this part of what is left."""
+"""The divisor of the remaining calls that gives the size of a block."""
 LEASE = 60.0
 """Seconds after which the places of a process that died are free."""
 _STORE_AGAIN = 5.0
@@ -39,7 +39,7 @@ _MOST = 10_000
 
 
 class CountValues(Protocol):
-    """Where counts are kept: the store, files of the user, or the memory of one process."""
+    """A place for counts: the store, files of the user, or the memory of one process."""
 
     def now(self) -> float:
         """The time that decides which window it is, as seconds since the epoch."""
@@ -94,13 +94,13 @@ class MemoryCounts:
 
 
 class Uncountable(Exception):
-    """What is shared cannot be read or written; `after` is when to try again, in seconds."""
+    """The shared counts cannot be read or written; try again after `after` seconds."""
 
     after = _STORE_AGAIN
 
 
 class UsedUp(Exception):
-    """Nothing is left; `after` is when to try again, in seconds."""
+    """No call is left; try again after `after` seconds."""
 
     def __init__(self, after: float) -> None:
         self.after = max(1.0, after)
@@ -114,7 +114,7 @@ class CountPlace:
     values: CountValues
     name: str
     facts: dict[str, JSON]
-    """The quota and the subject, for whoever looks at the counts."""
+    """The quota and the subject, for people who look at the counts."""
     own: str
     """The name of this process."""
 
@@ -129,7 +129,7 @@ class SharedCount:
     def __init__(self, place: CountPlace) -> None:
         self._place = place
         self._last: bytes | None = None
-        """What it was last, which saves a look if nobody has changed it."""
+        """The last known value, which saves a request if nobody has changed it."""
         self.users = 0
         """The calls that are being counted here."""
         self.mutex = asyncio.Lock()
@@ -176,7 +176,7 @@ class CallLease(SharedCount):
         self._seconds = seconds
         self._left = 0
         self._until = 0.0
-        """The end of the window of what is left."""
+        """The end of the window of the leased calls."""
         self._used = 0
         """Since the last look."""
         self._none: tuple[float, int] = 0.0, 0
@@ -231,7 +231,7 @@ class CallLease(SharedCount):
             self._until = until
 
     async def tidy(self, *, is_last: bool = False) -> bool:
-        """Give back what was not used since the last look, or all of it; whether it is still needed."""
+        """Give back the calls that were not used since the last look, or all; return whether it is needed."""
         async with self.mutex:
             now, used = self.now(), self._used
             self._used = 0
@@ -300,7 +300,7 @@ class PlaceLease(SharedCount):
             await self._claim(more)
 
     async def tidy(self, *, is_last: bool = False) -> bool:
-        """Give back what is not used, and renew the rest; whether any is left."""
+        """Give back unused places, and renew the lease of the others; return whether there are any."""
         async with self.mutex:
             wanted = self._running if is_last or self._is_tight else self._peak
             self._peak = self._running
@@ -314,7 +314,7 @@ class PlaceLease(SharedCount):
             return self._held > 0
 
     async def _claim(self, wanted: Callable[[int], int]) -> None:
-        """Claim places for this process; how many, depends on those of others."""
+        """Claim places for this process: a number that `wanted` derives from the places of others."""
         held, until, left = 0, 0.0, 0
 
         def edit(record: dict[str, Any]) -> float:

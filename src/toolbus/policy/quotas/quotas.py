@@ -62,7 +62,7 @@ class QuotaRule:
         self.config = config
         self.limits = config.limits
         self.digest = digest_of([config.per, sorted(config.names), sorted(config.tools)])
-        """What it counts; another limit does not begin another count."""
+        """The identity of its counts; another limit does not begin another count."""
         self._tools = [Pattern(text, loosens=False) for text in config.tools]
 
     def counts(self, target: PolicyTarget) -> bool:
@@ -70,7 +70,7 @@ class QuotaRule:
         return not self._tools or any(pattern.matches(target) for pattern in self._tools)
 
     def subject(self, caller: Caller, server: str) -> str | None:
-        """Whose quota a call uses; None if it uses none."""
+        """The name of the user, key, view or server whose quota a call uses; None if it uses none."""
         match self.config.per:
             case "server":
                 found: str | None = server
@@ -86,7 +86,7 @@ class QuotaRule:
         return found
 
     def reason(self, kind: QuotaKind, subject: str) -> str:
-        """Why a call is one too many."""
+        """The reason for a refusal."""
         allowed = f"{counted(self.limits[kind], 'call')} {LIMITS[kind]}"
         whom = f"{self.config.per} {subject!r}" if subject else f"a {self.config.per} without a name"
         return f"{self.label} allows {whom} {allowed}"
@@ -101,7 +101,7 @@ class _Count(NamedTuple):
 
 @dataclass(slots=True)
 class QuotaTotals:
-    """What one process has counted for one quota."""
+    """The counts of one quota in one process."""
 
     calls: int = 0
     refused: Counter[str] = field(default_factory=Counter[str])
@@ -110,7 +110,7 @@ class QuotaTotals:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuotaUse:
-    """How much of one limit a subject uses."""
+    """The use of one limit by one subject."""
 
     quota: str
     """The label of the quota."""
@@ -134,7 +134,7 @@ class Quotas:
         """Whether counts that have ended have to be removed."""
         self.rules: tuple[QuotaRule, ...] = ()
         self.totals: dict[str, QuotaTotals] = {}
-        """What this process has counted, by the label of the quota."""
+        """The counts of this process, by the label of the quota."""
         self._known: dict[tuple[str, str], tuple[QuotaRule, ...]] = {}
         """The rules that count the calls of a tool."""
         self.leases: dict[tuple[str, str, str], CallLease | PlaceLease] = {}
@@ -291,7 +291,7 @@ class Quotas:
             self._tidying = asyncio.create_task(self._tidy(), name="toolbus quotas")
 
     async def _tidy(self) -> None:
-        """Look at what is leased until nothing is."""
+        """Look at the leases again and again, until there are none."""
         await self._forget()
         while self.leases:
             await asyncio.sleep(TICK)
@@ -306,7 +306,7 @@ class Quotas:
                 await forget_ended(self._values)
 
     async def close(self) -> None:
-        """Give back what is left: no more calls come."""
+        """Give back all unused calls: no more come."""
         if self._tidying is not None:
             self._tidying.cancel()
             await asyncio.gather(self._tidying, return_exceptions=True)
@@ -317,7 +317,7 @@ class Quotas:
     # For people
 
     async def seen(self) -> list[QuotaUse]:
-        """What is used of each limit, the fullest first; StoreError or OSError if that cannot be read."""
+        """The use of each limit, the fullest first; StoreError or OSError if the counts cannot be read."""
         rules, now = {rule.digest: rule for rule in self.rules}, self._values.now()
         found = [
             QuotaUse(

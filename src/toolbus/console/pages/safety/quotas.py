@@ -17,13 +17,19 @@ async def render(console: Console, request: PageRequest) -> Element:
     try:
         used: Child = _used(await quotas.seen())
     except (StoreError, OSError, ValueError) as error:
-        used = element("p", f"What is used cannot be read: {error}", class_="problem")
+        used = element("p", f"The counts cannot be read: {error}", class_="problem")
     return element(
         "div",
-        element("p", "A call counts once, after the policy. This process has counted since its start:"),
+        element(
+            "p",
+            "The policy decides first. Each call is counted once. This process has counted, since its start:",
+        ),
         live("quota-rules", _rules(quotas)),
         element("h2", "Used now"),
-        element("p", "By all workers and replicas. Calls that one of them has reserved count as used."),
+        element(
+            "p",
+            "The calls of all workers and replicas, with those that a process has reserved.",
+        ),
         live("quota-uses", used),
     )
 
