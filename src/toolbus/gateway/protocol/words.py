@@ -183,9 +183,9 @@ RETRY_AFTER: Final = "toolbus/retryAfter"
 """In the `_meta` of a result: the seconds after which to try again."""
 
 
-def tool_failure(error: ToolbusError) -> JSONObject:
-    """The result of a tool call that could not be made; a model reads the reason."""
-    result: JSONObject = {"content": [{"type": "text", "text": str(error)}], "isError": True}
+def tool_failure(error: ToolbusError, words: str = "") -> JSONObject:
+    """The result of a tool call that could not be made; a model reads the `words`, or the error's own."""
+    result: JSONObject = {"content": [{"type": "text", "text": words or str(error)}], "isError": True}
     return {**result, "_meta": {RETRY_AFTER: error.retry_after}} if isinstance(error, OverQuota) else result
 
 
