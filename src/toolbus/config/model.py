@@ -299,6 +299,8 @@ class ServerConfig(ConfigModel):
             raise location.error("is for servers with a url; give a program its secrets in env", "auth")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
+        if self.auth is not None and self.auth.type == "token_exchange" and self.required:
+            raise location.error("cannot be true: without a client there is no token to exchange", "required")
         if self.forward_headers and self.url is None:
             raise location.error("is for servers with a url; a program gets no headers", "forward_headers")
         for name in self.headers:

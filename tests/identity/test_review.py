@@ -1,0 +1,52 @@
+"""What `toolbus trust` and the lockfile show of both, and what the check of a config refuses."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.running import toolbus, write_config
+from toolbus.config import bus_config
+from toolbus.errors import ConfigError
+
+URL = "https://files.example.com/mcp"
+ISSUER = "https://id.example.com"
+AUTH = {"type": "token_exchange", "issuer": ISSUER, "client_id": "gate", "audience": "files"}
+    "type": "token_exchange",
+    "issuer": "https://id.example.com",
+    "client_id": "gate",
+    "audience": "files",
+}
+
+
+def test_trust_shows_both(tmp_path: Path) -> None:
+    auth = {**AUTH, "client_secret": "${EXCHANGE_SECRET}"}
+    entry = {"url": URL, "auth": auth, "forward_headers": ["X-Team"]}
+    write_config(tmp_path, {"files": entry})
+    shown = " ".join(toolbus("trust", folder=tmp_path).stdout.split())
+    assert "forwards x-team, as clients of the gateway send them" in shown
+    assert "type: token_exchange" in shown
+    assert "issuer: https://id.example.com" in shown
+    assert "audience: files" in shown
+    assert "${EXCHANGE_SECRET} from the environment" in shown
+
+
+@pytest.mark.parametrize(
+    ("entry", "reason"),
+    [
+        ({"auth": {**AUTH, "issuer": None}}, "is missing; set it to the authorization server"),
+        ({"auth": {**AUTH, "issuer": "http://id.example.com"}}, "must be an https:// URL"),
+        ({"auth": {"type": "token_exchange", "issuer": URL}}, "needs issuer and client_id"),
+        ({"auth": {**AUTH, "client_secret": "a", "key": "b"}}, "mutually exclusive"),
+        ({"auth": AUTH, "required": True}, "without a client there is no token to exchange"),
+        ({"auth": AUTH, "headers": {"Authorization": "x"}}, "mutually exclusive"),
+    ],
+)
+def test_an_exchange_that_cannot_be_used(entry: dict[str, Any], reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason):
+        bus_config({"servers": {"files": {"url": URL, **entry}}})
+
+
+def test_an_issuer_on_this_machine_needs_no_encryption() -> None:
+    auth = {**AUTH, "issuer": "http://127.0.0.1:8080"}
+    assert bus_config({"servers": {"files": {"url": URL, "auth": auth}}}).servers["files"].auth is not None
