@@ -12,11 +12,6 @@ from toolbus.errors import ConfigError
 URL = "https://files.example.com/mcp"
 ISSUER = "https://id.example.com"
 AUTH = {"type": "token_exchange", "issuer": ISSUER, "client_id": "gate", "audience": "files"}
-    "type": "token_exchange",
-    "issuer": "https://id.example.com",
-    "client_id": "gate",
-    "audience": "files",
-}
 
 
 def test_trust_shows_both(tmp_path: Path) -> None:
