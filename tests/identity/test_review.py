@@ -1,11 +1,12 @@
 """What `toolbus trust` and the lockfile show of both, and what the check of a config refuses."""
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.cli.running import toolbus, write_config
+from tests.cli.running import toolbus
 from toolbus.config import bus_config
 from toolbus.errors import ConfigError
 
@@ -17,7 +18,7 @@ AUTH = {"type": "token_exchange", "issuer": ISSUER, "client_id": "gate", "audien
 def test_trust_shows_both(tmp_path: Path) -> None:
     auth = {**AUTH, "client_secret": "${EXCHANGE_SECRET}"}
     entry = {"url": URL, "auth": auth, "forward_headers": ["X-Team"]}
-    write_config(tmp_path, {"files": entry})
+    (tmp_path / "toolbus.yaml").write_text(json.dumps({"servers": {"files": entry}}))
     shown = " ".join(toolbus("trust", folder=tmp_path).stdout.split())
     assert "forwards x-team, as clients of the gateway send them" in shown
     assert "type: token_exchange" in shown
