@@ -36,6 +36,7 @@ from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.serve.console import open_console
 from toolbus.gateway.serve.program import ServeProgram, ServeReport
 from toolbus.gateway.serve.replica import WILDCARDS, Replica, replica_socket
+from toolbus.gateway.serve.sign_in import SignInFront, sign_in_state
 from toolbus.gateway.serve.workers import GatewayWorker
 from toolbus.state.files import config_place, state_folder
 from toolbus.state.seal import KEY_BYTES, OneTimeUse, Seal, carried_forms, kept_seal
@@ -64,6 +65,7 @@ class HttpFront:
         self._program = program
         self._log = program.report
         self._replica = replica
+        self._sign_in = SignInFront(sign_in_state(config, replica), serve)
         self._access = self._access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         self._workers = None if worker is None else worker.workers
@@ -92,6 +94,7 @@ class HttpFront:
             if self._replica is not None:
                 self._replica.replicas.peers.servers = tuple(sorted(config.servers))
             self._access.use(access)
+            self._sign_in.use(serve)
             self._show_keys()
             names = {before.default_view, serve.default_view, *before.views, *serve.views}
             changed = {name for name in names if before.view(name) != serve.view(name)}
@@ -102,7 +105,8 @@ class HttpFront:
         return use
 
     def _access_of(self, config: BusConfig) -> AccessControl:
-        return access_of(config, shared=None if self._replica is None else self._replica.keys)
+        shared = None if self._replica is None else self._replica.keys
+        return access_of(config, shared=shared, sign_in=self._sign_in.state)
 
     @property
     def replicas(self) -> Replicas | None:
@@ -204,12 +208,21 @@ class HttpFront:
             drain_seconds=serve.drain,
         )
         workers = self._workers
-        app = App(gateway, self._access, limits, path=serve.path, console=console, workers=workers)
-        self._app = app
+        app = self._app = App(
+            gateway,
+            self._access,
+            limits,
+            path=serve.path,
+            console=console,
+            workers=workers,
+            beside=(self._sign_in,),
+        )
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
         async with AsyncExitStack() as stack:
             stack.callback(self._socket.close)
             stack.push_async_callback(server.close)
+            stack.push_async_callback(self._sign_in.close)
+            await self._sign_in.start()
             if self._replica is not None:
                 await self._join(stack, app, self._replica)
             await server.start(self._socket, self._tls, workers)
