@@ -3,7 +3,7 @@
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
@@ -105,7 +105,9 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[IssuedCode, IssuedR
     """The provider for one request, whose parameters are `asked`."""
 
     rules: AuthorizationRules
-    asked: Mapping[str, str]
+    asked: Mapping[str, str] = field(default_factory=dict[str, str])
+    redirect_uris: Sequence[str] = ()
+    """The redirect URIs of a client that registers, as it wrote them."""
 
     async def get_client(self, client_id: str) -> OAuthClientInformationFull | None:
         keys = self.rules.state.keys
@@ -117,7 +119,7 @@ class AuthorizationProvider(OAuthAuthorizationServerProvider[IssuedCode, IssuedR
 
     async def register_client(self, client_info: OAuthClientInformationFull) -> None:
         """Give the client an ID that contains what it said; nothing is stored."""
-        keys, uris = self.rules.state.keys, [str(uri) for uri in client_info.redirect_uris or ()]
+        keys, uris = self.rules.state.keys, self.redirect_uris
         method = client_info.token_endpoint_auth_method or "none"
         try:
             client_info.client_id = registered_id(keys, client_info.client_name or "", uris, method)

@@ -6,10 +6,11 @@ repeated parameters, cross-origin requests, and the `iss` of each response.
 
 import base64
 import binascii
+import json
 import logging
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from mcp.server.auth.handlers.authorize import AuthorizationHandler
@@ -185,9 +186,10 @@ class AuthorizationServer:
         return await _respond(http, await handler.handle(_request(http, form=asked)))
 
     async def _register(self, http: HttpRequest) -> None:
-        provider = AuthorizationProvider(self._rules, {})
+        body = await _body(http)
+        provider = AuthorizationProvider(self._rules, redirect_uris=_redirect_uris(body))
         handler = RegistrationHandler(provider, ClientRegistrationOptions(enabled=True))
-        return await _respond(http, await handler.handle(_request(http, body=await _body(http))))
+        return await _respond(http, await handler.handle(_request(http, body=body)))
 
     async def _revoke(self, http: HttpRequest) -> None:
         asked = {"client_secret": "", **_with_client_id(http, _parameters(await _body(http)))}
@@ -213,6 +215,17 @@ def _parameters(text: bytes) -> dict[str, str]:
     if len(set(names)) != len(names):
         raise BadParameters("a parameter is repeated")
     return dict(pairs)
+
+
+def _redirect_uris(body: bytes) -> list[str]:
+    """The redirect URIs in a registration; the handler says what else is wrong with it."""
+    try:
+        found: Any = json.loads(body)["redirect_uris"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return []
+    return (
+        [one for one in cast("list[Any]", found) if isinstance(one, str)] if isinstance(found, list) else []
+    )
 
 
 def _with_client_id(http: HttpRequest, asked: dict[str, str]) -> dict[str, str]:
