@@ -135,8 +135,8 @@ def parameters(url: str) -> dict[str, str]:
 
 def serve_with(base: str, **serve: Any) -> Serve:
     """A `serve` with a sign-in at this URL."""
-    auth = {"sign_in": {}, **serve.pop("auth", {})}
-    return Serve(**{"public_url": base, "auth": auth, **serve})
+    fields: Any = {"public_url": base, "auth": {"sign_in": {}}, **serve}
+    return Serve(**fields)
 
 
 @asynccontextmanager

@@ -7,6 +7,7 @@ signed by us. So a flood of registrations fills nothing.
 import asyncio
 import logging
 import re
+import secrets
 import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Mapping, Sequence
@@ -206,7 +207,9 @@ def registered_id(keys: SignInKeys, name: str, uris: Sequence[str], method: str)
     """The ID of a client that registers; `ClientRefused` if it cannot."""
     if method not in _METHODS:
         raise ClientRefused(f"the token_endpoint_auth_method is not one of {', '.join(_METHODS)}")
+    # The random part keeps apart clients that say the same about themselves.
     facts = {"n": client_name(name, uris), "u": list(checked_redirects(uris)), "m": method}
+    facts["r"] = secrets.token_urlsafe(12)
     client_id = REGISTERED + keys.signed("client", facts)
     if len(client_id) > _LONGEST_ID:
         raise ClientRefused("the metadata is too long")
