@@ -84,6 +84,8 @@ from toolbus.gateway.serve.signals import MARGIN as MARGIN
 from toolbus.gateway.serve.workers import crowding as crowding
 from toolbus.gateway.settings import GatewayLimits as GatewayLimits
 from toolbus.gateway.sign_in.clients import MOST_FETCHES as MOST_FETCHES
+from toolbus.gateway.sign_in.clients import ClientDirectory as ClientDirectory
+from toolbus.gateway.sign_in.clients import ClientRefused as ClientRefused
 from toolbus.gateway.sign_in.clients import is_same_redirect as is_same_redirect
 from toolbus.gateway.sign_in.grants import CODE_SECONDS as CODE_SECONDS
 from toolbus.gateway.sign_in.grants import GRANT as GRANT

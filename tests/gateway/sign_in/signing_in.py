@@ -119,9 +119,9 @@ class OAuthClient:
         own = {"client_id": self.id, **({"client_secret": self.secret} if self.secret else {})}
         return await self.gateway.http.post(f"{self.gateway.base}/token", data={**own, **form})
 
-    async def signed_in(self, person: Person = ANN, **changed: str | None) -> JSON:
+    async def signed_in(self, person: Person = ANN, views: Sequence[str] = (), **changed: str | None) -> JSON:
         """The tokens after a whole sign-in."""
-        response = await self.exchange(await self.code(person, **changed))
+        response = await self.exchange(await self.code(person, views, **changed))
         assert response.status_code == 200, response.text
         return response.json()
 
