@@ -22,6 +22,7 @@ from tests.inside.gateway import (
     GatewayLimits,
     HttpLimits,
     HttpServer,
+    PagesBeside,
     Replicas,
     listening_socket,
     tls_context,
@@ -233,12 +234,14 @@ async def front(
     serve: Serve | None = None,
     replicas: Replicas | None = None,
     trusted_proxies: Iterable[str] = (),
+    cards: PagesBeside | None = None,
 ) -> AsyncGenerator[Front]:
     """A gateway over HTTP, on a free port of this machine; over HTTPS with a certificate."""
     gates = Gates()
     config = config or {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     async with gateway_over(config, settings, serve=serve, replicas=replicas) as gateway:
         app = App(gateway, access, limits)
+        app.cards = cards
         server = HttpServer(app, trusted_proxies=trusted_proxies)
         sock = listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]

@@ -269,7 +269,9 @@ async def test_a_token_for_one_view_opens_no_other(gateway: SignIns) -> None:
     assert wider.json()["error"] == "invalid_scope"
 
 
-@pytest.mark.parametrize("resource", ["https://other.example.com/mcp", "/mcp", "http://[", "{}/mcp/none"])
+@pytest.mark.parametrize(
+    "resource", ["https://other.example.com/mcp", "/mcp", "http://[", "{}/mcp/a/b", "{}/other", "{}/mcp?x=1"]
+)
 async def test_a_token_is_never_for_another_server(resource: str, gateway: SignIns) -> None:
     """A client cannot get a token here that another server would take for its own (RFC 8707)."""
     client = await gateway.registered()

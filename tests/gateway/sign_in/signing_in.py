@@ -28,7 +28,7 @@ from tests.inside.gateway import (
     listening_socket,
 )
 from tests.patience import PATIENCE
-from toolbus.config import BusConfig
+from toolbus.config import BusConfig, ServerConfig
 
 ANN = Person(name="ann", user="ann")
 CALLBACK = "http://127.0.0.1:3118/callback"
@@ -148,7 +148,8 @@ async def signing_in(
     base = f"http://127.0.0.1:{port}"
     setting, gates = serve_with(base, **(serve or {})), Gates()
     server = AuthorizationServer(state, setting)
-    access = access_of(BusConfig(serve=setting), sign_in=state)
+    aliases = {"gated": ServerConfig(alias="gated", transport="stdio", command="none")}
+    access = access_of(BusConfig(serve=setting, servers=aliases), sign_in=state)
     config: JSON = {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     await state.open()
     async with gateway_over(config, serve=setting) as gateway:

@@ -131,3 +131,12 @@ async def test_scopes_of_the_config_name_the_views(tmp_path: Path) -> None:
         refused = await client.authorize(scope="unknown")
         assert parameters(refused.headers["location"])["error"] == "invalid_scope"
         assert parameters(refused.headers["location"])["iss"] == gateway.base
+
+
+async def test_a_client_of_one_server_gets_that_server_alone(gateway: SignIns) -> None:
+    client = await gateway.registered()
+    tokens = await client.signed_in(resource=f"{gateway.base}/mcp/gated")
+    assert (await gateway.called(tokens["access_token"], "/mcp/gated")).status_code == 200
+    assert (await gateway.called(tokens["access_token"])).status_code == 401
+    unknown = await client.signed_in(resource=f"{gateway.base}/mcp/unknown")
+    assert (await gateway.called(unknown["access_token"], "/mcp/unknown")).status_code == 403

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode, urlsplit
 
 from mcp.server.auth.provider import (
     AccessToken,
@@ -72,16 +72,20 @@ class AuthorizationRules:
         return self.serve.resource or ""
 
     def views_of(self, resource: str | None, scopes: Sequence[str] | None) -> tuple[str, dict[str, str]]:
-        """The resource that a client means, and its scopes with the views that they give."""
+        """The resource that a client means, and its scopes with the views that they give.
+
+        A name that is not a view may be a server, which any view may have: nobody learns here whether it is.
+        """
         resource = self.resource if resource is None else _plain(resource)
-        view = None if resource == self.resource else resource.removeprefix(f"{self.resource}/")
+        name = unquote(resource.removeprefix(self.resource).removeprefix("/"))
         known = self.serve.scopes
-        if view is not None and view not in known.values():
+        if resource not in (self.resource, f"{self.resource}/{quote(name)}") or "/" in name:
             raise AuthorizeError("invalid_target", "the resource is not a URL of this gateway")
+        views = {name} if self.serve.view(name) is not None else {*known.values()}
         wanted = {
             scope: given
             for scope, given in known.items()
-            if view in (None, given) and (scopes is None or scope in scopes)
+            if given in views and (scopes is None or scope in scopes)
         }
         if not wanted:
             raise AuthorizeError("invalid_scope", f"this resource has the scopes {' '.join(known)}")
