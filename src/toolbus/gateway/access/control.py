@@ -25,6 +25,7 @@ from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
 from toolbus.gateway.access.keys import PREFIX, Keys, StoredKeys, file_keys
 from toolbus.gateway.access.tokens import AccessTokens, Issuer
 from toolbus.gateway.protocol.principal import LOCAL, Principal
+from toolbus.gateway.sign_in.tokens import SignInState, SignInTokens
 
 logger = logging.getLogger("toolbus")
 
@@ -46,6 +47,7 @@ class AccessControl:
         *,
         keys: Keys | None = None,
         tokens: AccessTokens | None = None,
+        sign_in: SignInTokens | None = None,
         servers: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -55,6 +57,7 @@ class AccessControl:
         self._servers = servers
         self._keys = keys
         self._tokens = tokens
+        self._sign_in = sign_in
         self._now = now
         self._clock = clock
         self._hosts = Hosts(serve)
@@ -69,7 +72,7 @@ class AccessControl:
         """Decide as another one from now on; who failed before is still throttled."""
         before, self._serve = self._serve, other._serve
         self._servers = other._servers
-        self._hosts = other._hosts
+        self._hosts, self._sign_in = other._hosts, other._sign_in
         if before.auth != self._serve.auth or before.default_view != self._serve.default_view:
             self._keys, self._tokens = other._keys, other._tokens
         self._admitted.clear()
@@ -113,7 +116,9 @@ class AccessControl:
 
     def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
         if principal.key:
-            return self._keys is not None and self._keys.is_current and self._keys.has(principal)
+            found = self._found(principal)
+            is_late = principal.kind != "key" and not answers and self._has_expired(principal)
+            return found is not None and found.is_current and found.has(principal) and not is_late
         if principal.kind == "local":
             return not self._serve.auth.is_needed
         oauth = self._serve.auth.oauth
@@ -121,12 +126,13 @@ class AccessControl:
         return is_known and (answers or not self._has_expired(principal))
 
     def has_revoked(self, principal: Principal) -> bool:
-        return bool(principal.key) and (self._keys is None or not self._keys.has(principal))
+        found = self._found(principal)
+        return bool(principal.key) and (found is None or not found.has(principal))
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:
         """The metadata of the protected resource (RFC 9728); None if there is none at that path."""
-        oauth = self._serve.auth.oauth
-        if oauth is None or not facts.path.startswith(METADATA):
+        issuer, scopes = self._serve.issuer, self._serve.scopes
+        if issuer is None or not facts.path.startswith(METADATA):
             return None
         suffix = facts.path.removeprefix(METADATA)
         prefix = urlsplit(self._serve.public_url or "").path.rstrip("/")
@@ -135,17 +141,21 @@ class AccessControl:
             return None
         body: JSONObject = {
             "resource": self._resource(self._hosts.peer(facts), view),
-            "authorization_servers": [oauth.issuer],
+            "authorization_servers": [issuer],
             "bearer_methods_supported": ["header"],
             "resource_name": "toolbus",
         }
-        return {**body, "scopes_supported": list(oauth.scopes)} if oauth.scopes else body
+        return {**body, "scopes_supported": list(scopes)} if scopes else body
 
     def url(self, facts: RequestFacts, name: str = "") -> str:
         return self._resource(self._hosts.peer(facts), name)
 
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
         return self._hosts.cors(facts)
+
+    def _found(self, principal: Principal) -> Keys | SignInTokens | None:
+        """The place that knows whether the key or the grant of a principal is still valid."""
+        return self._keys if principal.kind == "key" else self._sign_in
 
     def _has_expired(self, principal: Principal) -> bool:
         return principal.expires is not None and self._now() >= principal.expires
@@ -204,7 +214,8 @@ class AccessControl:
             return Refusal.of(503, "temporarily_unavailable", error.reason, {"retry-after": _RETRY_SECONDS})
         except CredentialDenied as denied:
             self._proven.pop(digest, None)
-            self._throttle.refused(peer.address)
+            if denied.is_guess:
+                self._throttle.refused(peer.address)
             self._log.refused(peer.address, denied.reason)
             return self._challenge(peer, view, denied.reason, error="invalid_token")
         if digest not in self._proven:
@@ -216,15 +227,15 @@ class AccessControl:
     async def _holder(self, credential: str, view: str) -> CredentialHolder:
         if credential.startswith(PREFIX) and self._keys is not None:
             return self._keys.identity(credential)
-        oauth = self._serve.auth.oauth
-        if self._tokens is None or oauth is None:
+        oauth, resource = self._serve.auth.oauth, self._serve.resource
+        tokens = self._sign_in or self._tokens
+        if tokens is None:
             raise CredentialDenied("unknown key")
-        resource = self._serve.resource
-        audiences = {*oauth.audience} or {*filter(None, [resource])}
+        audiences = {*(() if oauth is None else oauth.audience)} or {*filter(None, [resource])}
         if view and resource in audiences:
             # A client that was given the URL of a view asks for tokens for that URL.
             audiences.add(f"{resource}/{quote(view)}")
-        return await self._tokens.identity(credential, audiences)
+        return await tokens.identity(credential, audiences)
 
     def _principal(self, identity: CredentialHolder, peer: HttpPeer, view: str) -> Principal | Refusal:
         """The principal with its view; a path never gives more than its key or token does."""
@@ -252,9 +263,8 @@ class AccessControl:
         self, peer: HttpPeer, view: str, description: str = "", *, status: int = 401, error: str = ""
     ) -> Refusal:
         """The response that says how to get in (RFC 6750, RFC 9728)."""
-        oauth = self._serve.auth.oauth
         facts = {"error": error, "error_description": description}
-        if oauth is None:
+        if self._serve.issuer is None:
             facts = {"realm": "toolbus", **facts}
         else:
             resource = urlsplit(self._resource(peer, view))
@@ -267,8 +277,7 @@ class AccessControl:
 
     def _scopes(self, view: str) -> list[str]:
         """The scopes that give a view; all, if none gives it."""
-        assert self._serve.auth.oauth is not None, "asked only then"
-        scopes = self._serve.auth.oauth.scopes
+        scopes = self._serve.scopes
         wanted = view or self._serve.default_view
         return [scope for scope, given in scopes.items() if given == wanted] or list(scopes)
 
@@ -279,12 +288,15 @@ class AccessControl:
 
 
 def access_of(
-    config: BusConfig, secrets: Secrets | None = None, shared: StoredKeys | None = None
+    config: BusConfig,
+    secrets: Secrets | None = None,
+    shared: StoredKeys | None = None,
+    sign_in: SignInState | None = None,
 ) -> AccessControl:
     """The access control of a config; `secrets` look up what its `serve` refers to.
 
-    Keys are the `shared` ones, or those of the config file. ConfigError if it wants keys, and there is no
-    file that they could belong to.
+    Keys are the `shared` ones, or those of the config file. ConfigError if it wants keys or sign-ins, and
+    there is no file that they could belong to.
     """
     serve = config.gateway
     keys = tokens = None
@@ -296,7 +308,13 @@ def access_of(
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
         tokens = AccessTokens(serve.auth.oauth, issuer, serve.default_view)
-    return AccessControl(serve, keys=keys, tokens=tokens, servers=frozenset(config.servers))
+    people = None
+    if serve.auth.sign_in is not None:
+        if sign_in is None:
+            raise ConfigError("sign-ins belong to a config file; save it", key="serve.auth.sign_in")
+        people = SignInTokens(sign_in, serve)
+    servers = frozenset(config.servers)
+    return AccessControl(serve, keys=keys, tokens=tokens, sign_in=people, servers=servers)
 
 
 def _place(facts: RequestFacts) -> tuple[object, ...]:
