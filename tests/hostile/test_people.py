@@ -293,3 +293,13 @@ async def test_metadata_of_another_provider(signer: Signer, tmp_path: Path) -> N
         sent = await opened.get("/oidc")
         assert sent.status_code == 502
         assert "is about the issuer" in plain(sent.text)
+
+
+async def test_a_flood_of_sign_ins_at_a_provider_that_is_down(tmp_path: Path) -> None:
+    """The provider is asked once in ten seconds, whatever number of browsers begin to sign in."""
+    with signing() as signer:
+        signer.status = 500
+        async with signed_in_by(signer, tmp_path) as opened:
+            found = await asyncio.gather(*(opened.get("/oidc") for _ in range(20)))
+            assert {one.status_code for one in found} == {502}
+            assert len(signer.asked) <= 3  # the places of its metadata
