@@ -42,7 +42,7 @@ def folder(tmp_path: Path) -> Path:
 
 def write(folder: Path, port: int, sign_in: Any = None, **settings: Any) -> None:
     """A config whose gateway people sign in to."""
-    serve = {"public_url": f"http://127.0.0.1:{port}", "auth": {"sign_in": sign_in or {}}}
+    serve: dict[str, Any] = {"public_url": f"http://127.0.0.1:{port}", "auth": {"sign_in": sign_in or {}}}
     write_config(folder, {"plain": PLAIN}, serve=serve, **settings)
 
 
