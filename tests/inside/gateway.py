@@ -99,6 +99,6 @@ from toolbus.gateway.sign_in.request import REQUEST as REQUEST
 from toolbus.gateway.sign_in.request import SIGN_IN as SIGN_IN
 from toolbus.gateway.sign_in.request import Person as Person
 from toolbus.gateway.sign_in.request import WaitingRequest as WaitingRequest
-from toolbus.gateway.sign_in.server import AuthorizationServer as AuthorizationServer
+from toolbus.gateway.sign_in.server import SignInServer as SignInServer
 from toolbus.gateway.sign_in.tokens import SignInState as SignInState
 from toolbus.gateway.stdio import serve_stdio as serve_stdio

@@ -14,7 +14,7 @@ from toolbus.gateway.sign_in.tokens import SignInState
 
 
 def sign_in_state(config: BusConfig, replica: Replica | None) -> SignInState | None:
-    """What sign-ins of a config are kept in: its store, or files of the user; None if it has neither."""
+    """The sign-ins of a config, in its store or in files of the user; None if it has neither."""
     if replica is not None and config.store is not None:
         return SignInState(replica.store, is_shared=True)
     return None if config.file is None else SignInState(grant_files(config.file))
@@ -33,9 +33,9 @@ class SignInFront:
         self._pages = ()
         if serve.auth.sign_in is not None and self.state is not None:
             # Only now: it takes a while to import, and most gateways have none.
-            from toolbus.gateway.sign_in.server import AuthorizationServer
+            from toolbus.gateway.sign_in.server import SignInServer
 
-            self._pages = (AuthorizationServer(self.state, serve),)
+            self._pages = (SignInServer(self.state, serve),)
 
     async def start(self) -> None:
         """Read the keys and the grants, if there is a sign-in; `ToolbusError` if that is not possible."""
