@@ -55,6 +55,15 @@ from toolbus.gateway.http.run import tls_context as tls_context
 from toolbus.gateway.http.workers import ConnectionCounts as ConnectionCounts
 from toolbus.gateway.http.workers import Workers as Workers
 from toolbus.gateway.metrics import Metrics as Metrics
+from toolbus.gateway.people.front import PeoplePages as PeoplePages
+from toolbus.gateway.people.oidc import OidcProvider as OidcProvider
+from toolbus.gateway.people.registry import BROWSER as BROWSER
+from toolbus.gateway.people.registry import BROWSER_SECONDS as BROWSER_SECONDS
+from toolbus.gateway.people.registry import INVITE as INVITE
+from toolbus.gateway.people.registry import INVITE_SECONDS as INVITE_SECONDS
+from toolbus.gateway.people.registry import MOST_BROWSERS as MOST_BROWSERS
+from toolbus.gateway.people.registry import PersonRegistry as PersonRegistry
+from toolbus.gateway.people.registry import person_files as person_files
 from toolbus.gateway.protocol import words as words
 from toolbus.gateway.protocol.clients import ConnectedClients as ConnectedClients
 from toolbus.gateway.protocol.principal import LOCAL as LOCAL

@@ -16,6 +16,7 @@ from toolbus.bus.catalog.shaping import CatalogShaper
 from toolbus.bus.catalog.snapshot import Snapshots
 from toolbus.bus.engine.listings import last_inventories, save_inventories
 from toolbus.bus.engine.servers import Servers
+from toolbus.bus.engine.session_limit import SessionLimit
 from toolbus.bus.engine.stores import store_of, tokens_in
 from toolbus.bus.rules.enforcement import Enforcement
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
@@ -151,6 +152,8 @@ class Engine:
         """The stations that the `hooks` of the config name."""
         self.shaping = Same(CatalogShaper(config, tuple(extensions.shapers)))
         self.snapshots = Snapshots()
+        self.second_links = SessionLimit()
+        """Counts the second links of all tenants (`eras.py`)."""
         self.encoding = BusEncoding(config, extensions)
         self.results = Results()
         self.owners: dict[int, Emit] = {}

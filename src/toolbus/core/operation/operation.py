@@ -92,6 +92,8 @@ class Operation:
     """Set by an observer that wants to know what the time is spent on."""
     is_unlisted: bool = False
     """Whether the model may not know the definition: a mistake in the arguments is answered with it."""
+    prefers_legacy: bool = False
+    """Whether a server that speaks both eras is to get it in the legacy one: a legacy client can be asked."""
 
     @property
     def route(self) -> str:

@@ -109,6 +109,11 @@ def can_ask(capabilities: JSONObject, method: str, params: JSONObject) -> bool:
     return mode in modes or (mode == "form" and not modes)
 
 
+def can_be_asked(capabilities: JSONObject) -> bool:
+    """Whether a client with these capabilities takes any request."""
+    return "elicitation" in capabilities or "sampling" in capabilities or "roots" in capabilities
+
+
 def knows_tasks(capabilities: JSONObject) -> bool:
     return TASKS in object_in(capabilities, "extensions")
 

@@ -207,7 +207,7 @@ class SignInTokens:
         return grant
 
     def _holder(self, grant: Grant, claims: Mapping[str, Any]) -> CredentialHolder:
-        """The holder: a scope that means another view by now gives nothing that the person did not allow."""
+        """The holder; its scopes count only for views that the person allowed."""
         given = {self._scopes.get(scope) for scope in claims["scope"].split()}
         return CredentialHolder(
             kind="subject",
