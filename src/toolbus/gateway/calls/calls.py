@@ -197,6 +197,7 @@ class ClientCalls:
                     responses=given.responses,
                     state=given.state,
                     rounds=given.rounds,
+                    counted=given.counted,
                     is_unlisted=target.is_unlisted,
                 ),
                 on_progress=reports.on_progress,
@@ -328,6 +329,7 @@ class ClientCalls:
                 responses=given.responses,
                 state=given.state,
                 rounds=given.rounds,
+                counted=given.counted,
                 is_unlisted=target.is_unlisted,
             )
             try:
@@ -360,7 +362,11 @@ class ClientCalls:
             by = WATCHER if isinstance(client, ConsoleClient) else APPROVER
             return Round(approval=approval(pending.call, object_in(responses, QUESTION), by))
         return Round(
-            responses=responses, state=pending.state, rounds=pending.rounds, approval=approved_before(pending)
+            responses=responses,
+            state=pending.state,
+            rounds=pending.rounds,
+            counted=pending.counted,
+            approval=approved_before(pending),
         )
 
     # Turns
