@@ -19,7 +19,10 @@ def serve_with(**changes: Any) -> dict[str, Any]:
 
 def test_a_group_has_one_view_or_several() -> None:
     views = {"staff": "reading", "lab": ["reading", "everything"]}
-    serve: dict[str, Any] = {**serve_with(groups={"views": views}), "views": {"reading": {}, "everything": {}}}
+    serve: dict[str, Any] = {
+        **serve_with(groups={"views": views}),
+        "views": {"reading": {}, "everything": {}},
+    }
     found = read({**serve, "default_view": "reading"}).auth.sign_in
     assert found is not None
     assert found.oidc is not None

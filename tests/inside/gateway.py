@@ -80,6 +80,7 @@ from toolbus.gateway.protocol.view_listing import fits_template as fits_template
 from toolbus.gateway.protocol.views import MAX_PRINCIPALS as MAX_PRINCIPALS
 from toolbus.gateway.protocol.words import ProtocolError as ProtocolError
 from toolbus.gateway.protocol.words import WrongReplica as WrongReplica
+from toolbus.gateway.protocol.words import protocol_error as protocol_error
 from toolbus.gateway.replicas import relay as relay
 from toolbus.gateway.replicas.front import ReplicaFront as ReplicaFront
 from toolbus.gateway.replicas.peers import REPLICA as REPLICA
@@ -108,6 +109,6 @@ from toolbus.gateway.sign_in.request import REQUEST as REQUEST
 from toolbus.gateway.sign_in.request import SIGN_IN as SIGN_IN
 from toolbus.gateway.sign_in.request import Person as Person
 from toolbus.gateway.sign_in.request import WaitingRequest as WaitingRequest
-from toolbus.gateway.sign_in.server import AuthorizationServer as AuthorizationServer
+from toolbus.gateway.sign_in.server import SignInServer as SignInServer
 from toolbus.gateway.sign_in.tokens import SignInState as SignInState
 from toolbus.gateway.stdio import serve_stdio as serve_stdio

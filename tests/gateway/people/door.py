@@ -16,12 +16,12 @@ from tests.gateway.driving import gateway_over
 from tests.inside.config import Secrets, Serve
 from tests.inside.gateway import (
     App,
-    AuthorizationServer,
     HttpServer,
     OidcProvider,
     PeoplePages,
     Person,
     PersonRegistry,
+    SignInServer,
     SignInState,
     access_of,
     grant_files,
@@ -40,7 +40,7 @@ class Requests:
     """Clients that send somebody to the pages, and what became of their requests."""
 
     origin: str
-    server: AuthorizationServer
+    server: SignInServer
     http: httpx2.AsyncClient
 
     async def ask(
@@ -147,7 +147,7 @@ async def door(
         back = f"{made.public_url}/sign-in/callback"
         provider = OidcProvider(made.auth.sign_in.oidc, Secrets(), Seal(bytes(32)), back)
     state = SignInState(grant_files(folder / "toolbus.yaml"))
-    server = AuthorizationServer(state, made)
+    server = SignInServer(state, made)
     async with gateway_over({"servers": {}}, serve=made) as gateway:
         pages = PeoplePages(made, registry, server, provider)
         config = gateway.bus.config.model_copy(update={"serve": made})

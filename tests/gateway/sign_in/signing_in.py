@@ -19,9 +19,9 @@ from tests.inside.gateway import (
     REQUEST,
     AccessControl,
     App,
-    AuthorizationServer,
     HttpServer,
     Person,
+    SignInServer,
     SignInState,
     WaitingRequest,
     access_of,
@@ -40,7 +40,7 @@ class SignIns:
 
     front: Front
     base: str
-    server: AuthorizationServer
+    server: SignInServer
     state: SignInState
     access: AccessControl
 
@@ -147,7 +147,7 @@ async def signing_in(
     port = port or free_port()
     base = f"http://127.0.0.1:{port}"
     setting, gates = serve_with(base, **(serve or {})), Gates()
-    server = AuthorizationServer(state, setting)
+    server = SignInServer(state, setting)
     aliases = {"gated": ServerConfig(alias="gated", transport="stdio", command="none")}
     access = access_of(BusConfig(serve=setting, servers=aliases), sign_in=state)
     config: JSON = {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}

@@ -116,9 +116,12 @@ class AccessControl:
 
     def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
         if principal.key:
-            found = self._found(principal)
-            is_late = principal.kind != "key" and not answers and self._has_expired(principal)
-            return found is not None and found.is_current and found.has(principal) and not is_late
+            is_key = principal.kind == "key"
+            # Not a function: this is asked before each event.
+            found = self._keys if is_key else self._sign_in
+            if found is None or not found.is_current or not found.has(principal):
+                return False
+            return is_key or answers or not self._has_expired(principal)
         if principal.kind == "local":
             return not self._serve.auth.is_needed
         oauth = self._serve.auth.oauth
@@ -126,7 +129,7 @@ class AccessControl:
         return is_known and (answers or not self._has_expired(principal))
 
     def has_revoked(self, principal: Principal) -> bool:
-        found = self._found(principal)
+        found = self._keys if principal.kind == "key" else self._sign_in
         return bool(principal.key) and (found is None or not found.has(principal))
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:
@@ -152,10 +155,6 @@ class AccessControl:
 
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
         return self._hosts.cors(facts)
-
-    def _found(self, principal: Principal) -> Keys | SignInTokens | None:
-        """The place that knows whether the key or the grant of a principal is still valid."""
-        return self._keys if principal.kind == "key" else self._sign_in
 
     def _has_expired(self, principal: Principal) -> bool:
         return principal.expires is not None and self._now() >= principal.expires

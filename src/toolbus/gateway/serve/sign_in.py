@@ -40,9 +40,9 @@ class SignInFront:
         # Only now: it takes a while to import, and most gateways have none.
         from toolbus.gateway.people.front import PeoplePages
         from toolbus.gateway.people.oidc import OidcProvider
-        from toolbus.gateway.sign_in.server import AuthorizationServer
+        from toolbus.gateway.sign_in.server import SignInServer
 
-        server, provider = AuthorizationServer(self.state, serve), None
+        server, provider = SignInServer(self.state, serve), None
         if serve.auth.sign_in.oidc is not None:
             back = f"{serve.issuer}{SIGN_IN}/callback"
             secrets = Secrets(None, config.folder, config.reviewed)

@@ -81,13 +81,13 @@ class KnownClient(OAuthClientInformationFull):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientFacts:
-    """What a client says about itself, checked as far as that can be."""
+    """A client, as its metadata describes it."""
 
     id: str
     name: str
     redirect_uris: tuple[str, ...]
     method: str = "none"
-    """How it authenticates at the token endpoint."""
+    """Its way to authenticate at the token endpoint."""
 
     @property
     def host(self) -> str:

@@ -1,6 +1,6 @@
 """The keys of the authorization server, all made from one stored secret.
 
-Whatever clients carry for us is signed: registrations, waiting requests, codes and refresh tokens. So none
+Clients carry signed texts for us: registrations, waiting requests, codes and refresh tokens. So none
 of it has to be stored before a person agrees, and every replica knows its own signature.
 """
 
@@ -82,7 +82,7 @@ class SignInKeys:
         return jwt.encode(dict(claims), self._key, ALGORITHM, headers)
 
     def claims(self, token: str) -> dict[str, Any] | None:
-        """The claims of one of our access tokens, whatever they say; None for any other text."""
+        """The claims of one of our access tokens, not checked; None for any other text."""
         try:
             decoded = jwt.decode_complete(
                 token,

@@ -1,7 +1,7 @@
 """The authorization server of a gateway, beside its MCP endpoint.
 
-The handlers of the SDK read and answer the requests. What comes before and after them is here: limits,
-repeated parameters, cross-origin requests, and the `iss` of each response.
+The handlers of the SDK read and answer the requests. This file adds limits, the check for repeated
+parameters, cross-origin requests, and the `iss` of each response.
 """
 
 import base64
@@ -49,7 +49,7 @@ class BadParameters(Exception):
     """The parameters of a request cannot be read."""
 
 
-class AuthorizationServer:
+class SignInServer:
     """Answers clients, and what people decided for them."""
 
     def __init__(self, state: SignInState, serve: Serve) -> None:

@@ -33,7 +33,7 @@ _MOST_CHARACTERS = 16_384
 
 
 class SignInState:
-    """What all parts of the authorization server share: its keys and its grants."""
+    """The keys and the grants of the authorization server, shared by all its parts."""
 
     def __init__(self, values: Values, *, is_shared: bool = False) -> None:
         """`is_shared` says that others use the same values, in a database."""
@@ -207,7 +207,7 @@ class SignInTokens:
         return grant
 
     def _holder(self, grant: Grant, claims: Mapping[str, Any]) -> CredentialHolder:
-        """The views are those that the person allowed, whatever a scope means by now."""
+        """The holder; its scopes count only for views that the person allowed."""
         given = {self._scopes.get(scope) for scope in claims["scope"].split()}
         return CredentialHolder(
             kind="subject",
