@@ -202,11 +202,11 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     if not isinstance(name, str) or not (arguments is None or is_object(arguments)):
         raise ProtocolError(INVALID_PARAMS, "tools/call needs a name, and arguments as an object")
     try:
-        spec = await _current_tool(parts, request, name)
+        spec = await current_tool(parts, request, name)
         target = RequestTarget(spec, arguments or {}, name)
         if spec.route in CALLS:
             try:
-                target = await _inner(parts, request, target)
+                target = await inner_target(parts, request, target)
             except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
                 return tool_failure(str(error))
         if target.spec.route != "tools/call":
@@ -225,7 +225,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
         return tool_failure(str(error))
 
 
-async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
+async def current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
     """A tool as its server lists it in this process: policies decide by that."""
     calls = calls_of(request.client.offering.view)
     spec = calls.catalog.for_models.get(name)
@@ -238,7 +238,7 @@ async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) 
     return await calls.current(spec, is_decided=True) if spec.origin.server in calls.remembered else spec
 
 
-async def _inner(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:
+async def inner_target(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:
     """The target of a call through `call_tool`."""
     calls = calls_of(request.client.view)
     spec, arguments = await calls.inner(target.arguments, target.spec, visible=True)
