@@ -214,7 +214,7 @@ class Serve(ServeModel):
 
     With `true` it is open to other machines; with `edit`, they can also add and change servers."""
     rest: bool = False
-    """Whether the tools are also a REST API: `/openapi.json` describes it, `POST /tools/NAME` calls a tool."""
+    """Whether the tools are also a REST API, which `/openapi.json` describes."""
     workers: Annotated[int, Field(ge=1, le=1000)] = 1
     """Processes that serve, each with its own connections to the servers."""
     max_sessions: Count = 10_000

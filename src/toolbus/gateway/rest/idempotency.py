@@ -9,9 +9,10 @@ from collections.abc import Awaitable, Callable, Coroutine
 from hashlib import sha256
 from typing import Any, Protocol
 
+from toolbus.core.operation.quota import Quota
 from toolbus.core.values.errors import StoreError
 from toolbus.core.values.records import JSON
-from toolbus.gateway.protocol.words import ProtocolError
+from toolbus.gateway.protocol.words import ProtocolError, over_quota
 from toolbus.gateway.replicas.relay import UNKNOWN
 from toolbus.gateway.rest.problems import CallProblem, RestAnswer
 from toolbus.state.store.store import Allowance
@@ -20,12 +21,12 @@ logger = logging.getLogger("toolbus")
 KIND = "idempotency"
 KEPT_SECONDS = 3600.0
 """Seconds for which a response is kept."""
-MOST_KEYS = 10_000
-"""Keys of all owners that are kept in memory; one has at most half."""
 MOST_BYTES = 1024 * 1024
 """Bytes of a response that is kept."""
 LONGEST_KEY = 255
 _IN_MEMORY = 64 * 1024 * 1024
+_OVERHEAD = 512
+"""Bytes that a response takes besides its own."""
 
 
 class AnswerValues(Protocol):
@@ -38,46 +39,56 @@ class AnswerValues(Protocol):
 
 
 class AnswersInMemory:
-    """Responses of one process; the oldest are forgotten first if there are too many."""
+    """Responses of one process. A client with too many loses its own oldest, never those of others."""
 
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _IN_MEMORY) -> None:
+        """It keeps `most` bytes."""
         self._clock = clock
-        self._values: dict[str, tuple[float, bytes]] = {}
-        """With the time at which it expires; the oldest first."""
-        self._bytes = 0
+        self._room = Quota(most)
+        self._owners: dict[str, dict[str, tuple[float, bytes]]] = {}
+        """The values by owner and name, the oldest first, with the times at which they expire."""
 
     async def get(self, kind: str, name: str) -> bytes | None:
-        self._expire()
-        found = self._values.get(name)
+        found = self._of(name).get(name)
         return None if found is None else found[1]
 
     async def put(self, kind: str, name: str, value: bytes, seconds: float | None = None) -> None:
+        own, owner = self._of(name), _owner_of(name)
         await self.remove(kind, name)
-        self._values[name] = self._clock() + (seconds or KEPT_SECONDS), value
-        self._bytes += len(value)
-        self._expire()
+        while not self._room.take(owner, len(value) + _OVERHEAD):
+            if not own:
+                raise over_quota("idempotency keys", "the responses to your calls take too much room")
+            await self.remove(kind, next(iter(own)))
+        self._owners[owner] = own
+        own[name] = self._clock() + (seconds or KEPT_SECONDS), value
 
     async def add(self, kind: str, name: str, value: bytes = b"", seconds: float | None = None) -> bool:
-        self._expire()
-        if name in self._values:
+        if name in self._of(name):
             return False
         await self.put(kind, name, value, seconds)
         return True
 
     async def remove(self, kind: str, name: str) -> bool:
-        found = self._values.pop(name, None)
+        own, owner = self._owners.get(_owner_of(name), {}), _owner_of(name)
+        found = own.pop(name, None)
         if found is not None:
-            self._bytes -= len(found[1])
+            self._room.release(owner, len(found[1]) + _OVERHEAD)
+        if not own:
+            self._owners.pop(owner, None)
         return found is not None
 
-    def _expire(self) -> None:
-        now = self._clock()
-        while self._values:
-            name, (expires, value) = next(iter(self._values.items()))
-            if expires > now and len(self._values) <= MOST_KEYS and self._bytes <= _IN_MEMORY:
-                break
-            del self._values[name]
-            self._bytes -= len(value)
+    def _of(self, name: str) -> dict[str, tuple[float, bytes]]:
+        """The values of an owner that have not expired; all last equally long."""
+        owner = _owner_of(name)
+        own = self._owners.get(owner, {})
+        while own and (first := next(iter(own.items())))[1][0] <= self._clock():
+            del own[first[0]]
+            self._room.release(owner, len(first[1][1]) + _OVERHEAD)
+        return own
+
+
+def _owner_of(name: str) -> str:
+    return name.partition("-")[0]
 
 
 class IdempotencyKeys:
@@ -105,11 +116,16 @@ class IdempotencyKeys:
         """
         if not 0 < len(key) <= LONGEST_KEY:
             raise CallProblem(400, "invalid_request", f"an Idempotency-Key has 1 to {LONGEST_KEY} characters")
-        name = sha256(f"{owner}\0{key}".encode(errors="surrogateescape")).hexdigest()
+        name = f"{_digest(owner)}-{_digest(key)}"
         task = asyncio.create_task(self._answered(name, digest, work), name="toolbus idempotent call")
         self._running.add(task)
-        task.add_done_callback(self._running.discard)
+        task.add_done_callback(self._ended)
         return task
+
+    def _ended(self, task: "asyncio.Task[RestAnswer]") -> None:
+        self._running.discard(task)
+        if not task.cancelled():
+            task.exception()  # its client may have left
 
     async def _answered(
         self, name: str, digest: str, work: Callable[[], Coroutine[Any, Any, RestAnswer]]
@@ -151,6 +167,10 @@ class IdempotencyKeys:
             raise CallProblem(502, "connection_lost", UNKNOWN, sent=True)
         problem = "the call with this Idempotency-Key has not ended yet; try again later"
         raise CallProblem(409, "still_running", problem, sent=True, retryAfter=1)
+
+
+def _digest(text: str) -> str:
+    return sha256(text.encode(errors="surrogateescape")).hexdigest()
 
 
 def _stored(digest: str, answer: RestAnswer) -> bytes:

@@ -20,9 +20,9 @@ from toolbus.gateway.calls.tasks import ServerTask, outcome
 from toolbus.gateway.http.request import encoded
 from toolbus.gateway.methods import GatewayParts, Method, current_tool, inner_target
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
-from toolbus.gateway.protocol.words import ProtocolError, is_object, object_in
+from toolbus.gateway.protocol.words import INVALID_PARAMS, ProtocolError, is_object, object_in
 from toolbus.gateway.replicas.sessions import StoredTask
-from toolbus.gateway.rest.problems import CallProblem, is_not_found, problem_json, problem_of, tool_problem
+from toolbus.gateway.rest.problems import CallProblem, problem_json, problem_of, tool_problem
 
 LONGEST_WAIT = 60.0
 """The most seconds that a client may want to wait for a call that it comes back for."""
@@ -32,13 +32,10 @@ _NO_CALL = "no call of yours has this id: it was cancelled, has expired, or neve
 async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Call a tool; returns its result as `result`, or else the `call` to come back for."""
     name, wait = request.text("name"), request.params.get("wait")
-    try:
-        spec = await current_tool(parts, request, name)
-        target = RequestTarget(spec, request.object("arguments"), name)
-        if spec.route in CALLS:
-            target = await inner_target(parts, request, target)
-    except ToolbusError as error:
-        raise problem_of(error) from error
+    spec = await current_tool(parts, request, name)
+    target = RequestTarget(spec, request.object("arguments"), name)
+    if spec.route in CALLS:
+        target = await inner_target(parts, request, target)
     call = parts.calls.begin(request, target, partial(_ended, request, target))
     if wait is not None:  # it goes on if the client leaves
         await parts.tasks.adopt(call)
@@ -120,7 +117,8 @@ async def _ended(request: ClientRequest, target: RequestTarget, work: Awaitable[
         foreseen = calls_of(request.client.view).foreseen(target.spec, target.arguments)
         code = (403, "denied") if foreseen.problem is None else (400, "invalid_arguments")
         errors = [{"place": place, "detail": detail} for place, detail in foreseen.places.items()]
-        raise CallProblem(*code, result.text, **({"errors": errors} if errors else {}), sent=False)
+        detail = result.text.removeprefix("MCP error: ")
+        raise CallProblem(*code, detail, **({"errors": errors} if errors else {}), sent=False)
     is_described = target.spec.output_schema is not None and request.client.budget is None
     if result.structured is None or is_described or result.is_error:
         return result
@@ -142,7 +140,7 @@ async def _found(parts: GatewayParts, request: ClientRequest) -> ParkedCall | St
     try:
         call = await parts.tasks.find(request)
     except ProtocolError as error:
-        if not is_not_found(error):
+        if error.code != INVALID_PARAMS:
             raise
         raise CallProblem(404, "unknown_call", _NO_CALL) from None
     if isinstance(call, ServerTask) or call.was_cancelled:
@@ -153,7 +151,12 @@ async def _found(parts: GatewayParts, request: ClientRequest) -> ParkedCall | St
 def _state(call: ParkedCall | StoredTask) -> JSONObject:
     """What a client sees of a call that it comes back for."""
     ended, message = outcome(call), {} if call.message is None else {"message": call.message}
-    about = {"id": call.id, "created": call.created.isoformat(), "updated": call.updated.isoformat(), **message}
+    about = {
+        "id": call.id,
+        "created": call.created.isoformat(),
+        "updated": call.updated.isoformat(),
+        **message,
+    }
     if isinstance(ended, ProtocolError):
         return {**about, "status": "failed", "problem": problem_json(ended)}
     if ended is not None:
@@ -161,7 +164,7 @@ def _state(call: ParkedCall | StoredTask) -> JSONObject:
             return {**about, "status": "completed", **_as_result(ended)}
         except CallProblem as problem:
             return {**about, "status": "failed", "problem": problem_json(problem)}
-    if questions := {key: _question(one) for key, one in call.requests.items()}:
+    if questions := {key: _question(object_in(call.requests, key)) for key in call.requests}:
         return {**about, "status": "input_required", "questions": questions}
     return {**about, "status": "working"}
 
@@ -176,9 +179,9 @@ def _as_result(sent: JSONObject) -> JSONObject:
     return {"result": {"content": content}}
 
 
-def _question(request: JSON) -> JSONObject:
+def _question(request: JSONObject) -> JSONObject:
     """A question of a call: a form with its schema, or a URL to visit."""
-    params = object_in(request, "params") if is_object(request) else {}
+    params = object_in(request, "params")
     if params.get("mode") == "url":
         return {"kind": "url", "message": params.get("message", ""), "url": params.get("url", "")}
     return {"kind": "form", "message": params.get("message", ""), "schema": params.get("requestedSchema", {})}

@@ -27,7 +27,6 @@ from toolbus.gateway.protocol.words import (
     INVALID_PARAMS,
     ProtocolError,
     is_object,
-    object_in,
 )
 
 PROBLEM_TYPE = (b"content-type", b"application/problem+json")
@@ -116,8 +115,3 @@ def tool_problem(sent: JSONObject) -> CallProblem:
     structured = {"structuredContent": sent["structuredContent"]} if "structuredContent" in sent else {}
     detail = "\n".join(texts) or "the tool reported an error without a text"
     return CallProblem(422, "tool_error", detail, content=blocks, **structured)
-
-
-def is_not_found(error: ProtocolError) -> bool:
-    """Whether there is no call with an id, or it is somebody else's."""
-    return error.code == INVALID_PARAMS and not object_in({"data": error.data}, "data")
