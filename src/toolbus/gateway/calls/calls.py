@@ -54,7 +54,7 @@ from toolbus.shape.render import rendered
 _FORM: JSONObject = {"mode": "form"}
 _URL: JSONObject = {"mode": "url"}
 ACTIONS = ("accept", "decline", "cancel")
-Ending: TypeAlias = Callable[[Awaitable[ToolResult]], Coroutine[Any, Any, ToolResult]]
+Ending: TypeAlias = Callable[[Callable[[], Awaitable[ToolResult]]], Coroutine[Any, Any, ToolResult]]
 
 
 class LendingClient:
@@ -151,12 +151,12 @@ class ClientCalls:
     def begin(self, request: ClientRequest, target: RequestTarget, ended: Ending) -> ParkedCall:
         """Begin a call of a client that comes back for the result, and to answer what it is asked.
 
-        `ended` waits for the result, and may change it, or what is raised instead.
+        `ended` makes the call, and may change its result, or what is raised instead.
         """
         about = f"{request.method} of {target.name!r}"
         call = ParkedCall(self._parked, request.exchange, about, request.exchange.capabilities)
         call.reports.exchange = None
-        call.start(ended(self._made(request, target, call)))
+        call.start(ended(partial(self._made, request, target, call)))
         return call
 
     async def _made(self, request: ClientRequest, target: RequestTarget, call: ParkedCall) -> ToolResult:

@@ -5,7 +5,7 @@ and tasks have limits already.
 """
 
 import asyncio
-from collections.abc import Awaitable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 
@@ -34,9 +34,10 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     name, wait = request.text("name"), request.params.get("wait")
     spec = await current_tool(parts, request, name)
     target = RequestTarget(spec, request.object("arguments"), name)
+    is_described = spec.output_schema is not None and request.client.budget is None
     if spec.route in CALLS:
         target = await inner_target(parts, request, target)
-    call = parts.calls.begin(request, target, partial(_ended, request, target))
+    call = parts.calls.begin(request, target, partial(_ended, request, target, is_described))
     if wait is not None:  # it goes on if the client leaves
         await parts.tasks.adopt(call)
     if not await _is_over(call, wait):
@@ -107,10 +108,15 @@ REST: Mapping[str, Method] = {
 """By the names of the protocol, under which they are counted and traced."""
 
 
-async def _ended(request: ClientRequest, target: RequestTarget, work: Awaitable[ToolResult]) -> ToolResult:
-    """The result of a call: with structured content only if the document describes it."""
+async def _ended(
+    request: ClientRequest,
+    target: RequestTarget,
+    is_described: bool,
+    make: Callable[[], Awaitable[ToolResult]],
+) -> ToolResult:
+    """The result of a call: with structured content only if the document describes that."""
     try:
-        result = await work
+        result = await make()
     except ToolbusError as error:
         raise problem_of(error) from error
     if result.is_error and not result.sent:
@@ -119,7 +125,6 @@ async def _ended(request: ClientRequest, target: RequestTarget, work: Awaitable[
         errors = [{"place": place, "detail": detail} for place, detail in foreseen.places.items()]
         detail = result.text.removeprefix("MCP error: ")
         raise CallProblem(*code, detail, **({"errors": errors} if errors else {}), sent=False)
-    is_described = target.spec.output_schema is not None and request.client.budget is None
     if result.structured is None or is_described or result.is_error:
         return result
     content = result.content or (Text(text=encoded(result.structured).decode()),)
