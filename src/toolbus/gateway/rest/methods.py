@@ -72,6 +72,8 @@ async def answer_call(parts: GatewayParts, request: ClientRequest) -> JSONObject
         asked = ", ".join(call.questions) or "none"
         problem = f"the call does not ask {', '.join(unknown):.200}; open questions: {asked}"
         raise CallProblem(409, "not_asked", problem)
+    for key, answer in answers.items():
+        _check(key, object_in(call.requests, key), answer)
     if isinstance(call, ParkedCall):
         call.answer(answers)
         await _is_over(call, request.params.get("wait"))
@@ -190,6 +192,23 @@ def _question(request: JSONObject) -> JSONObject:
     if params.get("mode") == "url":
         return {"kind": "url", "message": params.get("message", ""), "url": params.get("url", "")}
     return {"kind": "form", "message": params.get("message", ""), "schema": params.get("requestedSchema", {})}
+
+
+def _check(name: str, question: JSONObject, answer: JSONObject) -> None:
+    """Refuse an answer that does not fit its form: the call would fail because of it."""
+    schema: JSON = object_in(question, "params").get("requestedSchema")
+    if answer["action"] != "accept" or not is_object(schema):
+        return
+    from toolbus.schema.validator import InvalidSchema, Validator
+
+    content: JSON = answer.get("content") or {}
+    with suppress(InvalidSchema):
+        validator = Validator(schema)
+        if validator.accepts(content) is False:
+            fault = validator.first_fault(content) or "it does not fit"
+            raise CallProblem(
+                400, "invalid_answer", f"the answer to {name!r} does not fit its schema: {fault:.500}"
+            )
 
 
 def _is_answer(answer: JSON) -> bool:
