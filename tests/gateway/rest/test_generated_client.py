@@ -16,14 +16,15 @@ PROGRAM = """
 import json, sys
 from toolbus_client import Client
 from toolbus_client.api.desk import add, count, greet
-from toolbus_client.models import AddAddArguments, CountCountArguments, GreetGreetArguments, CountBranch
+from toolbus_client.models import AddBody, CountBody, CountBranch, CountBranchBranchesItem, GreetBody
 
 with Client(base_url=sys.argv[1]) as client:
-    added = add.sync(client=client, body=AddAddArguments(a=1, b=2))
-    greeted = greet.sync(client=client, body=GreetGreetArguments(name="Ann"))
-    tree = CountBranch(name="a", branches=[CountBranch(name="b")])
-    counted = count.sync(client=client, body=CountCountArguments(tree=tree))
-    wrong = add.sync_detailed(client=client, body=AddAddArguments(a="x", b=2))
+    added = add.sync(client=client, body=AddBody(a=1, b=2))
+    greeted = greet.sync(client=client, body=GreetBody(name="Ann"))
+    inner = CountBranchBranchesItem.from_dict({"name": "b"})
+    tree = CountBranch(name="a", branches=[inner])
+    counted = count.sync(client=client, body=CountBody(tree=tree))
+    wrong = add.sync_detailed(client=client, body=AddBody(a="x", b=2))
 results = [added.result, greeted.content[0].text, counted.result]
 print(json.dumps([*results, wrong.status_code, wrong.parsed.code]))
 """

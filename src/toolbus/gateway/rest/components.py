@@ -14,6 +14,8 @@ _OTHER_MEANING = ("discriminator", "xml", "externalDocs", "example")
 """Keywords that OpenAPI adds to schemas. Those of a tool may have other values, or names of its own."""
 _PLAIN = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
 """Keywords whose value may stay `true` or `false`; elsewhere many programs expect an object."""
+_KEPT = ("type", "description")
+"""What is left of a definition inside itself."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -36,8 +38,11 @@ class Components:
         self.schemas: dict[str, JSON] = dict(schemas)
 
     def of(self, schema: JSONObject, tool: str) -> JSONObject:
-        """The schema of a tool as it stands in the document; its definitions become components."""
-        return _ToolSchema(self, schema, tool).converted(schema)
+        """The schema of a tool as it stands in the document; its definitions become components.
+
+        It has no title: programs name what they generate after the operation then.
+        """
+        return _untitled(_ToolSchema(self, schema, tool).converted(schema))
 
 
 class _ToolSchema:
@@ -49,6 +54,9 @@ class _ToolSchema:
         self._tool = tool
         self._names: dict[int, str] = {}
         """The names of the definitions that were found so far, by identity."""
+        self._open = {id(schema)}
+        """The definitions around the current one. Inside itself, a definition is only described in short:
+        programs that insert definitions where they are used would never end."""
 
     def converted(self, node: JSONObject, depth: int = 0) -> Node:
         if depth > _DEEPEST:
@@ -66,7 +74,9 @@ class _ToolSchema:
                 found[key] = self._part(key, value, depth)
         reference = next((node[key] for key in REFERENCES if isinstance(node.get(key), str)), None)
         target = MISSING if reference is None else self._references.target(reference)
-        if is_object(target):
+        if is_object(target) and id(target) in self._open:
+            found |= {key: value for key, value in normalized(target, _unnoted, "").items() if key in _KEPT}
+        elif is_object(target):
             found["$ref"] = f"#/components/schemas/{self._named(target, str(reference))}"
         if "default" in found and not _fits(found["default"], found):
             del found["default"]
@@ -75,25 +85,31 @@ class _ToolSchema:
     def _part(self, key: str, part: JSON, depth: int) -> JSON:
         if is_object(part):
             return self.converted(part, depth + 1)
-        if isinstance(part, bool) and key not in _PLAIN:
-            return {} if part else {"not": {}}
-        return part
+        if isinstance(part, bool):
+            return part if key in _PLAIN else {} if part else {"not": {}}
+        return {}
 
     def _named(self, target: Node, reference: str) -> str:
         """The name of a definition; it becomes a component when it is first met."""
         name = self._names.get(id(target))
         if name is None:
             schemas = self._components.schemas
-            last = reference.rpartition("/")[2].lstrip("#") or "arguments"
+            last = reference.rpartition("/")[2]
             wanted = name = _UNFIT.sub("_", f"{self._tool}.{last}")
             number = 1
             while name in schemas:
                 number += 1
                 name = f"{wanted}.{number}"
             self._names[id(target)] = name
-            schemas[name] = {}
-            schemas[name] = self.converted(target)
+            schemas[name] = {}  # the name is taken
+            self._open.add(id(target))
+            schemas[name] = _untitled(self.converted(target))
+            self._open.discard(id(target))
         return name
+
+
+def _untitled(schema: Node) -> Node:
+    return {key: value for key, value in schema.items() if key != "title"}
 
 
 def _fits(value: JSON, schema: Node) -> bool:

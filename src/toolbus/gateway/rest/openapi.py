@@ -84,7 +84,7 @@ def document(specs: Iterable[ToolSpec], place: DocumentPlace, *, whole: bool = T
 
 
 def _operation(spec: ToolSpec, components: Components, *, whole: bool) -> JSONObject:
-    schema = components.of({"type": "object", **spec.input_schema}, spec.name)
+    schema = {"type": "object", **components.of(spec.input_schema, spec.name)}
     output: JSONObject = {"$ref": "#/components/schemas/Content"}
     if whole and spec.output_schema is not None:
         output = components.of(spec.output_schema, f"{spec.name}.result")
