@@ -139,3 +139,7 @@ async def served_desk(
     async with front(limits, access, settings, whole, serve=shown, replicas=replicas) as served:
         base = served.url.removesuffix("/mcp")
         yield Desk(base, served.http, gates, made, served.gateway, served.url, served.port)
+
+
+if __name__ == "__main__":
+    desk(Gates(), []).run("stdio")
