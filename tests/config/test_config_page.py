@@ -9,7 +9,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from tests.inside.config import Sandbox, Serve, ServeAuth, ServerLimits, TokenIssuer
+from tests.inside.config import Sandbox, Serve, ServeAuth, ServerLimits, SignInSetting, TokenIssuer
 from toolbus.config import BusConfig, ClientCredentials, IdentityAssertion, OAuth, ServerConfig, Workload
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -57,11 +57,16 @@ def written(default: str) -> Iterator[Any]:
         yield yaml.safe_load(default.strip("`").replace(",", ""))
 
 
-SERVE = fields(Serve) | fields(ServeAuth, within="auth.") | fields(TokenIssuer, within="auth.oauth.")
+SERVE = (
+    fields(Serve)
+    | fields(ServeAuth, within="auth.")
+    | fields(TokenIssuer, within="auth.oauth.")
+    | fields(SignInSetting, within="auth.sign_in.")
+)
 TABLES: list[tuple[str, str, dict[str, Any], set[str]]] = [
     ("configuration.md", "## Keys of a server", fields(ServerConfig), {"alias"}),
     ("configuration.md", "Keys beside `servers`:", fields(BusConfig), {"servers", "file", "folder"}),
-    ("configuration.md", "## Serve", SERVE, {"auth", "auth.oauth"}),
+    ("configuration.md", "## Serve", SERVE, {"auth", "auth.oauth", "auth.sign_in"}),
     ("limits.md", "## Limits that you can set", fields(ServerLimits), set()),
     ("sandbox.md", "## The setting", fields(Sandbox), set()),
 ]

@@ -100,6 +100,7 @@ from toolbus.config.settings.serve import ServeAuth as ServeAuth
 from toolbus.config.settings.serve import ServeView as ServeView
 from toolbus.config.settings.serve import Tls as Tls
 from toolbus.config.settings.serve import TokenIssuer as TokenIssuer
+from toolbus.config.settings.sign_in import SignInSetting as SignInSetting
 from toolbus.config.settings.store import StoreSetting as StoreSetting
 from toolbus.config.trust import accept as accept
 from toolbus.config.trust import candidate as candidate

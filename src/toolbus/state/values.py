@@ -59,6 +59,15 @@ class Values(Protocol):
         """Keep a value if there is none; of several who do that at once, one gets True."""
         ...
 
+    async def swap(
+        self, kind: str, name: str, old: bytes, value: bytes, seconds: float | None = None
+    ) -> bool:
+        """Keep a value instead of an old one; False if it is another one by now, or there is none.
+
+        Only one of several callers that do this at once gets True.
+        """
+        ...
+
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
         """Keep a value for this many seconds from now; False if there is none any more."""
         ...
@@ -207,6 +216,15 @@ class PrivateValues:
             is_new = name not in values
             values.setdefault(name, value)
         return is_new
+
+    async def swap(
+        self, kind: str, name: str, old: bytes, value: bytes, seconds: float | None = None
+    ) -> bool:
+        with self._changing(self._document(kind)) as values:
+            is_old = values.get(name) == old
+            if is_old:
+                values[name] = value
+        return is_old
 
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
         return await self.get(kind, name) is not None

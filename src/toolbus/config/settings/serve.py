@@ -5,7 +5,7 @@ It never listens beyond this machine without authentication.
 
 import os.path
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -19,6 +19,7 @@ from toolbus.config.settings.auth import is_loopback, web_url
 from toolbus.config.settings.expose import ExposeMode
 from toolbus.config.settings.override import BudgetSetting
 from toolbus.config.settings.policy import RULES_EXPECTED, Rules
+from toolbus.config.settings.sign_in import SignInSetting, check_scopes, taken_path_problem
 from toolbus.core.text.display import ascii_authority, ascii_url
 from toolbus.core.values.records import JSON
 
@@ -55,10 +56,6 @@ def _in_ascii(text: str) -> str:
 
 
 _Ascii = Annotated[str, AfterValidator(_in_ascii)]
-
-
-_SCOPE = re.compile(r"[\x21\x23-\x5b\x5d-\x7e]+")
-"""A scope of RFC 6749: no space, quote or backslash."""
 
 
 class ServeModel(ConfigModel):
@@ -122,8 +119,7 @@ class TokenIssuer(ServeModel):
             raise Location().error(example, "issuer")
         if self.jwks_url is not None and web_url(self.jwks_url) is None:
             raise Location().error("expected a URL that starts with http:// or https://", "jwks_url")
-        if not all(map(_SCOPE.fullmatch, self.scopes)):
-            raise Location().error("a scope contains a space or a quote; write one scope per key", "scopes")
+        check_scopes(self.scopes)
 
 
 class ServeAuth(ServeModel):
@@ -133,11 +129,13 @@ class ServeAuth(ServeModel):
     """Whether the keys of `toolbus key add` let clients in."""
     oauth: TokenIssuer | None = None
     """The authorization server whose tokens let clients in."""
+    sign_in: SignInSetting | None = None
+    """The gateway's own authorization server: people sign in, and say what a client may use."""
 
     @property
     def is_needed(self) -> bool:
         """Whether a client must prove who it is."""
-        return self.keys or self.oauth is not None
+        return self.keys or self.oauth is not None or self.sign_in is not None
 
 
 _AsciiNames = Annotated[tuple[Annotated[Text, AfterValidator(_in_ascii)], ...], Strict(False)]
@@ -294,6 +292,22 @@ class Serve(ServeModel):
         own = {name: getattr(self, name) for name in self.model_fields_set.difference(AT_START)}
         return Serve(**own, **fixed)
 
+    @property
+    def issuer(self) -> str | None:
+        """Who issues the tokens of clients; None if they have none."""
+        if self.auth.sign_in is not None:
+            return (self.public_url or "").rstrip("/")
+        return None if self.auth.oauth is None else self.auth.oauth.issuer
+
+    @property
+    def scopes(self) -> Mapping[str, str]:
+        """The view that a scope of a token gives, by scope; the default view first, if people sign in."""
+        if self.auth.sign_in is None:
+            return {} if self.auth.oauth is None else self.auth.oauth.scopes
+        names = self.views or (self.default_view,)
+        scopes = self.auth.sign_in.scopes or {name: name for name in names}
+        return dict(sorted(scopes.items(), key=lambda pair: pair[1] != self.default_view))
+
     def view(self, name: str) -> ServeView | None:
         """The view of that name; without any in the config, the default one shows everything."""
         return ServeView() if not self.views and name == self.default_view else self.views.get(name)
@@ -332,12 +346,27 @@ class Serve(ServeModel):
             yield "path", "/console is the path of the page for people; choose another, such as /mcp"
         if self.rest and f"{self.path}/".startswith(tuple(f"{path}/" for path in _REST)):
             yield "path", "is a path of the REST API (serve.rest); choose another, such as /mcp"
+        if self.auth.sign_in is not None:
+            yield from (("path", problem) for problem in taken_path_problem(self.path))
+            yield from self._issuer_problems()
         if self.public_url is not None:
             parts = web_url(self.public_url)
             if parts is None or parts.query or parts.fragment:
                 yield "public_url", "expected a URL such as https://tools.example.com, without a query"
             elif parts.path.rstrip("/").endswith(self.path):
                 yield "public_url", f"leave {self.path} out; it is added (serve.path)"
+
+    def _issuer_problems(self) -> Iterator[tuple[str, str]]:
+        """Whether the public URL can be the name of an authorization server."""
+        if self.auth.oauth is not None:
+            yield "auth.sign_in", "is an authorization server of its own; leave out auth.oauth, or this"
+        public = web_url(self.public_url or "")
+        if self.public_url is None:
+            yield "public_url", "is missing; auth.sign_in needs the URL that people open in a browser"
+        elif (
+            public is not None and public.scheme.lower() != "https" and not is_loopback(public.hostname or "")
+        ):
+            yield "public_url", "people sign in there, so it must start with https://"
 
     def _name_problems(self) -> Iterator[tuple[str, str]]:
         for number, host in enumerate(self.hosts):
@@ -368,10 +397,11 @@ class Serve(ServeModel):
         known = views or [self.default_view]
         if self.default_view not in known:
             yield "default_view", _no_view(self.default_view, known)
-        scopes = {} if self.auth.oauth is None else self.auth.oauth.scopes
-        for scope, view in scopes.items():
-            if view not in known:
-                yield f"auth.oauth.scopes.{scope}", _no_view(view, known)
+        for kind in ("oauth", "sign_in"):
+            setting: TokenIssuer | SignInSetting | None = getattr(self.auth, kind)
+            for scope, view in {} if setting is None else setting.scopes.items():
+                if view not in known:
+                    yield f"auth.{kind}.scopes.{scope}", _no_view(view, known)
 
     def _reach_problems(self) -> Iterator[tuple[str, str]]:
         """Whoever can be reached by others must know who they are, and by which name they come."""

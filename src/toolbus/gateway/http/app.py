@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Container
+from collections.abc import Awaitable, Callable, Container, Sequence
 from dataclasses import replace
 from functools import partial
 from random import shuffle
@@ -65,6 +65,18 @@ _TRIES = 4
 """How often to look where a session or a call is, which may move meanwhile."""
 
 
+class PagesBeside(Protocol):
+    """Pages that are served beside the MCP endpoint, for anyone who reaches the gateway by its name."""
+
+    def covers(self, path: str) -> bool:
+        """Whether a path is one of theirs."""
+        ...
+
+    async def serve(self, http: HttpRequest, access: Admission) -> None:
+        """Answer a request; its host and origin were checked."""
+        ...
+
+
 class ConsolePages(Protocol):
     """The console that is served beside the gateway, at `CONSOLE` and below."""
 
@@ -87,6 +99,7 @@ class App:
         console: ConsolePages | None = None,
         workers: Workers | None = None,
         rest: Callable[[], str | None] | None = None,
+        beside: Sequence[PagesBeside] = (),
     ) -> None:
         """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in.
 
@@ -96,6 +109,7 @@ class App:
         self.gateway = gateway
         self._path = path
         self._console = console
+        self._beside = beside
         self._workers = workers
         self._worker_pages = None
         if workers is not None and gateway.replicas is not None:
@@ -135,7 +149,7 @@ class App:
         elif path == CONSOLE or path.startswith(_BELOW_CONSOLE):
             await self._console_page(http)
         elif (page := self._page(path)) is None:
-            await http.respond(404)
+            await self._page_beside(http)
         elif http.facts.method not in ("GET", "HEAD"):
             await http.respond(405, headers=((b"allow", b"GET, HEAD"),))
         else:
@@ -260,7 +274,7 @@ class App:
         return None if self._rest is None else self._rest.place(http.facts.path)
 
     async def _asker(self, http: HttpRequest) -> Principal | Refusal:
-        """Who asks for a page beside the MCP endpoint; whoever may use that may read it."""
+        """The principal of a request for a page beside the MCP endpoint; its users may read it."""
         return await self._access.admit(replace(http.facts, path=self._path))
 
     async def _post(self, http: HttpRequest, *, is_modern: bool) -> None:
@@ -367,6 +381,15 @@ class App:
         if path == WELL_KNOWN or path.startswith(f"{WELL_KNOWN}/"):
             return self._metadata
         return self._pages.get(path)
+
+    async def _page_beside(self, http: HttpRequest) -> None:
+        found = next((pages for pages in self._beside if pages.covers(http.facts.path)), None)
+        if found is None:
+            return await http.respond(404)
+        refusal = self._access.check(http.facts)
+        if refusal is not None:
+            return await self._refuse(http, refusal)
+        return await found.serve(http, self._access)
 
     async def _health(self, http: HttpRequest) -> None:
         await http.respond_json(200, {"status": "ok"})

@@ -230,6 +230,12 @@ class Store:
         """Keep a value instead of the one with that mark; False if it was replaced or removed meanwhile."""
         return (await self._write(sql.REPLACE, kind, name, value, seconds, was=mark)).count > 0
 
+    async def swap(
+        self, kind: str, name: str, old: bytes, value: bytes, seconds: float | None = None
+    ) -> bool:
+        found, mark = await self.marked(kind, name)
+        return found == old and await self.replace(kind, name, mark, value, seconds)
+
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
         return (await self._run(sql.KEEP, kind=kind, name=name, seconds=seconds)).count > 0
 

@@ -1,0 +1,1 @@
+"""The authorization server of a gateway: clients get tokens that a person allowed."""
