@@ -238,7 +238,9 @@ async def front(
     gates = Gates()
     config = config or {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     async with gateway_over(config, settings, serve=serve, replicas=replicas) as gateway:
-        app = App(gateway, access, limits, rest=(lambda: None) if serve is not None and serve.rest else None)
+        app = App(gateway, access, limits)
+        if serve is not None and serve.rest:
+            app.offer_rest(lambda: serve.public_url)
         server = HttpServer(app, trusted_proxies=trusted_proxies)
         sock = listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]

@@ -200,8 +200,8 @@ class Gateway:
         `ProtocolError` is the error to send instead, `RequestCancelled` says that a legacy client has
         cancelled the request and gets nothing. Cancel the task if the client leaves, or if a modern
         client cancels: the server is told, and the call ends. `initialize` is not answered here.
-        A `subscriptions/listen` ends only when it is cancelled, or when the gateway closes. `methods` are
-        those of the client's era, unless it speaks another protocol than MCP.
+        A `subscriptions/listen` ends only when it is cancelled, or when the gateway closes. By
+        default, `methods` are the MCP methods of the client's era.
         """
         if methods is None:
             methods = MODERN if exchange.session is None else LEGACY

@@ -151,7 +151,7 @@ class ClientCalls:
     def begin(self, request: ClientRequest, target: RequestTarget, ended: Ending) -> ParkedCall:
         """Begin a call of a client that comes back for the result, and to answer what it is asked.
 
-        `ended` makes the call, and may change its result, or what is raised instead.
+        `ended` makes the call, and may change its result or its error.
         """
         about = f"{request.method} of {target.name!r}"
         call = ParkedCall(self._parked, request.exchange, about, request.exchange.capabilities)
@@ -452,7 +452,7 @@ async def _answers(client: McpClient, pending: Pending, where: str) -> dict[str,
 
 
 async def _finished_script(request: ClientRequest, target: RequestTarget, client: McpClient) -> ToolResult:
-    """What a script returns, once the client has answered what is asked in it."""
+    """The result of a script, once the client has answered its questions."""
     result = await _started_script(request, target, client.capabilities)
     while (pending := result.pending) is not None:  # a script makes only so many calls
         result = await _resumed_script(request, pending, await _answers(client, pending, "in a script"))

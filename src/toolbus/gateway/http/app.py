@@ -98,13 +98,11 @@ class App:
         path: str = "/mcp",
         console: ConsolePages | None = None,
         workers: Workers | None = None,
-        rest: Callable[[], str | None] | None = None,
         beside: Sequence[PagesBeside] = (),
     ) -> None:
         """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in.
 
-        `workers` are those that serve as one with it; the first of them may have a console. `rest` finds
-        the public URL of the REST API; without it, there is none.
+        `workers` are those that serve as one with it; the first of them may have a console.
         """
         self.gateway = gateway
         self._path = path
@@ -129,14 +127,17 @@ class App:
         self._in_flight = InFlight(self.limits, self.metrics)
         self._modern = ModernFront(gateway, self.metrics, self.limits, self.refusals)
         self._legacy = LegacyFront(gateway, self.metrics, self.limits, self._in_flight)
-        self._rest = None
-        if rest is not None:
-            self._rest = RestFront(gateway, self.metrics, self.limits, self._in_flight, self, rest)
+        self._rest: RestFront | None = None
         self._pages: dict[str, Page] = {
             "/healthz": self._health,
             "/readyz": self._ready,
             "/metrics": self._metrics_page,
         }
+
+    def offer_rest(self, public_url: Callable[[], str | None]) -> None:
+        """Offer the REST API; `public_url` finds the URL of the gateway, if it is known."""
+        parts = self.gateway, self.metrics, self.limits, self._in_flight
+        self._rest = RestFront(*parts, self, public_url)
 
     async def serve(self, http: HttpRequest) -> None:
         """Answer one request."""

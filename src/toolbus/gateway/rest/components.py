@@ -11,11 +11,11 @@ from toolbus.schema.references import MISSING, References
 from toolbus.schema.values import Node, is_array, is_object
 
 _OTHER_MEANING = ("discriminator", "xml", "externalDocs", "example")
-"""Keywords that OpenAPI adds to schemas. Those of a tool may have other values, or names of its own."""
+"""Keywords that OpenAPI adds to schemas. The schema of a tool may use the same names for something else."""
 _PLAIN = ("additionalProperties", "unevaluatedProperties", "unevaluatedItems")
 """Keywords whose value may stay `true` or `false`; elsewhere many programs expect an object."""
 _KEPT = ("type", "description")
-"""What is left of a definition inside itself."""
+"""The keywords that describe a definition inside itself."""
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 _TYPES: Mapping[str, tuple[type, ...]] = {
     "string": (str,),
@@ -141,4 +141,4 @@ def _is_of(value: JSON, name: str) -> bool:
 
 
 def _unnoted(*_: object) -> None:
-    """What is lost on the way is noted where the catalog is made."""
+    """Ignore a loss: it was noted when the catalog was made."""

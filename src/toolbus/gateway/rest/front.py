@@ -37,13 +37,13 @@ _PATH = re.compile(r"(?:/views/([^/]+))?/(?:(openapi\.json)|(tools|calls)/([^/]+
 _METHODS = {"openapi.json": ("GET", "HEAD"), "tools": ("POST",), "calls": ("GET", "POST", "DELETE")}
 _CALL_METHODS = {"GET": "tasks/get", "POST": "tasks/update", "DELETE": "tasks/cancel"}
 _CAPABILITIES: JSONObject = {"elicitation": {"form": {}, "url": {}}}
-"""What every REST client can be asked: it gets 202 and the questions."""
+"""The questions that a REST client can answer: it gets them with 202."""
 _WAIT = re.compile(r"wait=\"?(\d{1,9})\"?")
 _RETRY: Headers = ((b"retry-after", b"1"),)
 
 
 class RestPath(NamedTuple):
-    """What a path names."""
+    """The endpoint that a path names."""
 
     view: str
     """Empty for the view of the client."""
@@ -57,7 +57,7 @@ class RestPath(NamedTuple):
 
 
 class OtherReplicas(Protocol):
-    """Where requests go that this process should not answer."""
+    """The other replicas, for requests that this process should not answer."""
 
     is_draining: bool
 
@@ -95,7 +95,7 @@ class RestFront:
 
     @staticmethod
     def place(path: str) -> RestPath | None:
-        """What a path names; None if it is not one of the REST API."""
+        """The endpoint of a path; None if the path is not part of the REST API."""
         found = _PATH.fullmatch(path)
         if found is None:
             return None
@@ -284,13 +284,13 @@ def _location(place: RestPath, call: str) -> tuple[bytes, bytes]:
 
 
 def _client_of(http: HttpRequest) -> JSONObject:
-    """What a client says of itself, as one of MCP would."""
+    """The `User-Agent` of a client, in the form of MCP."""
     name, _, version = http.headers.get("user-agent", "").partition(" ")[0].partition("/")
     return {f"{RESERVED}clientInfo": {"name": name, "version": version}} if name else {}
 
 
 def _wait_of(http: HttpRequest) -> JSONObject:
-    """How long a client wants to wait, by `Prefer` (RFC 7240); nothing if it says nothing."""
+    """The wait that a client prefers (RFC 7240); empty without a `Prefer` header."""
     wanted = [one.strip().lower() for one in http.headers.get("prefer", "").split(",")]
     seconds = next((found[1] for one in wanted if (found := _WAIT.fullmatch(one))), None)
     if seconds is not None:

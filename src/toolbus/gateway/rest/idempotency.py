@@ -30,7 +30,7 @@ _OVERHEAD = 512
 
 
 class AnswerValues(Protocol):
-    """Where responses are kept: the part of `Values` that is needed."""
+    """The part of `Values` that keeps responses."""
 
     async def get(self, kind: str, name: str) -> bytes | None: ...
     async def put(self, kind: str, name: str, value: bytes, seconds: float | None = None) -> None: ...
@@ -39,7 +39,7 @@ class AnswerValues(Protocol):
 
 
 class AnswersInMemory:
-    """Responses of one process. A client with too many loses its own oldest, never those of others."""
+    """Responses of one process. A client with too many loses its oldest ones, and no other client does."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic, most: int = _IN_MEMORY) -> None:
         """It keeps `most` bytes."""
@@ -111,8 +111,8 @@ class IdempotencyKeys:
     ) -> "asyncio.Task[RestAnswer]":
         """Make a call, or find the response of the same call; it goes on if its client leaves.
 
-        `digest` is of what is called. The task raises `CallProblem` if the key was used for another call, or
-        if that call has not ended.
+        `digest` identifies the tool and its arguments. The task raises `CallProblem` if the key was used for
+        another call, or if that call has not ended.
         """
         if not 0 < len(key) <= LONGEST_KEY:
             raise CallProblem(400, "invalid_request", f"an Idempotency-Key has 1 to {LONGEST_KEY} characters")

@@ -1,4 +1,4 @@
-"""What REST clients can ask for: the document, calls, and the calls that they come back for.
+"""The methods of the REST API: the document, calls, and pending calls.
 
 A call that has to ask its client becomes a task. So a client finds it again through any worker or replica,
 and tasks have limits already.
@@ -156,7 +156,7 @@ async def _found(parts: GatewayParts, request: ClientRequest) -> ParkedCall | St
 
 
 def _state(call: ParkedCall | StoredTask) -> JSONObject:
-    """What a client sees of a call that it comes back for."""
+    """The state of a pending call, as its client sees it."""
     ended, message = outcome(call), {} if call.message is None else {"message": call.message}
     about = {
         "id": call.id,

@@ -25,7 +25,7 @@ _JSON, _PROBLEM = "application/json", "application/problem+json"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DocumentPlace:
-    """What a document depends on besides the tools."""
+    """The inputs of a document besides the tools."""
 
     title: str
     url: str
@@ -35,7 +35,7 @@ class DocumentPlace:
 
 
 class Documents:
-    """The documents of all views; each is made again when its catalog has changed."""
+    """The documents of all views; a new catalog has a new document."""
 
     def __init__(self) -> None:
         self._made: WeakKeyDictionary[ViewListing, dict[object, tuple[Catalog, bytes, str]]] = (
@@ -137,9 +137,9 @@ _SCHEMAS: JSONObject = {
         "properties": {
             "id": _TEXT,
             "status": {"type": "string", "enum": ["working", "input_required", "completed", "failed"]},
-            "message": {"type": "string", "description": "What the tool reports of its progress."},
+            "message": {"type": "string", "description": "The last progress message."},
             "questions": {"type": "object", "additionalProperties": _reference("Question")},
-            "result": {"description": "What the call would have returned with 200."},
+            "result": {"description": "The result, as in a response with 200."},
             "problem": _reference("Problem"),
             "created": {"type": "string", "format": "date-time"},
             "updated": {"type": "string", "format": "date-time"},
@@ -201,7 +201,7 @@ _PARAMETERS: JSONObject = {
         "Prefer": "respond-async, wait=SECONDS: answers with 202 after that time.",
     }.items()
 }
-"""Not named by any operation: programs would offer them to a model as arguments of the tool."""
+"""No operation refers to them: programs would offer them to a model as arguments of the tool."""
 _PROBLEMS: JSONObject = {"4XX": {"$ref": "#/components/responses/Problem"}}
 _STATE: JSONObject = {"description": "The call.", **_content(_reference("Call"))}
 _CALLS: JSONObject = {

@@ -210,15 +210,9 @@ class HttpFront:
             drain_seconds=serve.drain,
         )
         workers = self._workers
-        app = App(
-            gateway,
-            self._access,
-            limits,
-            path=serve.path,
-            console=console,
-            workers=workers,
-            rest=(lambda: self._followed.public_url) if serve.rest else None,
-        )
+        app = App(gateway, self._access, limits, path=serve.path, console=console, workers=workers)
+        if serve.rest:
+            app.offer_rest(lambda: self._followed.public_url)
         self._app = app
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
         async with AsyncExitStack() as stack:
