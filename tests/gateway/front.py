@@ -22,6 +22,7 @@ from tests.inside.gateway import (
     GatewayLimits,
     HttpLimits,
     HttpServer,
+    PagesBeside,
     Replicas,
     listening_socket,
     tls_context,
@@ -233,6 +234,7 @@ async def front(
     serve: Serve | None = None,
     replicas: Replicas | None = None,
     trusted_proxies: Iterable[str] = (),
+    cards: PagesBeside | None = None,
 ) -> AsyncGenerator[Front]:
     """A gateway over HTTP, on a free port of this machine; over HTTPS with a certificate."""
     gates = Gates()
@@ -241,6 +243,7 @@ async def front(
         app = App(gateway, access, limits)
         if serve is not None and serve.rest:
             app.offer_rest(lambda: serve.public_url)
+        app.cards = cards
         server = HttpServer(app, trusted_proxies=trusted_proxies)
         sock = listening_socket("127.0.0.1", 0)
         port = sock.getsockname()[1]

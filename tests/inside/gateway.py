@@ -36,9 +36,11 @@ from toolbus.gateway.calls.queue import Busy as Busy
 from toolbus.gateway.calls.queue import CallLimits as CallLimits
 from toolbus.gateway.calls.queue import CallQueue as CallQueue
 from toolbus.gateway.calls.queue import Slot as Slot
+from toolbus.gateway.cards import ServerCards as ServerCards
 from toolbus.gateway.gateway import Gateway as Gateway
 from toolbus.gateway.http.app import ASK_EVERY as ASK_EVERY
 from toolbus.gateway.http.app import App as App
+from toolbus.gateway.http.app import PagesBeside as PagesBeside
 from toolbus.gateway.http.app import readiness as readiness
 from toolbus.gateway.http.limits import HttpLimits as HttpLimits
 from toolbus.gateway.http.limits import Refusals as Refusals

@@ -220,22 +220,54 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     except (ServerRejected, ArgumentsError):
         raise
     except ToolNotFound as error:
-        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {error}") from error
+        raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {own_unknown(request, name, error)}") from error
     except ToolbusError as error:
-        return tool_failure(str(error))
+        return tool_failure(_own_words(request, name, error))
 
 
 async def current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:
     """A tool as its server lists it in this process: policies decide by that."""
-    calls = calls_of(request.client.offering.view)
+    offering = request.client.offering
+    calls = calls_of(offering.view)
+    if offering.alone:
+        own = offering.now.own_tools.get(name)
+        name = f"{offering.alone}/{name}" if own is None else str(own.origin)
     spec = calls.catalog.for_models.get(name)
     if spec is not None and parts.is_stale(request, server := spec.origin.server):
         for alias in calls.starting if spec.route == RUN_CODE else (server,):
             await parts.fresh(request, alias)
         spec = calls.catalog.for_models.get(name)
     if spec is None:
-        return await _find_tool(parts, request, name)
+        spec = await _find_tool(parts, request, name)
+        if offering.alone and spec.route != "tools/call":  # a prompt or a resource as a tool
+            raise calls_of(request.client.view).unknown_to_model(name)
+        return spec
     return await calls.current(spec, is_decided=True) if spec.origin.server in calls.remembered else spec
+
+
+def own_unknown(request: ClientRequest, name: str, error: ToolNotFound) -> ToolNotFound:
+    """The error for an unknown tool; for a server alone, with the names that its client knows."""
+    offering = request.client.offering
+    if not offering.alone:
+        return error
+    return ToolNotFound(name, list(offering.now.own_tools), down=error.down, likely=error.likely)
+
+
+def _own_words(request: ClientRequest, name: str, error: ToolbusError) -> str:
+    """The problem with a call; for a server alone, with the name that its client used."""
+    offering, problem = request.client.offering, str(error)
+    if not offering.alone:
+        return problem
+    spec = offering.now.own_tools.get(name)
+    what = error.what if isinstance(error, CallDenied) else ""
+    known = [
+        what.removeprefix("tool ").strip("'"),
+        f"{offering.alone}/{name}",
+        "" if spec is None else spec.name,
+    ]
+    for public in filter(None, known):
+        problem = problem.replace(repr(public), repr(name))
+    return problem
 
 
 async def inner_target(parts: GatewayParts, request: ClientRequest, target: RequestTarget) -> RequestTarget:

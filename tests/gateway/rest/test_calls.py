@@ -135,6 +135,16 @@ async def test_a_view_has_an_api_of_its_own() -> None:
     assert unknown.headers["content-type"] == "application/problem+json"
 
 
+async def test_one_server_has_an_api_with_its_own_names() -> None:
+    async with served_desk({"naming": "always"}) as desk:
+        document = (await desk.get("/views/desk/openapi.json")).json()
+        added = await desk.http.post(f"{desk.base}/views/desk/tools/add", json={"a": 1, "b": 2})
+        missing = await desk.http.post(f"{desk.base}/views/desk/tools/ad", json={})
+    assert "/tools/add" in document["paths"]
+    assert added.json() == {"result": 3}
+    assert (missing.status_code, missing.json()["near"]) == (404, ["add"])
+
+
 async def test_a_client_that_leaves_ends_its_call() -> None:
     async with served_desk() as desk:
         call = asyncio.create_task(desk.call("wait"))

@@ -24,6 +24,8 @@ from toolbus.core.text.display import ascii_authority, ascii_url
 from toolbus.core.values.records import JSON
 
 DEFAULT_VIEW = "default"
+CARD = "server-card"
+"""The path of a server card, below that of its address."""
 _CALLS = ("max_in_flight", "max_per_user", "max_per_server", "max_waiting", "max_wait")
 _LIMITS = (
     "max_sessions",
@@ -37,7 +39,7 @@ _LIMITS = (
     "list_within",
     "drain",
 )
-AT_START = ("http", "path", "tls", "trusted_proxies", "console", "rest", "workers", *_LIMITS)
+AT_START = ("http", "path", "tls", "trusted_proxies", "cards", "console", "rest", "workers", *_LIMITS)
 """The keys that count from the next start on; the others are followed while the gateway runs."""
 _OPEN = "would be open to others without authentication"
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9_](?:[A-Za-z0-9_.-]*[A-Za-z0-9_])?)(?::(\d{1,5}))?")
@@ -176,6 +178,10 @@ class ServeView(Profile):
     user: Text | None = None
     """The user whose logins and secrets are used for clients that have no user of their own."""
 
+    def has_server(self, alias: str) -> bool:
+        """Test whether a server is in it; patterns and rules may still leave its tools out."""
+        return self.servers is None or alias in self.servers
+
 
 _ADDRESS_KEYS = frozenset(("port", "host", "listen", "address", "addr", "bind", "hostname"))
 """What other programs call the address at which they listen."""
@@ -207,6 +213,8 @@ class Serve(ServeModel):
     """What clients get, by name; by default there is one view, of everything."""
     default_view: str = DEFAULT_VIEW
     """The view of clients that have no other."""
+    cards: bool = False
+    """Publish `/.well-known/ai-catalog.json` and server cards, which describe the gateway; experimental."""
     console: bool | Literal["edit"] | None = None
     """Whether the page at `/console` is there; by default if only this machine reaches one worker alone.
 
@@ -387,6 +395,8 @@ class Serve(ServeModel):
         for name in self.views:
             if problem := view_name_problem(name):
                 yield f"views.{name}", problem
+        if self.cards and CARD in self.views:
+            yield f"views.{CARD}", "is the path of a server card (serve.cards); choose another name"
         if self.views and self.default_view == DEFAULT_VIEW and DEFAULT_VIEW not in self.views:
             yield "default_view", "is missing; name the view of clients that have no other"
         if self.auth.oauth is not None and not self.auth.oauth.audience and self.public_url is None:

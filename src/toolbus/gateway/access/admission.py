@@ -107,6 +107,10 @@ class Admission(Protocol):
         """The body for a path below `/.well-known/oauth-protected-resource`; None if there is none (404)."""
         ...
 
+    def url(self, facts: RequestFacts, name: str = "") -> str:
+        """The URL of the MCP endpoint, or of the view or server with that name below it."""
+        ...
+
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
         """Headers of every response to a web page of a permitted origin; empty for other clients."""
         ...

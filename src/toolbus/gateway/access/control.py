@@ -4,11 +4,11 @@ import logging
 import math
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from ipaddress import IPv6Address, ip_address, ip_network
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
 from toolbus.config import BusConfig, Secrets
 from toolbus.config.settings.serve import Serve
@@ -46,10 +46,13 @@ class AccessControl:
         *,
         keys: Keys | None = None,
         tokens: AccessTokens | None = None,
+        servers: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
     ) -> None:
+        """`servers` are the aliases of the servers that clients can reach alone, below the endpoint."""
         self._serve = serve
+        self._servers = servers
         self._keys = keys
         self._tokens = tokens
         self._now = now
@@ -65,6 +68,7 @@ class AccessControl:
     def use(self, other: "AccessControl") -> None:
         """Decide as another one from now on; who failed before is still throttled."""
         before, self._serve = self._serve, other._serve
+        self._servers = other._servers
         self._hosts = other._hosts
         if before.auth != self._serve.auth or before.default_view != self._serve.default_view:
             self._keys, self._tokens = other._keys, other._tokens
@@ -137,6 +141,9 @@ class AccessControl:
         }
         return {**body, "scopes_supported": list(oauth.scopes)} if oauth.scopes else body
 
+    def url(self, facts: RequestFacts, name: str = "") -> str:
+        return self._resource(self._hosts.peer(facts), name)
+
     def cors(self, facts: RequestFacts) -> Mapping[str, str]:
         return self._hosts.cors(facts)
 
@@ -166,10 +173,23 @@ class AccessControl:
             reason = "requests of other machines need authentication; set serve.auth: {keys: true}"
             self._log.refused(peer.address, reason)
             return Refusal.of(403, "access_denied", reason)
-        name = view or self._serve.default_view
+        name, server = self._place_of(view, (self._serve.default_view, *self._serve.views))
         if self._serve.view(name) is None:
             return Refusal.of(404, "not_found", "there is no view of that name")
-        return replace(LOCAL, view=name)
+        return replace(LOCAL, view=name, server=server)
+
+    def _place_of(self, name: str, views: Sequence[str]) -> tuple[str, str]:
+        """The view of a path for a client with these views, and the server if the path names one.
+
+        A server is reached through the first of the views that it is in, whose rules and patterns hold. For
+        a client without such a view it is a view that does not exist.
+        """
+        if name in self._servers and self._serve.view(name) is None:
+            for view in views:
+                found = self._serve.view(view)
+                if found is not None and found.has_server(name):
+                    return view, name
+        return name or next(iter(views), ""), ""
 
     async def _identify(self, peer: HttpPeer, credential: str, view: str) -> CredentialHolder | Refusal:
         digest = sha256(credential.encode(errors="surrogateescape")).digest()
@@ -203,12 +223,12 @@ class AccessControl:
         audiences = {*oauth.audience} or {*filter(None, [resource])}
         if view and resource in audiences:
             # A client that was given the URL of a view asks for tokens for that URL.
-            audiences.add(f"{resource}/{view}")
+            audiences.add(f"{resource}/{quote(view)}")
         return await self._tokens.identity(credential, audiences)
 
     def _principal(self, identity: CredentialHolder, peer: HttpPeer, view: str) -> Principal | Refusal:
         """The principal with its view; a path never gives more than its key or token does."""
-        chosen = view or next(iter(identity.views), "")
+        chosen, server = self._place_of(view, identity.views)
         if chosen not in identity.views:
             reason = f"the {identity.label} may not use {f'the view {view!r}' if view else 'any view'}"
             self._log.refused(peer.address, reason)
@@ -223,6 +243,7 @@ class AccessControl:
             issuer=identity.issuer,
             user=identity.user,
             view=chosen,
+            server=server,
             expires=identity.expires,
             key=identity.key,
         )
@@ -254,7 +275,7 @@ class AccessControl:
     def _resource(self, peer: HttpPeer, view: str) -> str:
         """The URL of the endpoint, or of the view's own; without a public URL, as the client named it."""
         base = self._serve.resource or f"{peer.scheme}://{peer.authority}{self._serve.path}"
-        return f"{base}/{view}" if view else base
+        return f"{base}/{quote(view)}" if view else base
 
 
 def access_of(
@@ -275,7 +296,7 @@ def access_of(
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
         tokens = AccessTokens(serve.auth.oauth, issuer, serve.default_view)
-    return AccessControl(serve, keys=keys, tokens=tokens)
+    return AccessControl(serve, keys=keys, tokens=tokens, servers=frozenset(config.servers))
 
 
 def _place(facts: RequestFacts) -> tuple[object, ...]:

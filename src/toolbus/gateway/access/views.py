@@ -23,8 +23,8 @@ class Views:
     def __init__(self, bus: Toolbus, serve: Serve | None = None) -> None:
         self._bus = bus
         self._serve = serve or Serve()
-        self._made: OrderedDict[tuple[str, str], View] = OrderedDict()
-        """By view and user."""
+        self._made: OrderedDict[tuple[str, str, str], View] = OrderedDict()
+        """By view, server and user."""
         self._rules: dict[str, Rules] = {}
         """By view. Whoever opens another session does not get another quota."""
 
@@ -51,7 +51,7 @@ class Views:
         """
         if interactions is not None:
             return self._make(principal, session, interactions)
-        place = (principal.view, principal.user)
+        place = (principal.view, principal.server, principal.user)
         view = self._made.get(place)
         if view is None:
             view = self._made[place] = self._make(principal)
@@ -85,10 +85,8 @@ class Views:
             whole = self._bus.as_user(user or "", session=session, interactions=interactions)
         else:
             whole = self._bus.as_user(user) if user else self._bus.view()
-        known = whole.config.servers
         return whole.view(
-            # A server that is disabled is in the config, but not on the bus.
-            servers=None if settings.servers is None else [one for one in settings.servers if one in known],
+            servers=_servers(settings, principal, whole),
             include=settings.include or None,
             exclude=settings.exclude or None,
             policy=self._rules.get(name),
@@ -96,6 +94,19 @@ class Views:
             always=settings.always,
             caller=caller_of(principal, session) if session else Caller(face=FACE),
         )
+
+
+def _servers(settings: ServeView, principal: Principal, whole: View) -> list[str] | None:
+    """The servers of a view for a principal; None for all."""
+    if principal.server:
+        wanted = [principal.server] if settings.has_server(principal.server) else []
+    elif settings.servers is None:
+        return None
+    else:
+        wanted = list(settings.servers)
+    known = whole.config.servers
+    # A server that is disabled is in the config, but not on the bus.
+    return [alias for alias in wanted if alias in known]
 
 
 def caller_of(principal: Principal, session: str = "") -> Caller:

@@ -404,6 +404,8 @@ class ClientCalls:
 
     def _shown(self, request: ClientRequest, target: RequestTarget, result: ToolResult) -> JSONObject:
         """A result as JSON, with the URIs that clients know, and within the budget of the view."""
+        if not result.sent and target.name != target.spec.name:
+            result = _in_words_of(target, result)
         if request.client.budget is not None and target.spec.route == "tools/call":
             result = _shortened(result, request.client.budget)
         sent = contents_json(result) if target.spec.route == "resources/read" else as_sent(result)
@@ -414,6 +416,15 @@ def with_public_uris(request: ClientRequest, server: str, sent: JSONObject) -> J
     """A result of a server with the URIs that clients know."""
     uris = request.client.offering.now.uris
     return sent if server not in uris.renaming else with_uris(sent, partial(uris.public_link, server))
+
+
+def _in_words_of(target: RequestTarget, result: ToolResult) -> ToolResult:
+    """The problem with a call that was not made, in the words of the client."""
+    public, own = repr(target.spec.name), repr(target.name)
+    content = (
+        replace(one, text=one.text.replace(public, own)) for one in result.content if isinstance(one, Text)
+    )
+    return replace(result, content=tuple(content))
 
 
 def _shortened(result: ToolResult, budget: Budget) -> ToolResult:

@@ -97,10 +97,10 @@ class App:
         *,
         path: str = "/mcp",
         console: ConsolePages | None = None,
-        workers: Workers | None = None,
         beside: Sequence[PagesBeside] = (),
+        workers: Workers | None = None,
     ) -> None:
-        """`path` is that of the MCP endpoint. Without `access`, only clients on this machine are let in.
+        """`path` is the path of the MCP endpoint. Without `access`, only clients on this machine are let in.
 
         `workers` are those that serve as one with it; the first of them may have a console.
         """
@@ -108,6 +108,8 @@ class App:
         self._path = path
         self._console = console
         self._beside = beside
+        self.cards: PagesBeside | None = None
+        """Server cards: they are below the endpoint, and check host and origin themselves."""
         self._workers = workers
         self._worker_pages = None
         if workers is not None and gateway.replicas is not None:
@@ -145,7 +147,9 @@ class App:
 
     async def _serve(self, http: HttpRequest) -> None:
         path = http.facts.path
-        if path == self._path or path.startswith(self._below) or self._rest_path(http) is not None:
+        if self.cards is not None and self.cards.covers(path):
+            await self.cards.serve(http, self._access)
+        elif path == self._path or path.startswith(self._below) or self._rest_path(http) is not None:
             await self._mcp(http)
         elif path == CONSOLE or path.startswith(_BELOW_CONSOLE):
             await self._console_page(http)
@@ -500,8 +504,8 @@ class AdmittedClients:
         self._access = access
         self._gateway = gateway
         self._requests: set[HttpRequest] = set()
-        self._keys: dict[tuple[str, str], Principal] = {}
-        """The holders of keys that were used, by key and view."""
+        self._keys: dict[tuple[str, str, str], Principal] = {}
+        """The holders of keys that were used, by key, view and server."""
         self._ticks = 0
         self._asking: asyncio.Task[None] | None = None
 
@@ -509,7 +513,7 @@ class AdmittedClients:
         self._requests.add(http)
         principal = http.principal
         if principal.key:
-            self._keys[principal.key, principal.view] = principal
+            self._keys[principal.key, principal.view, principal.server] = principal
 
     def end(self, http: HttpRequest) -> None:
         self._requests.discard(http)

@@ -231,7 +231,7 @@ class LegacyFront:
         session = self._gateway.sessions.get(name, http.principal)
         if session is None or name not in self._streams or (is_request and session.is_doubtful):
             session = await self._taken_over(name, http)
-        if session is None or session.principal.view != http.principal.view:
+        if session is None or session.principal.place != http.principal.place:
             await _refuse(http, 404, "there is no such session")
             return None
         return session

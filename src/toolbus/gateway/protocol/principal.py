@@ -23,6 +23,8 @@ class Principal:
     """The user whose logins and secrets its calls use (`bus.as_user`); empty for those of the bus."""
     view: str = "default"
     """The view of the config that it gets."""
+    server: str = ""
+    """The one server of that view that it gets, under the server's own names; empty for all of the view."""
     expires: float | None = None
     """When its key or token expires, as seconds since the epoch."""
     key: str = field(default="", repr=False)
@@ -46,7 +48,12 @@ class Principal:
 
     def is_like(self, other: "Principal") -> bool:
         """Whether it is the same one and gets the same; a new token may expire at another time."""
-        return (self.owner, self.user, self.view) == (other.owner, other.user, other.view)
+        return (self.owner, self.user, self.place) == (other.owner, other.user, other.place)
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The view, and the server if it asked for one alone."""
+        return self.view, self.server
 
     @property
     def lasting(self) -> "Principal":

@@ -32,6 +32,7 @@ from toolbus.shape.naming import named
 
 _EXPRESSION = re.compile(r"\{[^{}]*\}")
 _KNOWN_SCHEMES = ("ui://", "skill://")
+_READ_RESULT = "toolbus/read_result"
 
 
 class ResourceOrigin(NamedTuple):
@@ -154,9 +155,10 @@ KINDS = ("tools", "prompts", "resources")
 class ListingSnapshot:
     """What a view offers at one time."""
 
-    def __init__(self, view: View, bus: View, catalog: Catalog, version: int) -> None:
+    def __init__(self, view: View, bus: View, catalog: Catalog, version: int, alone: str = "") -> None:
         self._view = view
         self._bus = bus
+        self._alone = alone
         self.catalog = catalog
         self.version = version
         self._tools: dict[tuple[bool, bool], list[JSONObject]] = {}
@@ -167,11 +169,24 @@ class ListingSnapshot:
         Only clients with `apps` get those for user interfaces, which they show no model.
         """
         if (modern, apps) not in self._tools:
-            hidden = (spec for spec in self.catalog if apps and spec.is_app_only)
-            listed = [_tool(spec, self.uris) for spec in (*calls_of(self._view).exposed, *hidden)]
+            hidden = [spec for spec in self.catalog if apps and spec.is_app_only]
+            named = {spec.name: spec for spec in (*calls_of(self._view).exposed, *hidden)}
+            if self._alone:
+                named = {name: spec for name, spec in self.own_tools.items() if apps or not spec.is_app_only}
+            listed = [_tool(name, spec, self.uris) for name, spec in named.items()]
             # Legacy clients know no output but objects.
             self._tools[modern, apps] = listed if modern else [_legacy_tool(tool) for tool in listed]
         return self._tools[modern, apps]
+
+    @cached_property
+    def own_tools(self) -> dict[str, ToolSpec]:
+        """The tools of the server that is served alone, by its own names; all, however many there are.
+
+        `read_result` is among them as long as results are kept, unless the server has a tool of that name.
+        """
+        own = {one.origin.tool: one for one in self.catalog if one.route == "tools/call"}
+        kept = [one for one in self.catalog if one.route == _READ_RESULT]
+        return {**{one.name: one for one in kept}, **own}
 
     @cached_property
     def resources(self) -> list[JSONObject]:
@@ -188,6 +203,8 @@ class ListingSnapshot:
     @cached_property
     def prompts_by_name(self) -> dict[str, Prompt]:
         prompts = self._view.prompts()
+        if self._alone:
+            return {one.name: one for one in prompts}
         return dict(zip(prompt_names(prompts, self._bus.config), prompts, strict=True))
 
     @cached_property
@@ -230,9 +247,13 @@ class ListingSnapshot:
 class ViewListing:
     """What one view offers, followed while clients use it."""
 
-    def __init__(self, view: View, bus: View, changed: "Callable[[ViewListing, Event], None]") -> None:
+    def __init__(
+        self, view: View, bus: View, changed: "Callable[[ViewListing, Event], None]", alone: str = ""
+    ) -> None:
         """`changed` is called with the events of the view, except those about calls."""
         self.view = view
+        self.alone = alone
+        """The only server of the view, if clients know its tools and prompts by its own names."""
         self._bus = bus
         self._version = 0
         self._now: ListingSnapshot | None = None
@@ -246,7 +267,7 @@ class ViewListing:
     def now(self) -> ListingSnapshot:
         catalog, now = calls_of(self.view).catalog, self._now
         if now is None or now.catalog is not catalog or now.version != self._version:
-            now = self._now = ListingSnapshot(self.view, self._bus, catalog, self._version)
+            now = self._now = ListingSnapshot(self.view, self._bus, catalog, self._version, self.alone)
         return now
 
     @property
@@ -283,14 +304,14 @@ class ViewListing:
         self._unsubscribe()
 
 
-def _tool(spec: ToolSpec, uris: Uris) -> JSONObject:
+def _tool(name: str, spec: ToolSpec, uris: Uris) -> JSONObject:
     server = spec.origin.server
     meta = spec.meta
     if server in uris.renaming:
         meta = with_ui_uri(meta, lambda uri: uris.public_link(server, uri))
     tool = _entry(
         spec,
-        {"name": spec.name},
+        {"name": name},
         inputSchema=spec.input_schema,
         outputSchema=spec.output_schema,
         annotations=spec.annotations or None,

@@ -132,7 +132,9 @@ class ClientViews:
     def _made(self, principal: Principal, given: View, base: View, name: str) -> ClientView:
         followed = self._followed.get(base)
         if followed is None:
-            followed = self._followed[base] = _FollowedView(ViewListing(base, self._bus, self._changed))
+            followed = self._followed[base] = _FollowedView(
+                ViewListing(base, self._bus, self._changed, principal.server)
+            )
         followed.clients += 1
         caller = caller_of(principal, name)
         budget = None if self._budget_of is None else self._budget_of(principal)

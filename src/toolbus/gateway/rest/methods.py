@@ -12,13 +12,13 @@ from functools import partial
 from toolbus.bus.catalog.exposure import CALLS
 from toolbus.bus.inner import calls_of
 from toolbus.core.text.encoding import as_sent
-from toolbus.core.values.errors import ToolbusError
+from toolbus.core.values.errors import ToolbusError, ToolNotFound
 from toolbus.core.values.records import JSON, JSONObject, Text, ToolResult
 from toolbus.gateway.calls.calls import ACTIONS
 from toolbus.gateway.calls.parked import ParkedCall
 from toolbus.gateway.calls.tasks import ServerTask, outcome
 from toolbus.gateway.http.request import encoded
-from toolbus.gateway.methods import GatewayParts, Method, current_tool, inner_target
+from toolbus.gateway.methods import GatewayParts, Method, current_tool, inner_target, own_unknown
 from toolbus.gateway.protocol.request import ClientRequest, RequestTarget
 from toolbus.gateway.protocol.words import INVALID_PARAMS, ProtocolError, is_object, object_in
 from toolbus.gateway.replicas.sessions import StoredTask
@@ -32,7 +32,10 @@ _NO_CALL = "no call of yours has this id: it was cancelled, has expired, or neve
 async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """Call a tool; returns its result as `result`, or else the `call` to come back for."""
     name, wait = request.text("name"), request.params.get("wait")
-    spec = await current_tool(parts, request, name)
+    try:
+        spec = await current_tool(parts, request, name)
+    except ToolNotFound as error:
+        raise problem_of(own_unknown(request, name, error)) from None
     target = RequestTarget(spec, request.object("arguments"), name)
     is_described = spec.output_schema is not None and request.client.budget is None
     if spec.route in CALLS:

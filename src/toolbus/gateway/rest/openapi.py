@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 from urllib.parse import quote
@@ -49,6 +49,9 @@ class Documents:
         found = known.get((place, whole))
         if found is None or found[0] is not catalog:
             specs = tuple(calls.shown(catalog))
+            if offering.alone:
+                own = offering.now.own_tools.items()
+                specs = tuple(replace(spec, name=name) for name, spec in own if not spec.is_app_only)
             body = await asyncio.to_thread(lambda: encoded(document(specs, place, whole=whole)))
             tag = f'"{sha256(body).hexdigest()[:32]}"'
             found = known[place, whole] = catalog, body, tag

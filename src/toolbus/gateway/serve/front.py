@@ -23,6 +23,7 @@ from toolbus.gateway.access.control import AccessControl, access_of
 from toolbus.gateway.access.keys import file_keys
 from toolbus.gateway.access.views import Views
 from toolbus.gateway.calls.queue import CallLimits
+from toolbus.gateway.cards import ServerCards
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.app import App
 from toolbus.gateway.http.limits import HttpLimits
@@ -213,6 +214,8 @@ class HttpFront:
         app = App(gateway, self._access, limits, path=serve.path, console=console, workers=workers)
         if serve.rest:
             app.offer_rest(lambda: self._followed.public_url)
+        if serve.cards:
+            app.cards = ServerCards(lambda: self._followed, lambda: gateway.bus.config.servers)
         self._app = app
         server = HttpServer(app, trusted_proxies=serve.trusted_proxies)
         async with AsyncExitStack() as stack:
