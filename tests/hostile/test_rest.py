@@ -152,10 +152,9 @@ async def test_preferences_and_tags_that_are_odd() -> None:
             "wait",
             ",,,",
             "respond-async;wait=x",
-            "é",
         ):
             got = await desk.http.post(
-                f"{desk.base}/tools/add", json={"a": 1, "b": 2}, headers={"prefer": prefer.encode()}
+                f"{desk.base}/tools/add", json={"a": 1, "b": 2}, headers={"prefer": prefer}
             )
             assert got.status_code in (200, 202), prefer
         got = await desk.get("/openapi.json", **{"if-none-match": '"' + "x" * 5000})

@@ -132,10 +132,10 @@ async def served_desk(
 ) -> AsyncGenerator[Desk]:
     """The server behind a gateway with a REST API; `config` is more for the bus, `serve` for the gateway."""
     gates, made = Gates(), list[str]()
-    entry = {"server": desk(gates, made), "prefix": "", "era": era}
+    entry = {"server": desk(gates, made), "era": era}
     shown = Serve(rest=True, **serve)
-    whole = {"servers": {"desk": entry}, **(config or {})}
-    access = AccessControl(shown)
+    whole = {"servers": {"desk": entry}, "naming": "{tool}", **(config or {})}
+    access = AccessControl(shown, servers=("desk",))
     async with front(limits, access, settings, whole, serve=shown, replicas=replicas) as served:
         base = served.url.removesuffix("/mcp")
         yield Desk(base, served.http, gates, made, served.gateway, served.url, served.port)

@@ -16,7 +16,7 @@ def offered(document: JSON) -> dict[str, JSON]:
         operation["operationId"]: _tool(operation, document.get("components", {}))
         for methods in document["paths"].values()
         for operation in methods.values()
-        if isinstance(operation, dict) and "operationId" in operation
+        if _id(operation) is not None
     }
 
 

@@ -136,7 +136,7 @@ async def test_a_view_has_an_api_of_its_own() -> None:
 
 
 async def test_one_server_has_an_api_with_its_own_names() -> None:
-    async with served_desk({"naming": "always"}) as desk:
+    async with served_desk({"naming": "{server}__{tool}"}) as desk:
         document = (await desk.get("/views/desk/openapi.json")).json()
         added = await desk.http.post(f"{desk.base}/views/desk/tools/add", json={"a": 1, "b": 2})
         missing = await desk.http.post(f"{desk.base}/views/desk/tools/ad", json={})

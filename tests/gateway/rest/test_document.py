@@ -138,7 +138,7 @@ async def test_open_webui_offers_the_tools_and_can_call_them() -> None:
 
 def test_open_webui_reads_all_known_tools() -> None:
     tools = specs()
-    found = offered(document(tools, PLACE))
+    found = offered(dict(document(tools, PLACE)))
     for one in tools:
         properties = found[one.name]["parameters"]["properties"]
         assert {*properties} == {*one.input_schema.get("properties", {})}, one.name

@@ -32,8 +32,9 @@ print(json.dumps([*results, wrong.status_code, wrong.parsed.code]))
 
 async def run(folder: Path, *command: str | Path) -> str:
     """What a program prints, which has to succeed."""
-    piped = {"stdout": asyncio.subprocess.PIPE, "stderr": asyncio.subprocess.STDOUT}
-    process = await asyncio.create_subprocess_exec(*command, cwd=folder, **piped)
+    process = await asyncio.create_subprocess_exec(
+        *command, cwd=folder, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+    )
     try:
         async with asyncio.timeout(PATIENCE):
             printed, _ = await process.communicate()

@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from tests.gateway.driving import JSON
 from tests.gateway.rest.desk import Desk, served_desk
 from tests.inside.gateway import GatewayLimits, Principal
 
@@ -73,7 +74,12 @@ async def test_who_polls_learns_that_somebody_else_has_answered() -> None:
 async def test_answers_that_fit_no_question() -> None:
     async with served_desk() as desk:
         place, name = await asked(desk)
-        bad = [{}, {"answers": []}, {"answers": {name: "yes"}}, {"answers": {name: {"action": "maybe"}}}]
+        bad: list[JSON] = [
+            {},
+            {"answers": []},
+            {"answers": {name: "yes"}},
+            {"answers": {name: {"action": "maybe"}}},
+        ]
         refused = [await desk.http.post(f"{desk.base}{place}", json=body) for body in bad]
         other = await desk.answer(place, other={"action": "accept"})
         state = (await desk.get(place)).json()
@@ -136,9 +142,9 @@ async def test_questions_that_nobody_answers_end_the_call() -> None:
     async with served_desk(era="legacy", settings=GatewayLimits(answer_within=0.05)) as desk:
         place, _ = await asked(desk)
         async with asyncio.timeout(20):
-            while (state := (await desk.get(place)).json())["status"] == "input_required":  # noqa: ASYNC110 - clients poll
+            while (state := (await desk.get(place)).json())["status"] != "failed":  # noqa: ASYNC110 - clients poll
                 await asyncio.sleep(0.02)
-    assert state["status"] == "failed"
+    assert "did not answer" in str(state["problem"]) or state["problem"]["status"] >= 400
 
 
 async def test_a_script_asks_in_the_middle() -> None:

@@ -275,7 +275,7 @@ class App:
         await (http.refuse(refusal) if self._rest_path(http) is None else RestFront.refuse(http, refusal))
 
     def _rest_path(self, http: HttpRequest) -> RestPath | None:
-        """What a request wants of the REST API; None if it is about something else."""
+        """The REST endpoint of a request; None if it is about something else."""
         return None if self._rest is None else self._rest.place(http.facts.path)
 
     async def _asker(self, http: HttpRequest) -> Principal | Refusal:

@@ -101,7 +101,7 @@ class HttpRequest:
             method=method, path=path, headers=headers, address=connection.address, scheme=connection.scheme
         )
         self.admitted_by = self.facts
-        """What its admission depends on: for a page of a view, with the path of that view."""
+        """The facts that decide who is admitted: for the REST API, with the path of the view."""
         self.query = b""
         """What follows the `?` of its URL."""
         self.principal: Principal = LOCAL
