@@ -55,6 +55,15 @@ from toolbus.gateway.http.run import tls_context as tls_context
 from toolbus.gateway.http.workers import ConnectionCounts as ConnectionCounts
 from toolbus.gateway.http.workers import Workers as Workers
 from toolbus.gateway.metrics import Metrics as Metrics
+from toolbus.gateway.people.front import PeoplePages as PeoplePages
+from toolbus.gateway.people.oidc import OidcProvider as OidcProvider
+from toolbus.gateway.people.registry import BROWSER as BROWSER
+from toolbus.gateway.people.registry import BROWSER_SECONDS as BROWSER_SECONDS
+from toolbus.gateway.people.registry import INVITE as INVITE
+from toolbus.gateway.people.registry import INVITE_SECONDS as INVITE_SECONDS
+from toolbus.gateway.people.registry import MOST_BROWSERS as MOST_BROWSERS
+from toolbus.gateway.people.registry import PersonRegistry as PersonRegistry
+from toolbus.gateway.people.registry import person_files as person_files
 from toolbus.gateway.protocol import words as words
 from toolbus.gateway.protocol.clients import ConnectedClients as ConnectedClients
 from toolbus.gateway.protocol.principal import LOCAL as LOCAL
@@ -88,4 +97,6 @@ from toolbus.gateway.serve.replica import announced_host as announced_host
 from toolbus.gateway.serve.signals import MARGIN as MARGIN
 from toolbus.gateway.serve.workers import crowding as crowding
 from toolbus.gateway.settings import GatewayLimits as GatewayLimits
+from toolbus.gateway.sign_in.request import Person as Person
+from toolbus.gateway.sign_in.request import WaitingRequest as WaitingRequest
 from toolbus.gateway.stdio import serve_stdio as serve_stdio
