@@ -210,7 +210,8 @@ class App:
             http.cors = encoded_headers(self._access.cors(facts))
             if method == "OPTIONS":
                 return await self._preflight(http)
-        if (place := self._rest_path(http)) is not None:  # lets in whoever may use the view
+        if self._rest is not None and (place := self._rest_path(http)) is not None:
+            # Clients of the view are admitted.
             http.admitted_by = replace(facts, path=f"{self._below}{place.view}" if place.view else self._path)
         admitted = await self._access.admit(http.admitted_by)
         if isinstance(admitted, Refusal):
