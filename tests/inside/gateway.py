@@ -80,6 +80,7 @@ from toolbus.gateway.protocol.view_listing import fits_template as fits_template
 from toolbus.gateway.protocol.views import MAX_PRINCIPALS as MAX_PRINCIPALS
 from toolbus.gateway.protocol.words import ProtocolError as ProtocolError
 from toolbus.gateway.protocol.words import WrongReplica as WrongReplica
+from toolbus.gateway.protocol.words import protocol_error as protocol_error
 from toolbus.gateway.replicas import relay as relay
 from toolbus.gateway.replicas.front import ReplicaFront as ReplicaFront
 from toolbus.gateway.replicas.peers import REPLICA as REPLICA
