@@ -24,6 +24,8 @@ class CredentialHolder:
     expires: float | None = None
     key: str = field(default="", repr=False)
     """The SHA-256 of the key, or the grant of a sign-in; empty for a token of another issuer."""
+    subject: str = field(default="", repr=False)
+    """The digest of what its token grants, if it may be exchanged for another one."""
 
     @property
     def label(self) -> str:
