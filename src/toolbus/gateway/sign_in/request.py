@@ -70,7 +70,7 @@ class AuthorizationRequests(Protocol):
     """The requests of clients that wait for a person."""
 
     async def open(self) -> None:
-        """Read what is needed for the rest; OSError, ValueError or StoreError if that is not possible."""
+        """Read the keys; OSError, ValueError or StoreError if that is not possible."""
         ...
 
     def waiting(self, sealed: str) -> WaitingRequest | None:
