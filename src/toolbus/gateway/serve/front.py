@@ -37,7 +37,7 @@ from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.serve.console import open_console
 from toolbus.gateway.serve.program import ServeProgram, ServeReport
 from toolbus.gateway.serve.replica import WILDCARDS, Replica, replica_socket
-from toolbus.gateway.serve.sign_in import SignInFront, sign_in_state
+from toolbus.gateway.serve.sign_in import SignInFront
 from toolbus.gateway.serve.workers import GatewayWorker
 from toolbus.state.files import config_place, state_folder
 from toolbus.state.seal import KEY_BYTES, OneTimeUse, Seal, carried_forms, kept_seal
@@ -66,14 +66,14 @@ class HttpFront:
         self._program = program
         self._log = program.report
         self._replica = replica
-        self._sign_in = SignInFront(sign_in_state(config, replica), serve)
+        self.seal, self.spent = _carried(config, self._log, replica)
+        """For what clients carry, and the approvals in it that were used."""
+        self._sign_in = SignInFront(config, replica, self.seal)
         self._access = self._access_of(config)
         self._tls = None if serve.tls is None else _tls(serve.tls, config)
         self._workers = None if worker is None else worker.workers
         self._socket = bound_socket(serve) if worker is None else worker.inherited.socket
         self.seconds_to_end = serve.drain + (0.0 if config.store is None else config.store.notice)
-        self.seal, self.spent = _carried(config, self._log, replica)
-        """For what clients carry, and the approvals in it that were used."""
         for warning in serve.warnings:
             self._log.add_line("serve", warning, "yellow")
 
@@ -84,7 +84,8 @@ class HttpFront:
         """
         assert config.serve is not None, "the caller sets it"
         serve = config.serve.staying_as(self.settings)
-        access = self._access_of(config.model_copy(update={"serve": serve}))
+        fresh = config.model_copy(update={"serve": serve})
+        access = self._access_of(fresh)
         wanted = config.serve
         later = [f"serve.{name}" for name in AT_START if getattr(wanted, name) != getattr(serve, name)]
         later += ["store"] if config.store != self._config.store else []
@@ -95,7 +96,7 @@ class HttpFront:
             if self._replica is not None:
                 self._replica.replicas.peers.servers = tuple(sorted(config.servers))
             self._access.use(access)
-            self._sign_in.use(serve)
+            self._sign_in.use(fresh)
             self._show_keys()
             names = {before.default_view, serve.default_view, *before.views, *serve.views}
             changed = {name for name in names if before.view(name) != serve.view(name)}

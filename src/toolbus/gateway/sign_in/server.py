@@ -86,7 +86,7 @@ class SignInServer:
         if http.facts.method not in allowed:
             return await http.respond(405, headers=((b"allow", ", ".join(allowed).encode()),))
         try:
-            await self.state.open()
+            await self.open()
             await self._pages[path](http)
         except NoRoom:
             await _refuse(http, 413, "invalid_request", "the request is too large")
@@ -98,6 +98,9 @@ class SignInServer:
             await _refuse(http, 503, "temporarily_unavailable", reason)
 
     # For the pages of people
+
+    async def open(self) -> None:
+        await self.state.open()
 
     def waiting(self, sealed: str) -> WaitingRequest | None:
         found = self.state.keys.opened(WAITING, sealed)
