@@ -217,6 +217,7 @@ class SignInTokens:
             views=tuple(view for view in grant.views if view in given),
             expires=claims["exp"],
             key=grant.id,
+            subject=f"{grant.id} {claims['scope']}",
         )
 
     def _look(self) -> None:
