@@ -106,6 +106,7 @@ from toolbus.gateway.sign_in.grants import CODE_SECONDS as CODE_SECONDS
 from toolbus.gateway.sign_in.grants import GRANT as GRANT
 from toolbus.gateway.sign_in.grants import Grant as Grant
 from toolbus.gateway.sign_in.grants import StoredGrants as StoredGrants
+from toolbus.gateway.sign_in.grants import Turn as Turn
 from toolbus.gateway.sign_in.grants import grant_files as grant_files
 from toolbus.gateway.sign_in.keys import SignInKeys as SignInKeys
 from toolbus.gateway.sign_in.request import REQUEST as REQUEST

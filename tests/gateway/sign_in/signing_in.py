@@ -43,6 +43,8 @@ class SignIns:
     server: SignInServer
     state: SignInState
     access: AccessControl
+    public: str = ""
+    """The URL that clients know, if it is another one."""
 
     @property
     def http(self) -> httpx2.AsyncClient:
@@ -87,7 +89,7 @@ class OAuthClient:
             "code_challenge": self.challenge,
             "code_challenge_method": "S256",
             "state": "s1",
-            "resource": f"{self.gateway.base}/mcp",
+            "resource": f"{self.gateway.public or self.gateway.base}/mcp",
         }
         query = {name: value for name, value in {**usual, **changed}.items() if value is not None}
         return await self.gateway.http.get(f"{self.gateway.base}/authorize?{urlencode(query)}")
