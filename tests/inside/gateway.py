@@ -104,6 +104,7 @@ from toolbus.gateway.sign_in.clients import ClientRefused as ClientRefused
 from toolbus.gateway.sign_in.clients import is_same_redirect as is_same_redirect
 from toolbus.gateway.sign_in.grants import CODE_SECONDS as CODE_SECONDS
 from toolbus.gateway.sign_in.grants import GRANT as GRANT
+from toolbus.gateway.sign_in.grants import SECRET as SECRET
 from toolbus.gateway.sign_in.grants import Grant as Grant
 from toolbus.gateway.sign_in.grants import StoredGrants as StoredGrants
 from toolbus.gateway.sign_in.grants import Turn as Turn

@@ -43,6 +43,7 @@ class SignIns:
     server: SignInServer
     state: SignInState
     access: AccessControl
+    config: BusConfig
     public: str = ""
     """The URL that clients know, if it is another one."""
 
@@ -151,7 +152,8 @@ async def signing_in(
     setting, gates = serve_with(base, **(serve or {})), Gates()
     server = SignInServer(state, setting)
     aliases = {"gated": ServerConfig(alias="gated", transport="stdio", command="none")}
-    access = access_of(BusConfig(serve=setting, servers=aliases), sign_in=state)
+    made = BusConfig(serve=setting, servers=aliases)
+    access = access_of(made, sign_in=state)
     config: JSON = {"servers": {"gated": {"server": gated(gates), "prefix": ""}}}
     await state.open()
     async with gateway_over(config, serve=setting) as gateway:
@@ -162,7 +164,7 @@ async def signing_in(
         try:
             async with httpx2.AsyncClient(timeout=PATIENCE, verify=False) as http:
                 front = Front(f"{base}/mcp", port, app, http_server, gateway, gates, http)
-                yield SignIns(front, base, server, state, access)
+                yield SignIns(front, base, server, state, access, made)
         finally:
             await http_server.close()
             sock.close()

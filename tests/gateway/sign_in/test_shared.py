@@ -1,6 +1,7 @@
 """Two gateways on one store: what one of them gives, the other one knows."""
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import replace
@@ -9,7 +10,19 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.sign_in.signing_in import SignIns, signing_in
-from tests.inside.gateway import CODE_SECONDS, GRANT, Grant, SignInState, Turn, grant_files
+from tests.inside.gateway import (
+    CODE_SECONDS,
+    GRANT,
+    SECRET,
+    Grant,
+    Principal,
+    Refusal,
+    RequestFacts,
+    SignInState,
+    Turn,
+    access_of,
+    grant_files,
+)
 from tests.inside.state import Cipher, Store, StoreUrl
 from tests.patience import until
 
@@ -116,3 +129,23 @@ async def test_grants_that_expired_are_forgotten(tmp_path: Path) -> None:
     assert await grants.found("a" * 32) is None
     await grants.add(a_grant("b" * 32, now[0] + CODE_SECONDS), Turn(number=0))
     assert list(await grants.values.items(GRANT)) == ["b" * 32]
+
+
+async def test_a_token_is_neither_right_nor_wrong_while_the_keys_cannot_be_read(tmp_path: Path) -> None:
+    files = grant_files(tmp_path / "toolbus.yaml")
+    async with signing_in(SignInState(files)) as gateway:
+        token = (await (await gateway.registered()).signed_in())["access_token"]
+        secret = files.place_of(SECRET, "key")
+        others = access_of(gateway.config, sign_in=SignInState(files))
+        facts = RequestFacts(
+            method="POST",
+            path="/mcp",
+            headers={"host": "localhost", "authorization": f"Bearer {token}"},
+            address="",
+        )
+        os.chmod(secret, 0o644)
+        refused = await others.admit(facts)
+        assert isinstance(refused, Refusal)
+        assert refused.status == 503
+        os.chmod(secret, 0o600)
+        assert isinstance(await others.admit(facts), Principal)

@@ -5,6 +5,7 @@ refresh token name their grant and their turn. One from an earlier turn was used
 copy of it: then the grant is revoked.
 """
 
+import asyncio
 import logging
 import re
 import secrets
@@ -16,6 +17,7 @@ from hashlib import sha256
 from typing import Any
 
 from toolbus.config.settings.serve import Serve
+from toolbus.core.values.errors import StoreError
 from toolbus.gateway.access.admission import CredentialDenied, CredentialHolder, CredentialUndecided
 from toolbus.gateway.access.keys import LOOK_SECONDS, STALE_SECONDS
 from toolbus.gateway.protocol.principal import Principal
@@ -40,6 +42,7 @@ class SignInState:
         self.values = values
         self.grants = StoredGrants(values, Mirror(values, GRANT) if is_shared else None)
         self._keys: SignInKeys | None = None
+        self._opening = asyncio.Lock()
 
     @property
     def keys(self) -> SignInKeys:
@@ -51,7 +54,9 @@ class SignInState:
 
         OSError, ValueError or StoreError if they cannot be read.
         """
-        if self._keys is None:
+        if self._keys is not None:
+            return
+        async with self._opening:
             if self.grants.mirror is not None:
                 await self.grants.mirror.start()
             self._keys = await kept_keys(self.values)
@@ -151,7 +156,11 @@ class SignInTokens:
         place = (sha256(token.encode(errors="surrogateescape")).digest(), wanted)
         holder = self._remembered.get(place)
         if holder is None:
-            holder = await self._checked(token, wanted)
+            try:
+                holder = await self._checked(token, wanted)
+            except (StoreError, OSError, ValueError) as error:
+                logger.warning("a sign-in cannot be checked: %s", error)
+                raise CredentialUndecided("the sign-ins cannot be read now") from None
             self._remembered[place] = holder
             if len(self._remembered) > _MOST_REMEMBERED:
                 self._remembered.popitem(last=False)
