@@ -20,7 +20,7 @@ from toolbus.core.values.errors import (
     TooManySessions,
 )
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.gateway.http.request import Headers, encoded
+from toolbus.gateway.http.request import Headers, HttpRequest, encoded
 from toolbus.gateway.protocol.words import (
     BUSY,
     INTERNAL_ERROR,
@@ -106,6 +106,11 @@ def problem_answer(error: ProtocolError, headers: Headers = ()) -> RestAnswer:
         document["code"],
         is_made=document.get("sent") is not False,
     )
+
+
+async def respond(http: HttpRequest, answer: RestAnswer) -> None:
+    """Send a response."""
+    await http.respond(answer.status, answer.body, answer.headers)
 
 
 def tool_problem(sent: JSONObject) -> CallProblem:
