@@ -384,11 +384,9 @@ class App:
                 if await replicas.passed_on(http, body, peer.id, request_id):
                     return None
         http.keeps_alive = False
-        return (
-            await _refuse_for_now(http, request_id, _LEAVING)
-            if http.is_rest
-            else await http.respond(503, headers=_RETRY)
-        )
+        if http.is_rest:
+            return await _refuse_for_now(http, request_id, _LEAVING)
+        return await http.respond(503, headers=_RETRY)
 
     # Other pages
 
@@ -457,7 +455,7 @@ async def _refuse_for_now(http: HttpRequest, request_id: str | int | None, reaso
     if http.is_rest:
         return await respond(http, problem_answer(CallProblem(503, "unavailable", reason, retryAfter=1)))
     error: JSONObject = {"code": INTERNAL_ERROR, "message": reason, "data": {"retryAfter": 1}}
-    await http.respond_error(503, error, request_id, _RETRY)
+    return await http.respond_error(503, error, request_id, _RETRY)
 
 
 async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:

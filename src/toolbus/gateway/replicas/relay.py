@@ -374,9 +374,8 @@ async def _respond_unknown(http: HttpRequest, request_id: str | int | None) -> N
     if http.is_rest:
         return await respond(http, problem_answer(CallProblem(502, "connection_lost", UNKNOWN, sent=True)))
     if request_id is None:
-        await http.respond(502)
-    else:
-        await http.respond_json(200, _unknown(request_id))
+        return await http.respond(502)
+    return await http.respond_json(200, _unknown(request_id))
 
 
 def _unknown(request_id: str | int) -> JSONObject:
