@@ -1,6 +1,7 @@
 """Problems as REST clients get them: a status, and a JSON document of the type `application/problem+json`."""
 
 from http import HTTPStatus
+from math import ceil
 from typing import NamedTuple
 
 from toolbus.core.values.errors import (
@@ -11,6 +12,7 @@ from toolbus.core.values.errors import (
     CallTimeout,
     ConnectionLost,
     LoginRequired,
+    OverQuota,
     ServerDown,
     ServerError,
     ServerRejected,
@@ -33,6 +35,7 @@ PROBLEM_TYPE = (b"content-type", b"application/problem+json")
 _KINDS: tuple[tuple[type[ToolbusError], int, str], ...] = (
     (ToolNotFound, 404, "unknown_tool"),
     (ArgumentsError, 400, "invalid_arguments"),
+    (OverQuota, 429, "over_quota"),
     (CallDenied, 403, "denied"),
     (CallTimeout, 504, "timeout"),
     (ConnectionLost, 502, "connection_lost"),
@@ -77,7 +80,9 @@ def problem_of(error: ToolbusError) -> CallProblem:
         facts["error"] = {"code": error.code, "message": error.message}
         if error.code == INVALID_PARAMS:
             status, code = 400, "invalid_arguments"
-    if status == 503:
+    if isinstance(error, OverQuota):
+        facts["retryAfter"] = max(1, ceil(error.retry_after))
+    elif status == 503:
         facts["retryAfter"] = 1
     return CallProblem(status, code, str(error), **facts)
 
