@@ -1,6 +1,6 @@
 """Compare the CPU time of a gateway for calls over REST and over MCP: `python -m bench.rest`.
 
-Both are made in turns, by one client over one connection each, so that a busy machine changes the ratio little.
+Rounds of both take turns, so that a busy machine changes the ratio little.
 """
 
 import json
@@ -62,7 +62,8 @@ def main() -> None:
                     assert got.status_code == 200, got.text
                 return (cpu_seconds(process) - before) / CALLS
 
-            spent("mcp"), spent("rest")
+            for each in ("mcp", "rest"):
+                spent(each)
             pairs = [(spent("mcp"), spent("rest")) for _ in range(ROUNDS)]
             mcp, over_rest = (median(each) * 1e6 for each in zip(*pairs, strict=True))
             ratio = median(rest / mcp for mcp, rest in pairs)

@@ -4,6 +4,7 @@ from http import HTTPStatus
 from math import ceil
 from typing import NamedTuple
 
+from toolbus.core.operation.quota import OverQuota
 from toolbus.core.values.errors import (
     ArgumentsError,
     AuditFailed,
@@ -12,7 +13,6 @@ from toolbus.core.values.errors import (
     CallTimeout,
     ConnectionLost,
     LoginRequired,
-    OverQuota,
     ServerDown,
     ServerError,
     ServerRejected,
