@@ -78,7 +78,8 @@ async def findings(config: BusConfig, serve: Serve, *, over_stdio: bool, online:
     if online:
         if not over_stdio:
             found += [one async for one in _issuer(config, serve)]
-        found += [one async for one in _started(config, serve)]
+        known = {one.about for one in found if one.about.startswith("servers.")}
+        found += [one async for one in _started(config, serve) if one.about not in known]
     return found
 
 
@@ -239,7 +240,9 @@ async def _started(config: BusConfig, serve: Serve) -> AsyncIterator[Finding]:
         if isinstance(event, Warned):
             warned.append(event)
 
-    bus = Toolbus(config)
+    # All of them start: a required one that is down would keep the others from being looked at.
+    free = {alias: one.model_copy(update={"required": False}) for alias, one in config.servers.items()}
+    bus = Toolbus(config.model_copy(update={"servers": free}))
     bus.on_event(note, calls=False)
     try:
         await bus.start()
