@@ -65,6 +65,7 @@ ALLOWED: dict[str, set[str]] = {
     # Tokens: the fetcher of the sign-in; keys: private files.
     "gateway": FACE | {"connect", "state", "telemetry", "audit", "lock", "schema"},
     "gateway.serve": {"console"},  # and whatever the gateway may
+    "gateway.people": {"console"},  # its pages are made of the same elements
     "console": FACE | {"gateway", "connect", "state", "audit", "lock", "policy", "schema"},
     # Commands of its clients run in it.
     "background": FACE | {"cli", "console", "gateway", "state"},

@@ -66,10 +66,13 @@ def authorization_server(
     dpop_nonce: bool = False,
     clients: Sequence[Mapping[str, Any]] = (),
     documents: Mapping[str, Any] | None = None,
+    people: Mapping[str, Any] | None = None,
+    conform: bool = True,
 ) -> Generator[AuthorizationServer]:
     """Start one, and end it with the block; lifetimes are those of tokens, in seconds.
 
     `clients` are registered already; `documents` are the metadata documents of clients, by their URL.
+    `people` have more claims, by name: in the user info, and in ID tokens if those do not `conform`.
     """
     settings = {
         "modules": str(MODULES),
@@ -82,6 +85,8 @@ def authorization_server(
         "dpop_nonce": dpop_nonce,
         "clients": clients,
         "documents": documents or {},
+        "people": people or {},
+        "conform": conform,
         "scopes": ["tools", "admin"],
     }
     process = subprocess.Popen(

@@ -91,6 +91,9 @@ HTTPS: [the gateway](gateway.md).
 JSON, with HTTP only: one document per line and event: troubles of servers, and `{"event": "Serving", "url",
 "servers", "of", "tools", "held", "auth"}` once the servers have started, and `{"event": "Noted", "about",
 "message"}` about the config and the gateway itself.
+
+With `--check`, one document: `{"ok", "online", "findings": [{"severity", "about", "problem", "step"}]}`. Exit code 1 after a finding
+of severity `error`.
 """,
     "install": """\
 Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is
@@ -354,11 +357,14 @@ JSON: `{"target", "written", "trusted", "sources": [{"editor", "path"}], "server
 "key", "name"}], "notes"}`
 """,
     "key": """\
-A key is one line on stdout, such as `tb_...`; everything else goes to stderr. Views are defined under
-[`serve.views`](configuration.md#serve).
+A key is one line on stdout, such as `tb_...`, and so is the link of an invite. The rest goes to stderr.
+Views are defined under [`serve.views`](configuration.md#serve); more about invites:
+[people who sign in](sign-in-people.md).
 
-JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `list` `{"keys": [...]}` with
-`last_used`, to the hour, instead of `key`, `revoke` `{"revoked"}`. Times are in seconds since 1970.
+JSON: `add` prints `{"key", "name", "views", "user", "created", "expires"}`, `invite` the same with `link`
+instead of `key`. `list` prints `{"keys", "invites", "browsers", "clients"}`. A key has `last_used`, to the
+hour, and a client has `client`, `client_id` and `person`. `revoke` prints `{"revoked"}`, and how many of each
+it ended. Times are in seconds since 1970.
 """,
     "config": """\
 Values from references, and values under names such as `token`, are shown as `***`.

@@ -73,7 +73,7 @@ def test_with_json_the_key_is_in_the_document(folder: Path) -> None:
         (["add", "ann", "--expires", "soon"], "--expires: not a time; write such as 12h, 30d"),
         (["add", "ann", "--expires", "2020-01-01"], "--expires: is in the past"),
         (["add", "ann", "--user", " "], "--user: expected the name of a user"),
-        (["revoke", "ann"], "no key is named 'ann'; see 'toolbus key list'"),
+        (["revoke", "ann"], "no key or person is named 'ann'; see 'toolbus key list'"),
     ],
 )
 def test_wrong_usage_is_explained(folder: Path, words: list[str], message: str) -> None:
@@ -105,3 +105,70 @@ def test_a_file_of_keys_that_others_can_write_is_refused(folder: Path) -> None:
     done = run(folder, "list")
     assert (done.returncode, done.stdout) == (1, "")
     assert "can be written by other users; chmod 600" in done.stderr
+
+
+SIGN_IN: dict[str, Any] = {
+    "public_url": "https://tools.example.com/bus/",
+    "auth": {"sign_in": {}},
+    "views": {"default": {}, "research": {}},
+}
+
+
+def test_an_invite_is_printed_once_listed_and_revoked(folder: Path) -> None:
+    write(folder, serve=SIGN_IN)
+    made = run(folder, "invite", "ann", "--view", "research", "--user", "team", "--expires", "7d")
+    link = made.stdout.strip()
+    assert (made.returncode, made.stdout.count("\n")) == (0, 1)
+    assert link.startswith("https://tools.example.com/bus/sign-in/invite?code=")
+    assert "works once, and is not shown again; send it to ann alone" in made.stderr
+    run(folder, "invite", "bob")
+    listed = json.loads(run(folder, "list", "--json").stdout)
+    shown = [(one["name"], one["views"], one["user"]) for one in listed["invites"]]
+    assert shown == [("ann", ["research"], "team"), ("bob", ["default"], "bob")]
+    assert 6 < (listed["invites"][0]["expires"] - time.time()) / 86400 < 8
+    assert (listed["keys"], listed["browsers"], listed["clients"]) == ([], [], [])
+    table = run(folder, "list").stdout
+    assert [line.split()[:3] for line in table.splitlines()] == [
+        ["invited", "views", "user"],
+        ["ann", "research", "team"],
+        ["bob", "default", "bob"],
+    ]
+    assert run(folder, "revoke", "ann").stdout == "revoked ann: 1 invite\n"
+    ended = json.loads(run(folder, "revoke", "bob", "--json").stdout)
+    assert ended == {"revoked": "bob", "keys": 0, "invites": 1, "browsers": 0, "clients": 0}
+    code = link.partition("code=")[2]
+    files = [file.read_text() for file in folder.parent.rglob("*") if file.is_file()]
+    assert not any(code in text for text in files)
+
+
+def test_a_second_invite_ends_the_first(folder: Path) -> None:
+    write(folder, serve=SIGN_IN)
+    first = json.loads(run(folder, "invite", "ann", "--json").stdout)
+    second = json.loads(run(folder, "invite", "ann", "--json").stdout)
+    assert first["link"] != second["link"]
+    assert len(json.loads(run(folder, "list", "--json").stdout)["invites"]) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["invite", "ann", "--view", "reserch"], "--view: the config has no view named 'reserch'; did you"),
+        (["invite", "a b"], "a name has letters, digits and ._@+-"),
+        (["invite", "ann", "--expires", "2020-01-01"], "--expires: is in the past"),
+        (["revoke", "bob"], "no key or person is named 'bob'; see 'toolbus key list'"),
+    ],
+)
+def test_a_wrong_invite_is_explained(folder: Path, words: list[str], message: str) -> None:
+    write(folder, serve=SIGN_IN)
+    done = run(folder, *words)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr.startswith(f"toolbus: {message}")
+
+
+def test_nobody_is_invited_to_a_gateway_without_a_sign_in(folder: Path) -> None:
+    done = run(folder, "invite", "ann")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert (
+        "people cannot sign in with a link; add 'serve: {public_url: ..., auth: {sign_in: {}}}'"
+        in done.stderr
+    )

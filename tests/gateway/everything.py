@@ -275,8 +275,9 @@ def app() -> Any:
     return everything().streamable_http_app(event_store=Memory(), retry_interval=100)
 
 
-if __name__ == "__main__":
-    match sys.argv[1:]:
+def main(arguments: list[str]) -> None:
+    """Serve, as the first argument says."""
+    match arguments:
         case ["stdio"]:
             asyncio.run(_serve_stdio())
         case ["http", port_file]:
@@ -285,3 +286,7 @@ if __name__ == "__main__":
             serve_app(app(), port_file, int(port), PARSER)
         case _:
             sys.exit(__doc__)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

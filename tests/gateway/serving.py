@@ -38,9 +38,17 @@ def web_everything(folder: Path, script: str = "everything.py") -> Generator[str
 
 @contextmanager
 def behind(kind: str, folder: Path) -> Generator[Config]:
-    """The entry of a config for the everything server: `modern-http`, `legacy-stdio`, ..., `sdk1-stdio`."""
+    """The entry of a config for the everything server: `modern-http`, `legacy-stdio`, ..., `sdk1-stdio`.
+
+    With `both`, it may be used in either era, and asks in the middle of calls.
+    """
     era, _, transport = kind.partition("-")
-    if era == "sdk1":
+    if era == "both" and transport == "stdio":
+        yield {"command": warm.python(), "args": [str(HERE / "everything_in_calls.py"), "stdio"]}
+    elif era == "both":
+        with web_everything(folder, "everything_in_calls.py") as url:
+            yield {"url": url}
+    elif era == "sdk1":
         yield {"command": str(LEGACY_PYTHON), "args": [str(HERE / "legacy_everything.py"), "stdio"]}
     elif transport == "stdio":
         yield {"command": warm.python(), "args": [str(HERE / "everything.py"), "stdio"], "era": era}

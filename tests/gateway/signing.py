@@ -45,6 +45,8 @@ class Signer:
         self.published: list[dict[str, Any]] = []
         self.asked: list[str] = []
         self.status = 200
+        self.granted: dict[str, Any] = {}
+        """The response to a request for tokens."""
 
     def add_key(self, algorithm: str, kid: str | None = None) -> dict[str, Any]:
         """Make a key and publish it; returns it as it is published."""
@@ -79,10 +81,18 @@ def signing() -> Generator[Signer]:
                 "/.well-known/oauth-authorization-server": {
                     "issuer": signer.issuer,
                     "jwks_uri": f"{signer.issuer}/jwks",
+                    "authorization_endpoint": f"{signer.issuer}/authorize",
+                    "token_endpoint": f"{signer.issuer}/token",
                 },
                 "/jwks": {"keys": signer.published},
             }
-            found = documents.get(self.path)
+            self.answer(documents.get(self.path))
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["content-length"]))
+            self.answer(signer.granted)
+
+        def answer(self, found: Any) -> None:
             self.send_response(signer.status if found else 404)
             self.send_header("content-type", "application/json")
             self.end_headers()

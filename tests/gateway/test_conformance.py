@@ -13,9 +13,18 @@ from tests.interop.servers import require_installed
 
 require_installed("conformance", "legacy")
 
-BACKENDS = ("modern-http", "modern-stdio", "legacy-http", "legacy-stdio", "sdk1-stdio")
+BACKENDS = (
+    "modern-http",
+    "modern-stdio",
+    "legacy-http",
+    "legacy-stdio",
+    "sdk1-stdio",
+    "both-http",
+    "both-stdio",
+)
 CELLS = [(front, back) for front in (MODERN, LEGACY) for back in BACKENDS]
-KEPT = ((MODERN, "sdk1-stdio"), (LEGACY, "modern-http"))  # one era in front, the other behind
+# One era in front and the other behind, and a server that speaks both.
+KEPT = ((MODERN, "sdk1-stdio"), (LEGACY, "modern-http"), (LEGACY, "both-http"), (LEGACY, "both-stdio"))
 
 NO_KEYS = "a legacy server's request has no key, so the key is the gateway's, not the one of the scenario"
 NOT_ASKED = "it answers what was not asked yet; a legacy server asks in the middle of a call"
@@ -40,7 +49,7 @@ TASKS: dict[str, dict[str, str]] = {
 
 def excused(front: str, back: str) -> dict[str, dict[str, str]]:
     """What may fail in a cell, with the reason."""
-    is_modern_behind = back.startswith("modern")
+    is_modern_behind = back.startswith(("modern", "both"))
     return {} if front == LEGACY or is_modern_behind else WITH_LEGACY_BEHIND
 
 

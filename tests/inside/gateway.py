@@ -58,6 +58,15 @@ from toolbus.gateway.http.workers import Workers as Workers
 from toolbus.gateway.metrics import Metrics as Metrics
 from toolbus.gateway.metrics import error_kind as error_kind
 from toolbus.gateway.metrics import merged as merged
+from toolbus.gateway.people.front import PeoplePages as PeoplePages
+from toolbus.gateway.people.oidc import OidcProvider as OidcProvider
+from toolbus.gateway.people.registry import BROWSER as BROWSER
+from toolbus.gateway.people.registry import BROWSER_SECONDS as BROWSER_SECONDS
+from toolbus.gateway.people.registry import INVITE as INVITE
+from toolbus.gateway.people.registry import INVITE_SECONDS as INVITE_SECONDS
+from toolbus.gateway.people.registry import MOST_BROWSERS as MOST_BROWSERS
+from toolbus.gateway.people.registry import PersonRegistry as PersonRegistry
+from toolbus.gateway.people.registry import person_files as person_files
 from toolbus.gateway.protocol import words as words
 from toolbus.gateway.protocol.clients import ConnectedClients as ConnectedClients
 from toolbus.gateway.protocol.principal import LOCAL as LOCAL
@@ -74,6 +83,7 @@ from toolbus.gateway.protocol.view_listing import fits_template as fits_template
 from toolbus.gateway.protocol.views import MAX_PRINCIPALS as MAX_PRINCIPALS
 from toolbus.gateway.protocol.words import ProtocolError as ProtocolError
 from toolbus.gateway.protocol.words import WrongReplica as WrongReplica
+from toolbus.gateway.protocol.words import protocol_error as protocol_error
 from toolbus.gateway.replicas import relay as relay
 from toolbus.gateway.replicas.front import ReplicaFront as ReplicaFront
 from toolbus.gateway.replicas.peers import REPLICA as REPLICA
@@ -88,4 +98,6 @@ from toolbus.gateway.serve.replica import announced_host as announced_host
 from toolbus.gateway.serve.signals import MARGIN as MARGIN
 from toolbus.gateway.serve.workers import crowding as crowding
 from toolbus.gateway.settings import GatewayLimits as GatewayLimits
+from toolbus.gateway.sign_in.request import Person as Person
+from toolbus.gateway.sign_in.request import WaitingRequest as WaitingRequest
 from toolbus.gateway.stdio import serve_stdio as serve_stdio

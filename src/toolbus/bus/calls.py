@@ -82,6 +82,17 @@ class ViewCalls:
         self._catalog = catalog
         self.remembered = tenant.engine.root.servers.remembered
         """The lazy servers whose tools are known from an earlier process."""
+        self._prefers_legacy = False
+
+    def serve_legacy_client(self) -> None:
+        """From now on, they are made for a legacy client that can be asked, until it leaves (`leave`)."""
+        self._prefers_legacy = True
+
+    async def leave(self) -> None:
+        """The legacy client has left; the links that only it needed are closed."""
+        if self._prefers_legacy:
+            self._prefers_legacy = False
+            await self._tenant.servers.leave(self._scope().caller.session)
 
     async def run(
         self,
@@ -417,6 +428,7 @@ class ViewCalls:
             forwarding=forwarding,
             tenant=self._tenant,
             is_unlisted=forwarding.is_unlisted,
+            prefers_legacy=self._prefers_legacy,
         )
         work = self._path.run(operation)
         if spec.result is not None:
@@ -446,6 +458,7 @@ class ViewCalls:
             policies=scope.policies,
             catalog=self._catalog(),
             tenant=self._tenant,
+            prefers_legacy=self._prefers_legacy,
             **fields,
         )
 

@@ -174,7 +174,7 @@ class Toolbus(View):
 
     @max_sessions.setter
     def max_sessions(self, most: int) -> None:
-        self._bus.session_limit.most = most
+        self._bus.session_limit.most = self._bus.engine.second_links.most = most
 
     @property
     def lock(self) -> Lockfile | None:

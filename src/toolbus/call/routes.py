@@ -4,7 +4,8 @@ import inspect
 import json
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Protocol
+from functools import partial
+from typing import Protocol, TypeAlias
 
 from toolbus.call.skills import SkillReader, SkillRequests
 from toolbus.call.tasks import TaskPoller, TaskRequests
@@ -56,6 +57,13 @@ class ServerRequests(TaskRequests, SkillRequests, Protocol):
 
     async def forward(self, operation: Operation, in_flight: CallInFlight) -> ToolResult: ...
 
+    @property
+    def send_legacy(self) -> "Callable[[Operation, SendOver], Awaitable[ToolResult]]": ...
+
+
+SendOver: TypeAlias = Callable[[ServerRequests], Awaitable[ToolResult]]
+"""Sends an operation over a link of its server."""
+
 
 class ServerRoutes:
     """The routes to the servers of the tenant of an operation."""
@@ -84,11 +92,13 @@ class ServerRoutes:
             raise ServerNotFound(alias, [known for known in servers if allowed is None or known in allowed])
         raise ServerDown(alias, "closed", "it was removed from the bus")
 
-    async def _call_tool(self, operation: Operation) -> ToolResult:
+    async def _call_tool(self, operation: Operation, over: ServerRequests | None = None) -> ToolResult:
         """Call a tool; if the server runs it as a task, poll the task until it is done."""
         spec, resumed = operation.spec, operation.resumed
         assert operation.tenant is not None, "an operation is made through a view"
-        server = operation.tenant.requests.get(spec.origin.server) or self._server(operation)
+        server = over or operation.tenant.requests.get(spec.origin.server) or self._server(operation)
+        if operation.prefers_legacy and over is None:
+            return await server.send_legacy(operation, partial(self._call_tool, operation))
         observed = operation.observed
         # What the caller asks for is told to all observers; for those that ignore it, nothing is asked for.
         if observed is not None and operation.on_progress is None and not observed.follows_progress:
@@ -111,7 +121,7 @@ class ServerRoutes:
         if resumed is not None and resumed.pending.task is not None:
             _begin_task(operation)
             return await TaskPoller(server, in_flight, operation).resume(resumed)
-        answer = await server.call_tool(operation, in_flight, repeatable=_repeatable(spec))
+        answer = await server.call_tool(operation, in_flight, repeatable=repeatable(spec))
         if isinstance(answer, ToolResult):
             return answer
         _begin_task(operation)
@@ -168,9 +178,11 @@ class ServerRoutes:
         await self._server(operation).cancel_task(operation.arguments["task"])
         return ToolResult()
 
-    async def _forward(self, operation: Operation) -> ToolResult:
+    async def _forward(self, operation: Operation, over: ServerRequests | None = None) -> ToolResult:
         """A request other than a tool call, for an MCP client."""
-        server, reports = self._server(operation), operation.on_progress
+        server, reports = over or self._server(operation), operation.on_progress
+        if operation.prefers_legacy and over is None:
+            return await server.send_legacy(operation, partial(self._forward, operation))
         in_flight = CallInFlight(
             tool=None,
             operation_id=operation.id,
@@ -218,7 +230,7 @@ def _prompt_blocks(prompt: PromptResult, *, roles: bool) -> tuple[Block, ...]:
     return tuple(blocks)
 
 
-def _repeatable(spec: ToolSpec) -> bool:
+def repeatable(spec: ToolSpec) -> bool:
     """Whether the server declares that repeating a call is safe."""
     return marks_read_only(spec.annotations) or spec.annotations.get("idempotentHint") is True
 

@@ -38,6 +38,7 @@ from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.config.settings.limits import CodeLimits, ServerLimits
 from toolbus.config.settings.override import BudgetSetting, ToolOverride
 from toolbus.config.settings.policy import RULES_EXPECTED, Rules, check_aliases
+from toolbus.config.settings.quotas import QUOTAS_EXPECTED, CallQuotas
 from toolbus.config.settings.sandbox import SandboxSetting
 from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.settings.serve import Profile, Serve, ServeView, view_name_problem
@@ -326,6 +327,7 @@ class BusConfig(ConfigModel):
         "context": "expected a list of {server: ..., uri: ...}",
         "context_budget": f"expected a number of tokens, at least {SMALLEST}",
         "policy": RULES_EXPECTED,
+        "quotas": QUOTAS_EXPECTED,
         "extends": "expected user, for the config in your own config folder",
         "hooks": "expected a list, such as [mypackage.redact:Hook, {use: mypackage.quota:Guard}]",
         "profiles": "expected a mapping of names to {servers: [...], include: [...], exclude: [...]}",
@@ -378,6 +380,8 @@ class BusConfig(ConfigModel):
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
     policy: Rules = ()
     """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
+    quotas: CallQuotas = ()
+    """Limits on the calls of each key, user, view or server."""
     audit: AuditSetting = None
     """Where every decision and call is recorded; in a file, also the path alone."""
     history: HistorySetting = None

@@ -44,6 +44,10 @@ class LinkRequests:
         """How often the server may ask in one call."""
         self.check: Callable[[Operation], None] | None = None
         """Raises to refuse an operation; it is called once the server has listed what it offers."""
+        self.send_legacy: Callable[
+            [Operation, Callable[[LinkRequests], Awaitable[ToolResult]]], Awaitable[ToolResult]
+        ] = lambda operation, send: send(self)
+        """Sends an operation of a legacy client: over another link, if the server has two."""
         self.following = 0
         """How many tasks are being polled."""
 

@@ -154,7 +154,6 @@ _TYPES = {
     ".css": b"text/css; charset=utf-8",
     ".svg": b"image/svg+xml",
 }
-_USUAL_PORTS = {"http": ":80", "https": ":443"}
 
 
 class ConsoleApp:
@@ -176,7 +175,6 @@ class ConsoleApp:
         self._hosts = Hosts(serve)
         self._streams = Streams(console, (limits or HttpLimits()).keepalive_seconds)
         public = urlsplit(serve.public_url or "")
-        self._public_origin = f"{public.scheme}://{public.netloc}".lower() if serve.public_url else None
         self._public_path = f"{public.path.rstrip('/')}{CONSOLE}"
         folder = Path(__file__).parent / "static"
         self._static = {
@@ -237,14 +235,6 @@ class ConsoleApp:
     def _session(self, http: HttpRequest) -> ConsoleSession | None:
         """The session of a request that has both of its secrets."""
         return self.entry.session(_asked(http)[0], _cookies(http, _COOKIE))
-
-    def _is_own_page(self, http: HttpRequest, peer: HttpPeer) -> bool:
-        """Whether a request comes from one of our pages: another port of this machine is not one."""
-        usual = _USUAL_PORTS[peer.scheme]
-        own = f"{peer.scheme}://{peer.authority.removesuffix(usual)}"
-        origin = (peer.origin or "").removesuffix(usual)
-        is_same = http.headers.get("sec-fetch-site", "same-origin") == "same-origin"
-        return is_same and origin in (own, self._public_origin)
 
     async def _stay_out(self, http: HttpRequest, reason: str = "") -> None:
         # A browser withholds the cookie if a page of others led here; then it is asked to come by itself.
@@ -315,7 +305,7 @@ class ConsoleApp:
 
     async def _post(self, http: HttpRequest, peer: HttpPeer) -> None:
         """Do what a form wants, and go to the page that shows it."""
-        if not self._is_own_page(http, peer):
+        if not self._hosts.is_own_page(http.facts):
             return await self._refuse(http, 403, "Not from there", "That form is not of this page.")
         session = self._session(http)
         if session is None:

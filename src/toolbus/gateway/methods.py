@@ -208,7 +208,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
             try:
                 target = await _inner(parts, request, target)
             except (ToolNotFound, ArgumentsError) as error:  # the model can act on it
-                return tool_failure(str(error))
+                return tool_failure(error)
         if target.spec.route != "tools/call":
             return await parts.calls.run_own(request, target)
         spec, headers = target.spec, request.exchange.headers
@@ -222,7 +222,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     except ToolNotFound as error:
         raise ProtocolError(INVALID_PARAMS, f"Unknown tool: {_own_unknown(request, name, error)}") from error
     except ToolbusError as error:
-        return tool_failure(_own_words(request, name, error))
+        return tool_failure(error, _own_words(request, name, error))
 
 
 async def _current_tool(parts: GatewayParts, request: ClientRequest, name: str) -> ToolSpec:

@@ -5,13 +5,14 @@ import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+from toolbus.bus.engine.eras import SecondLink, Server, legacy_config
 from toolbus.bus.engine.startup import import_stages
 from toolbus.bus.rules.lock import LockApprovals
 from toolbus.call.routes import ServerRequests
-from toolbus.config import BusConfig
+from toolbus.config import BusConfig, ServerConfig
 from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.core.ask.interactions import Interactions, with_roots
 from toolbus.core.operation.events import Event, StateChanged
@@ -25,7 +26,6 @@ from toolbus.telemetry.observer import BusTelemetry
 if TYPE_CHECKING:
     from toolbus.connect.link import Link
     from toolbus.connect.opening.attempt import EarlyStart
-    from toolbus.connect.requests import LinkRequests
     from toolbus.discover import Discovery
 
 logger = logging.getLogger("toolbus")
@@ -36,15 +36,6 @@ SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 SPAWN_FIRST = 0.05
 """Seconds in which processes may start undisturbed, before the import of the SDK takes the CPU."""
-
-
-@dataclass(frozen=True, slots=True)
-class Server:
-    """One server: its link, its inventory and its requests."""
-
-    link: "Link"
-    discovery: "Discovery"
-    requests: "LinkRequests"
 
 
 class ServersOwner(Protocol):
@@ -63,6 +54,10 @@ class ServersOwner(Protocol):
     @property
     def telemetry(self) -> BusTelemetry:
         """Traces the links."""
+        ...
+
+    def second_link(self, first: Server, build: Callable[[SecondLink], Server]) -> SecondLink:
+        """The second link to one of its own servers."""
         ...
 
     def servers_changed(self) -> None:
@@ -148,9 +143,13 @@ class Servers:
 
     async def change_subscription(self, operation: Operation) -> ToolResult:
         """The route that subscribes to a resource, or ends that."""
-        link, uri = self[operation.server], operation.spec.name
-        subscriptions = self.by_alias[operation.server].discovery.subscriptions
-        work = subscriptions.add if operation.route == SUBSCRIBE else subscriptions.remove
+        self._need(operation.server)
+        server, uri = self.by_alias[operation.server], operation.spec.name
+        is_new = operation.route == SUBSCRIBE
+        if server.second is not None:
+            server = await server.second.subscribing(operation, is_new=is_new)
+        link, subscriptions = server.link, server.discovery.subscriptions
+        work = subscriptions.add if is_new else subscriptions.remove
         await link.request(
             lambda session, timeout: work(session, uri, timeout, self._emit),
             link.config.timeouts.call,
@@ -170,7 +169,7 @@ class Servers:
     async def restart(self, alias: str) -> None:
         """Disconnect from a server, and connect to it again."""
         link = self[alias]
-        await link.restart()
+        await self.by_alias[alias].restart()
         _ = link.session  # raises if there is none
 
     @property
@@ -319,10 +318,6 @@ class Servers:
 
     def build(self, config: BusConfig, identity: LinkOwner) -> dict[str, Server]:
         """Build the servers of a config that are new or changed, not installed or connected yet."""
-        from toolbus.connect.link import Link
-        from toolbus.connect.requests import LinkRequests
-        from toolbus.discover import Discovery
-
         interactions = with_roots(self._own_interactions, config.root_folders)
         # Whether there are roots is declared when connecting, so all have to reconnect.
         redeclared = (interactions.roots is None) is not (self._interactions.roots is None)
@@ -330,12 +325,36 @@ class Servers:
         for alias, server in config.servers.items():
             known = None if alias in self.borrowed else self.links.get(alias)
             if redeclared or known is None or known.config != server:
-                tracing = self._owner.telemetry.tracing(alias)
-                discovery = Discovery(alias, self._owner.servers_changed, self._emit, tracing)
-                emit, early = tracing.following(self._emit), self._early.get(alias)
-                link = Link(server, identity, discovery, emit, interactions, self._owner.admit, early)
-                servers[alias] = Server(link, discovery, LinkRequests(link))
+                servers[alias] = self._linked(server, identity, interactions)
         return servers
+
+    def _linked(
+        self,
+        config: ServerConfig,
+        identity: LinkOwner,
+        interactions: Interactions,
+        second: SecondLink | None = None,
+    ) -> Server:
+        """A server with a link that is not connected yet, or the second link of one."""
+        from toolbus.connect.link import Link
+        from toolbus.connect.requests import LinkRequests
+        from toolbus.discover import Discovery
+
+        alias, owner = config.alias, self._owner
+        emit, take, changed, early = self._emit, self._emit, owner.servers_changed, self._early.get(alias)
+        if second is not None:
+            emit, take, changed, early = second.following(emit), second.take, _nothing, None
+        tracing = owner.telemetry.tracing(alias)
+        discovery = Discovery(alias, changed, take, tracing)
+        link = Link(config, identity, discovery, tracing.following(emit), interactions, owner.admit, early)
+        server = Server(link, discovery, LinkRequests(link))
+        if second is not None or config.era != "auto":
+            return server
+
+        def build(second: SecondLink) -> Server:
+            return self._linked(legacy_config(config), identity, link.handler.interactions, second)
+
+        return replace(server, second=owner.second_link(server, build))
 
     def install(
         self,
@@ -352,7 +371,8 @@ class Servers:
         now = kept | dict(fresh)
         for alias in self.borrowed & gone.keys():
             if gone[alias] is not now.get(alias):
-                gone[alias].discovery.subscriptions.forget(self._emit)
+                for server in gone[alias].both:
+                    server.discovery.subscriptions.forget(self._emit)
         gone = {alias: server for alias, server in gone.items() if alias not in self.borrowed}
         self._aliases, self.borrowed = list(config.servers), borrowed
         self._disabled = config.disabled
@@ -369,7 +389,8 @@ class Servers:
         before = self._interactions.roots
         self._interactions = with_roots(self._own_interactions, config.root_folders)
         if self._interactions.roots != before:
-            self._outdated_roots = [server for alias, server in own.items() if alias not in fresh]
+            stayed = (server.both for alias, server in own.items() if alias not in fresh)
+            self._outdated_roots = [server for both in stayed for server in both]
             for server in self._outdated_roots:
                 server.link.handler.change_roots(self._interactions.roots)
         return gone
@@ -415,21 +436,27 @@ class Servers:
 
     async def close_servers(self, servers: Mapping[str, Server]) -> None:
         """Disconnect from servers that are not installed."""
-        await close_links([server.link for server in servers.values()])
+        await asyncio.gather(*(server.close() for server in servers.values()))
 
     async def close(self) -> None:
         """Disconnect from all servers that are not borrowed, including those that are being connected."""
-        own = [link for alias, link in self.links.items() if alias not in self.borrowed]
-        await asyncio.gather(self.close_early(), close_links([*own, *self._opening]))
+        own = {alias: server for alias, server in self.by_alias.items() if alias not in self.borrowed}
+        await asyncio.gather(self.close_early(), self.close_servers(own), close_links(self._opening))
+
+    async def leave(self, client: str) -> None:
+        """A legacy client has left: close the second links that nobody needs any longer."""
+        seconds = (server.second for server in self.by_alias.values())
+        await asyncio.gather(*(second.leave(client) for second in seconds if second is not None))
 
     @property
     def has_subscriptions(self) -> bool:
         """Whether there are subscriptions to resources, not counting those of others to shared servers."""
-        return any(server.discovery.subscriptions.has(self._emit) for server in self.by_alias.values())
+        every = (one for server in self.by_alias.values() for one in server.both)
+        return any(server.discovery.subscriptions.has(self._emit) for server in every)
 
     async def unsubscribe(self) -> None:
         """Drop the subscriptions to borrowed servers, here and at each server that can be reached."""
-        shared = [self.by_alias[alias] for alias in self.borrowed]
+        shared = [server for alias in self.borrowed for server in self.by_alias[alias].both]
         await asyncio.gather(*map(self._drop_subscriptions, shared))
 
     async def _drop_subscriptions(self, server: Server) -> None:
@@ -479,6 +506,10 @@ class Requests(dict[str, ServerRequests]):
             raise KeyError(alias)
         self._servers.build_one(alias)
         return self[alias]
+
+
+def _nothing() -> None:
+    """Nothing depends on the lists of a second link."""
 
 
 def _shared_if_equal(_: Servers, both: tuple[Same[Inventory], Same[Inventory]]) -> Inventory:

@@ -9,6 +9,7 @@ from typing import TypeAlias, TypeVar
 from toolbus.bus.catalog.live_catalog import LiveCatalog
 from toolbus.bus.catalog.snapshot import RuleUse, SnapshotInputs
 from toolbus.bus.engine.engine import BusLoop, Engine
+from toolbus.bus.engine.eras import SecondLink, Server
 from toolbus.bus.engine.servers import Servers
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
 from toolbus.bus.rules.targets import decides_nothing, other_target
@@ -163,6 +164,10 @@ class Tenant:
         return server not in self.servers.borrowed
 
     # Changes
+
+    def second_link(self, first: Server, build: Callable[[SecondLink], Server]) -> SecondLink:
+        """The second link to one of its own servers, in the share of its user."""
+        return SecondLink(first, build, self.engine.second_links, self.user or None)
 
     def servers_changed(self) -> None:
         """One of its own servers offers something else now."""

@@ -13,7 +13,7 @@ import asyncio
 import time
 from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Generator, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
 from contextlib import contextmanager, suppress
 from functools import partial
 from inspect import CORO_CREATED, getcoroutinestate
@@ -22,7 +22,8 @@ from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
 from toolbus.bus.engine.engine import BusExtensions, BusLoop, Engine
-from toolbus.bus.engine.servers import Server
+from toolbus.bus.engine.eras import Server
+from toolbus.bus.engine.session_limit import SessionLimit
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.stations import new_path
 from toolbus.config import BusConfig, Secrets, ServerConfig
@@ -30,15 +31,13 @@ from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.core.ask.interactions import Interactions, routing_of
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Event, ListChanged, StateChanged
-from toolbus.core.values.errors import BusClosed, TooManySessions
+from toolbus.core.values.errors import BusClosed
 from toolbus.core.values.records import OWN, Inventory, State
 
 T = TypeVar("T")
 clock = time.monotonic
 MAX_USERS = 1_000
 """The number of users that are kept although nobody needs them at the moment."""
-MAX_SESSIONS = 100
-"""The number of sessions that may have links of their own, unless the program sets another limit."""
 IDLE_TIMEOUT = 900.0
 """Seconds without a call after which a user's own link is closed, unless its server has an `idle_timeout`."""
 COMPARE_EVERY = 900.0
@@ -83,31 +82,6 @@ class Sessions:
     async def close(self) -> None:
         """End all of them."""
         await asyncio.gather(*(session.end_session() for session in self.all))
-
-
-class SessionLimit:
-    """Counts the sessions with links of their own: each of them may be a process for each server."""
-
-    def __init__(self) -> None:
-        self.most = MAX_SESSIONS
-        self._counted: dict[object, Hashable] = {}
-        """The sessions with links of their own, and their owners."""
-
-    def count(self, session: object, server: str, owner: Hashable = None) -> None:
-        """Count a session that needs its own link to a server; `TooManySessions` if it is one too many.
-
-        An owner has at most as many of them as are left.
-        """
-        if session in self._counted:
-            return
-        free = self.most - len(self._counted)
-        if free <= (0 if owner is None else list(self._counted.values()).count(owner)):
-            raise TooManySessions(server, self.most)
-        self._counted[session] = owner
-
-    def release(self, session: object) -> None:
-        """The session has no links of its own any more."""
-        self._counted.pop(session, None)
 
 
 class BusTenant(Tenant):

@@ -320,6 +320,9 @@ class Serve(ServeModel):
         """Every text that may contain references, with the name of its key."""
         if self.auth.oauth is not None and (asking := self.auth.oauth.introspection) is not None:
             yield "auth.oauth.introspection.client_secret", asking.client_secret
+        oidc = None if self.auth.sign_in is None else self.auth.sign_in.oidc
+        if oidc is not None and oidc.client_secret is not None:
+            yield "auth.sign_in.oidc.client_secret", oidc.client_secret
 
     def within(self, folder: Path | None) -> Self:
         """The setting with the whole paths of its files; relative ones are relative to the folder."""
@@ -406,6 +409,11 @@ class Serve(ServeModel):
             for scope, view in {} if setting is None else setting.scopes.items():
                 if view not in known:
                     yield f"auth.{kind}.scopes.{scope}", _no_view(view, known)
+        oidc = None if self.auth.sign_in is None else self.auth.sign_in.oidc
+        if oidc is not None:
+            for group, given in oidc.groups.views.items():
+                for view in set(given).difference(known):
+                    yield f"auth.sign_in.oidc.groups.views.{group}", _no_view(view, known)
 
     def _reach_problems(self) -> Iterator[tuple[str, str]]:
         """Whoever can be reached by others must know who they are, and by which name they come."""

@@ -90,8 +90,9 @@ class Fetch:
         """The response to a GET, of any status."""
         return await self._answered("GET", self._checked(url), {}, None)
 
-    async def get(self, url: str) -> FetchedReply:
-        return await self._send("GET", self._checked(url), {"accept": "application/json"}, None)
+    async def get(self, url: str, headers: Mapping[str, str] | None = None) -> FetchedReply:
+        sent = {"accept": "application/json", **(headers or {})}
+        return await self._send("GET", self._checked(url), sent, None)
 
     async def post_form(self, url: str, form: Mapping[str, str], headers: Mapping[str, str]) -> FetchedReply:
         accept = {"accept": "application/json"}

@@ -44,6 +44,10 @@ class Caller:
     session: str = ""
     run: str = ""
     """One run of an agent."""
+    key: str = ""
+    """The holder of the credential that it came with, such as `key:ci`; only over a gateway."""
+    view: str = ""
+    """The view of the gateway that it came through."""
 
 
 PROGRAM = Caller()
@@ -92,6 +96,8 @@ class Operation:
     """Set by an observer that wants to know what the time is spent on."""
     is_unlisted: bool = False
     """Whether the model may not know the definition: a mistake in the arguments is answered with it."""
+    prefers_legacy: bool = False
+    """Whether a server that speaks both eras is to get it in the legacy one: a legacy client can be asked."""
 
     @property
     def route(self) -> str:

@@ -19,6 +19,7 @@ from toolbus.gateway.access.admission import RequestFacts
 _AUTHORITY = re.compile(r"(?:\[([0-9a-f:.]+)\]|([a-z0-9._-]+))(?::\d{1,5})?", re.IGNORECASE)
 _EXPOSED = "mcp-session-id, mcp-protocol-version, www-authenticate, retry-after"
 _PREFLIGHT_SECONDS = "600"
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
 
 
 @with_fast_init
@@ -84,6 +85,15 @@ class Hosts:
         is_local_page = _is_here(_host_of(peer.origin.partition("://")[2])) and _is_here(peer.host)
         if not is_local_page or not _is_here(peer.address):
             raise Misdirected(403, f"unknown origin {_quoted(peer.origin)}; list it in serve.origins")
+
+    def is_own_page(self, facts: RequestFacts) -> bool:
+        """Whether one of our own pages sent a form: another port of this machine is not one."""
+        peer = self.peer(facts)
+        usual = _USUAL_PORTS[peer.scheme]
+        own = f"{peer.scheme}://{peer.authority.removesuffix(usual)}"
+        origin = (peer.origin or "").removesuffix(usual)
+        is_same = facts.headers.get("sec-fetch-site", "same-origin") == "same-origin"
+        return is_same and (origin == own or origin in self._own_pages)
 
     def comes_from_elsewhere(self, facts: RequestFacts) -> bool:
         """Whether a proxy on this machine says that it passes a request of another one on."""

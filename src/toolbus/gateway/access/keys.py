@@ -70,7 +70,7 @@ class KeysUnusable(ToolbusError):
 
 
 @contextmanager
-def explained() -> Generator[None]:
+def explained(what: str = "keys") -> Generator[None]:
     """A file that cannot be used is an error with the next step."""
     try:
         yield
@@ -78,9 +78,9 @@ def explained() -> Generator[None]:
         place = f"{error.filename}: " if error.filename else ""
         step = getattr(error, "remedy", "") or "check the permissions of your state folder"
         problem = error.strerror or str(error) or type(error).__name__
-        raise KeysUnusable(f"keys cannot be used: {place}{problem}; {step}") from error
+        raise KeysUnusable(f"{what} cannot be used: {place}{problem}; {step}") from error
     except ValueError as error:
-        raise KeysUnusable(f"keys cannot be used: {error}") from error
+        raise KeysUnusable(f"{what} cannot be used: {error}") from error
 
 
 def digest_of_key(key: str) -> str:

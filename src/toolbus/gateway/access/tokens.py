@@ -24,7 +24,11 @@ from toolbus.config import Secrets, ServerConfig
 from toolbus.config.secrets.lookup import MissingValue
 from toolbus.config.secrets.reference import Reference, parsed
 from toolbus.config.settings.serve import TokenIssuer
-from toolbus.connect.auth.discovery import ProtectedResource, find_authorization_server
+from toolbus.connect.auth.discovery import (
+    AuthorizationServer,
+    ProtectedResource,
+    find_authorization_server,
+)
 from toolbus.connect.auth.failure import AuthFailure
 from toolbus.connect.auth.fetch import Fetch, FetchedReply
 from toolbus.connect.http.url import parse_url
@@ -62,7 +66,7 @@ class Issuer:
         asking = settings.introspection
         named = (settings.issuer, settings.jwks_url, None if asking is None else asking.url)
         # The user named these, so they may be in a private network.
-        self._fetch = Fetch(
+        self.fetch = Fetch(
             ServerConfig(alias=_ALIAS, transport="streamable-http", url=settings.issuer),
             [parse_url(url) for url in named if url is not None],
         )
@@ -106,7 +110,7 @@ class Issuer:
         async with self._questions:
             try:
                 url = await self._introspection_url()
-                reply = await self._fetch.post_form(
+                reply = await self.fetch.post_form(
                     url, {"token": token, "token_type_hint": "access_token"}, await self._credentials()
                 )
             except (AuthFailure, SecretMissing) as failure:
@@ -149,18 +153,23 @@ class Issuer:
 
     async def _read_keys(self) -> tuple[Mapping[str, Any], ...]:
         url = self._settings.jwks_url or await self._endpoint("jwks_uri")
-        document = _document(await self._fetch.get(url))
+        document = _document(await self.fetch.get(url))
         keys: Any = document.get("keys")
         if not isinstance(keys, list):
             raise AuthFailure("its keys are not a list")
         found = [cast("dict[str, Any]", key) for key in cast("list[Any]", keys) if isinstance(key, dict)]
         return tuple(key for key in found if key.get("use", "sig") == "sig")
 
-    async def _endpoint(self, name: str) -> str:
+    async def server(self) -> AuthorizationServer:
+        """The authorization server as its metadata describes it now."""
         found = await find_authorization_server(
-            self._fetch, self._settings.issuer, ProtectedResource(), self._settings.issuer
+            self.fetch, self._settings.issuer, ProtectedResource(), self._settings.issuer
         )
         self._name, self._metadata = found.issuer, found.metadata
+        return found
+
+    async def _endpoint(self, name: str) -> str:
+        found = await self.server()
         if (url := found.endpoint(name)) is None:
             raise AuthFailure(f"its metadata has no {name}")
         return url
@@ -174,7 +183,8 @@ class Issuer:
         asking = self._settings.introspection
         assert asking is not None, "asked only then"
         if self._secret is None:
-            self._secret = await _filled(asking.client_secret, self._secrets)
+            key = "introspection.client_secret"
+            self._secret = await filled_secret(asking.client_secret, self._secrets, key)
         pair = f"{quote_plus(asking.client_id)}:{quote_plus(self._secret)}"
         return {"authorization": f"Basic {base64.b64encode(pair.encode()).decode()}"}
 
@@ -205,8 +215,8 @@ def _fits(key: Mapping[str, Any], algorithm: str) -> bool:
             return False
 
 
-async def _filled(text: str, secrets: Secrets) -> str:
-    key = "serve.auth.oauth.introspection.client_secret"
+async def filled_secret(text: str, secrets: Secrets, key: str) -> str:
+    """A secret below `serve.auth.` with its references looked up; `SecretMissing` if one has no value."""
     parts: Sequence[str | Reference] = parsed(text, key=key)
     value = ""
     for part in parts:
@@ -264,7 +274,7 @@ class AccessTokens:
                 return known[0]
             del self._remembered[place]
         is_jwt = token.count(".") == 2
-        claims = await (self._signed(token, wanted) if is_jwt else self._asked(token, wanted))
+        claims = await (signed_claims(self._issuer, token, wanted) if is_jwt else self._asked(token, wanted))
         identity = self._holder(claims)
         expires = float("inf") if identity.expires is None else identity.expires
         seconds = REMEMBER_JWT if is_jwt else REMEMBER_OPAQUE
@@ -272,43 +282,6 @@ class AccessTokens:
         if len(self._remembered) > _MOST_REMEMBERED:
             self._remembered.popitem(last=False)
         return identity
-
-    async def _signed(self, token: str, audiences: frozenset[str]) -> Mapping[str, Any]:
-        """The claims of a JWT."""
-        if len(token) > _MOST_CHARACTERS:
-            raise CredentialDenied("the token is too long")
-        try:
-            header = jwt.get_unverified_header(token)
-        except (jwt.PyJWTError, ValueError, RecursionError):
-            raise CredentialDenied("the token is not valid") from None
-        algorithm, kid = header.get("alg"), header.get("kid")
-        if algorithm not in ALGORITHMS or "crit" in header:
-            raise CredentialDenied("the token is signed in a way that is not accepted")
-        if str(header.get("typ", "JWT")).lower() not in _TYPES:
-            raise CredentialDenied("the token is not an access token")
-        key = await self._issuer.key(kid if isinstance(kid, str) else None, algorithm)
-        try:
-            claims = jwt.decode(
-                token,
-                key,
-                algorithms=[algorithm],
-                issuer=self._issuer.name,
-                audience=sorted(audiences),
-                # The times are checked below, for all kinds of tokens.
-                options={
-                    "require": ["exp", "iss", "aud"],
-                    "verify_exp": False,
-                    "verify_nbf": False,
-                    "verify_iat": False,
-                },
-            )
-        except jwt.InvalidAudienceError:
-            raise CredentialDenied("the token is for another audience") from None
-        except jwt.InvalidIssuerError:
-            raise CredentialDenied("the token is of another issuer") from None
-        except (jwt.PyJWTError, ValueError, RecursionError):
-            raise CredentialDenied("the token is not valid") from None
-        return claims
 
     async def _asked(self, token: str, audiences: frozenset[str]) -> Mapping[str, Any]:
         """What the issuer says about a token that is not a JWT."""
@@ -318,15 +291,15 @@ class AccessTokens:
         if claims.get("iss", self._issuer.name) != self._issuer.name:
             raise CredentialDenied("the token is of another issuer")
         aud = claims.get("aud")
-        if not audiences & set(_texts(aud)):
+        if not audiences & set(texts_in(aud)):
             raise CredentialDenied("the token is for another audience")
         return claims
 
     def _holder(self, claims: Mapping[str, Any]) -> CredentialHolder:
-        expires = _time(claims, "exp")
+        expires = time_claim(claims, "exp")
         if expires is not None and self._now() >= expires + LEEWAY:
             raise CredentialDenied("the token has expired")
-        if self._now() + LEEWAY < (_time(claims, "nbf") or 0):
+        if self._now() + LEEWAY < (time_claim(claims, "nbf") or 0):
             raise CredentialDenied("the token is not valid yet")
         if claims.get("cnf"):
             # It is bound to a key of its client, and nobody proved to have that key.
@@ -358,10 +331,53 @@ class AccessTokens:
     def _views(self, claims: Mapping[str, Any]) -> tuple[str, ...]:
         if not self._settings.scopes:
             return (self._default_view,)
-        texts = [*_texts(claims.get("scope")), *_texts(claims.get("scp"))]
+        texts = [*texts_in(claims.get("scope")), *texts_in(claims.get("scp"))]
         granted = {scope for text in texts for scope in text.split()}
         views = (view for scope, view in self._settings.scopes.items() if scope in granted)
         return tuple(dict.fromkeys(views))
+
+
+async def signed_claims(
+    issuer: Issuer, token: str, audiences: Iterable[str], types: Sequence[str] = _TYPES
+) -> Mapping[str, Any]:
+    """The claims of a JWT that an issuer signed for one of the audiences; its times are not checked.
+
+    Raises `CredentialDenied`, or `CredentialUndecided` if the issuer does not respond.
+    """
+    if len(token) > _MOST_CHARACTERS:
+        raise CredentialDenied("the token is too long")
+    try:
+        header = jwt.get_unverified_header(token)
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise CredentialDenied("the token is not valid") from None
+    algorithm, kid = header.get("alg"), header.get("kid")
+    if algorithm not in ALGORITHMS or "crit" in header:
+        raise CredentialDenied("the token is signed in a way that is not accepted")
+    if str(header.get("typ", "JWT")).lower() not in types:
+        raise CredentialDenied("the token is of another type")
+    key = await issuer.key(kid if isinstance(kid, str) else None, algorithm)
+    try:
+        claims = jwt.decode(
+            token,
+            key,
+            algorithms=[algorithm],
+            issuer=issuer.name,
+            audience=sorted(audiences),
+            # The times are checked below, for all kinds of tokens.
+            options={
+                "require": ["exp", "iss", "aud"],
+                "verify_exp": False,
+                "verify_nbf": False,
+                "verify_iat": False,
+            },
+        )
+    except jwt.InvalidAudienceError:
+        raise CredentialDenied("the token is for another audience") from None
+    except jwt.InvalidIssuerError:
+        raise CredentialDenied("the token is of another issuer") from None
+    except (jwt.PyJWTError, ValueError, RecursionError):
+        raise CredentialDenied("the token is not valid") from None
+    return claims
 
 
 def _text(claims: Mapping[str, Any], name: str) -> str:
@@ -369,12 +385,14 @@ def _text(claims: Mapping[str, Any], name: str) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _texts(value: Any) -> list[str]:
+def texts_in(value: Any) -> list[str]:
+    """The texts in a claim that is a text or a list of them."""
     listed = cast("list[Any]", value) if isinstance(value, list) else [value]
     return [one for one in listed if isinstance(one, str)]
 
 
-def _time(claims: Mapping[str, Any], name: str) -> float | None:
+def time_claim(claims: Mapping[str, Any], name: str) -> float | None:
+    """A time in seconds since the epoch; `CredentialDenied` if it is something else."""
     value = claims.get(name)
     if value is None:
         return None

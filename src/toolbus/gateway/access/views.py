@@ -111,4 +111,5 @@ def _servers(settings: ServeView, principal: Principal, whole: View) -> list[str
 
 def caller_of(principal: Principal, session: str = "") -> Caller:
     """Whom the audit trail, hooks and guards see: the client, or nobody in particular if it is local."""
-    return Caller(face=FACE, user=principal.caller, session=session)
+    key = "" if principal.kind == "local" else principal.id
+    return Caller(face=FACE, user=principal.caller, session=session, key=key, view=principal.view)

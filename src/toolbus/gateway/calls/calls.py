@@ -6,6 +6,8 @@
 | modern | legacy | the call goes on in a task of its own, which the client's next request answers |
 | legacy | modern | are put to the client on the stream of its request, and then comes the next round |
 | legacy | legacy | are put to the client on the stream of its request |
+
+A server that speaks both eras is a legacy one for legacy clients that can be asked (`bus/engine/eras.py`).
 """
 
 from collections.abc import Awaitable
@@ -41,6 +43,7 @@ from toolbus.gateway.protocol.words import (
     URL_REQUIRED,
     ProtocolError,
     can_ask,
+    can_be_asked,
     is_object,
     knows_tasks,
     object_in,
@@ -175,10 +178,10 @@ class ClientCalls:
         if is_legacy and capabilities:
             if target.is_task_only and knows_tasks(capabilities):
                 return await self._start_task(request, target)
-            if _can_be_asked(capabilities):
+            if can_be_asked(capabilities):
                 return await self._run_parked(request, target, given)
         reports = Reports(request.exchange)
-        if not _can_be_asked(capabilities) and not knows_tasks(capabilities):
+        if not can_be_asked(capabilities) and not knows_tasks(capabilities):
             client = self._watched(request, target, PlainClient(capabilities))
             if client is not None:
                 return self._shown(request, target, await self._driven(request, target, client, reports))
@@ -194,6 +197,7 @@ class ClientCalls:
                     responses=given.responses,
                     state=given.state,
                     rounds=given.rounds,
+                    counted=given.counted,
                     is_unlisted=target.is_unlisted,
                 ),
                 on_progress=reports.on_progress,
@@ -325,6 +329,7 @@ class ClientCalls:
                 responses=given.responses,
                 state=given.state,
                 rounds=given.rounds,
+                counted=given.counted,
                 is_unlisted=target.is_unlisted,
             )
             try:
@@ -357,7 +362,11 @@ class ClientCalls:
             by = WATCHER if isinstance(client, ConsoleClient) else APPROVER
             return Round(approval=approval(pending.call, object_in(responses, QUESTION), by))
         return Round(
-            responses=responses, state=pending.state, rounds=pending.rounds, approval=approved_before(pending)
+            responses=responses,
+            state=pending.state,
+            rounds=pending.rounds,
+            counted=pending.counted,
+            approval=approved_before(pending),
         )
 
     # Turns
@@ -421,10 +430,6 @@ def _asks(capabilities: JSONObject) -> OnInput:
 def _on_input(client: McpClient) -> OnInput:
     """The same; who watches is asked by the bus itself, as an approval and not as a form."""
     return "ask" if isinstance(client, ConsoleClient) else _asks(client.capabilities)
-
-
-def _can_be_asked(capabilities: JSONObject) -> bool:
-    return "elicitation" in capabilities or "sampling" in capabilities or "roots" in capabilities
 
 
 async def _answers(client: McpClient, pending: Pending, where: str) -> dict[str, JSON]:

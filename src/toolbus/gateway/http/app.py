@@ -13,6 +13,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from toolbus.bus.inner import tenant_of
 from toolbus.bus.view import View
 from toolbus.config.settings.serve import Serve
 from toolbus.connect.transports.wire.messages import UnreadableMessage, parsed_strictly
@@ -401,7 +402,8 @@ class App:
         gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
         seen = self.gateway.view(admitted).servers
         states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
-        text = self.metrics.text(states, gauges, self.gateway.queue)
+        quotas = tenant_of(self.gateway.bus).engine.enforcement.quotas.totals
+        text = self.metrics.text(states, gauges, self.gateway.queue, quotas)
         if self._worker_pages is not None and not http.relayed:
             text = await self._worker_pages.metrics(http, text)
         kind = (b"content-type", b"text/plain; version=0.0.4; charset=utf-8")

@@ -3,10 +3,11 @@
 import asyncio
 import secrets
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from toolbus.bus.inner import calls_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import SessionView, View
 from toolbus.core.ask.interactions import Interactions, McpClient, QuestionRouting
@@ -16,6 +17,7 @@ from toolbus.gateway.access.views import Views, caller_of
 from toolbus.gateway.protocol.principal import Principal
 from toolbus.gateway.protocol.sessions import ClientSession, StandaloneClient
 from toolbus.gateway.protocol.view_listing import ViewListing
+from toolbus.gateway.protocol.words import can_be_asked
 
 MAX_PRINCIPALS = 1000
 """Principals that are remembered; the least recently used are forgotten first."""
@@ -111,6 +113,8 @@ class ClientViews:
         given = self._view_of(principal)
         own = self._with_connections(principal, session.id, StandaloneClient(session))
         made = self._by_session[session.id] = self._made(principal, given, own or given, session.id)
+        if can_be_asked(session.capabilities):
+            calls_of(made.view).serve_legacy_client()
         session.on_close(lambda: self._close_session(session))
         return made
 
@@ -153,7 +157,11 @@ class ClientViews:
             if followed.clients == 0:
                 followed.offering.close()
                 del self._followed[client.base]
+        self._end(calls_of(client.view).leave())
         if isinstance(client.base, SessionView):
-            task = asyncio.get_running_loop().create_task(client.base.close())
-            self._ending.add(task)
-            task.add_done_callback(self._ending.discard)
+            self._end(client.base.close())
+
+    def _end(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._ending.add(task)
+        task.add_done_callback(self._ending.discard)

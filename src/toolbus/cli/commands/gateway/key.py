@@ -1,4 +1,4 @@
-"""`toolbus key`: the keys that let clients into the gateway."""
+"""`toolbus key`: the keys that let clients into the gateway, and the people who may allow clients."""
 
 import time
 from collections.abc import Sequence
@@ -11,13 +11,18 @@ from toolbus.cli.command import CommandResult, Invocation, config_command, group
 from toolbus.cli.commands.safety.audit import moment
 from toolbus.cli.errors import Usage
 from toolbus.cli.output.screen import Cell, picked, short_path, visible
+from toolbus.core.text.display import counted
 from toolbus.core.values.records import JSON
 
 if TYPE_CHECKING:
     from toolbus.config import BusConfig
     from toolbus.config.settings.serve import Serve
     from toolbus.gateway.access.keys import StoredKey, StoredKeys
+    from toolbus.gateway.people.registry import PersonEntry, PersonRegistry
+    from toolbus.gateway.sign_in.grants import Grant, StoredGrants
 
+_ENDED = {"keys": "key", "invites": "invite", "browsers": "signed-in browser", "clients": "allowed client"}
+"""The names that messages use for what a revocation ends."""
 _SEE_LIST = "; see 'toolbus key list'"
 _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the key, such as who holds it.")]
 
@@ -79,40 +84,122 @@ def add(
 
 
 @config_command
-def list_(own: Invocation) -> CommandResult:
-    """List the keys, and when each was last used."""
-    from toolbus.gateway.access.keys import explained
+def invite(
+    own: Invocation,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of the person.")],
+    views: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--view",
+            metavar="VIEW",
+            show_default=False,
+            help="The view that the person may give to clients; default: default_view. Repeat it for others.",
+        ),
+    ] = None,
+    user: Annotated[
+        str,
+        typer.Option(
+            "--user",
+            metavar="USER",
+            show_default=False,
+            help="Whose logins and secrets the calls use; default: NAME.",
+        ),
+    ] = "",
+    expires: Annotated[
+        str, typer.Option("--expires", metavar="TIME", help="When the link expires: 12h, 7d, 2027-01-31.")
+    ] = "24h",
+) -> int:
+    """Print a one-time link with which a person signs in.
+
+    toolbus key invite ann --view research
+    """
+    from toolbus.gateway.access.keys import NAME, NAME_RULE, explained
+    from toolbus.gateway.sign_in.request import SIGN_IN, Person
 
     screen, config = own.screen, _loaded(own)
-    serve = _serve(config)
-    with explained():
-        stored = _stored(config)
-        keys, used = stored.all(), stored.used()
-
-    def lines() -> None:
-        if not keys:
-            screen.note(f"there are no keys for {_file(config)}; make one with 'toolbus key add NAME'")
-            return
-        header = ("name", "view", "user", "created", "expires", "last used")
-        screen.table(header, [_row(one, serve, used.get(one.digest)) for one in keys])
-
-    listed = [{**_facts(one, serve), "last_used": used.get(one.digest)} for one in keys]
-    return CommandResult({"keys": listed}, lines)
+    serve = config.gateway
+    if not NAME.fullmatch(name):
+        raise Usage(NAME_RULE)
+    if serve.auth.sign_in is None or not serve.auth.sign_in.invites or serve.public_url is None:
+        needed = "serve: {public_url: ..., auth: {sign_in: {}}}"
+        raise Usage(f"people cannot sign in with a link; add '{needed}' to {_file(config)}")
+    _check_views(serve, views or ())
+    people, person = _people(config), Person(name=name, user=user or name)
+    with explained("invites"):
+        work = people.invite(person, views or [serve.default_view], _expiry(expires))
+        code, made = people.values.wait(work)
+    link = f"{serve.public_url.rstrip('/')}{SIGN_IN}/invite?code={code}"
+    screen.show({"link": link, **_person_facts(made)}, lambda: print(link))
+    screen.note(f"this link works once, and is not shown again; send it to {name} alone")
+    return 0
 
 
 @config_command
-def revoke(own: Invocation, name: _Name) -> CommandResult:
-    """Revoke a key; a gateway refuses it within two seconds."""
+def list_(own: Invocation) -> CommandResult:
+    """List keys, people, and the clients that people allowed."""
+    from toolbus.gateway.access.keys import explained
+    from toolbus.gateway.people.registry import BROWSER, INVITE
+
+    screen, config = own.screen, _loaded(own)
+    serve = config.gateway
+    with explained():
+        stored = _stored(config)
+        keys, used = stored.all(), stored.used()
+    people, grants = _people(config), _grants(config)
+    with explained("invites and sign-ins"):
+        invites, browsers = (people.values.wait(people.all(kind)) for kind in (INVITE, BROWSER))
+        allowed = grants.all()
+
+    def lines() -> None:
+        if not keys and serve.auth.sign_in is None:
+            screen.note(f"there are no keys for {_file(config)}; make one with 'toolbus key add NAME'")
+        if keys:
+            header = ("name", "view", "user", "created", "expires", "last used")
+            screen.table(header, [_row(one, serve, used.get(one.digest)) for one in keys])
+        for what, entries in (("invited", invites), ("signed in", browsers)):
+            if entries:
+                screen.table((what, "views", "user", "since", "expires"), map(_person_row, entries))
+        if allowed:
+            header = ("client", "of", "views", "user", "since", "expires")
+            screen.table(header, map(_grant_row, allowed))
+
+    shown: dict[str, JSON] = {
+        "keys": [{**_facts(one, serve), "last_used": used.get(one.digest)} for one in keys],
+        "invites": [_person_facts(one) for one in invites],
+        "browsers": [_person_facts(one) for one in browsers],
+        "clients": [_grant_facts(one) for one in allowed],
+    }
+    return CommandResult(shown, lines)
+
+
+@config_command
+def revoke(
+    own: Invocation,
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The name of a key or a person.")],
+) -> CommandResult:
+    """Revoke a key, or the access of a person, within two seconds."""
     from toolbus.config.location import near_miss
     from toolbus.gateway.access.keys import explained
+    from toolbus.gateway.people.registry import BROWSER, INVITE
 
     config = _loaded(own)
     with explained():
         stored = _stored(config)
-        if not stored.revoke(name):
-            known = [one.name for one in stored.all()]
-            raise Usage(f"no key is named {name!r}{near_miss(name, known) or _SEE_LIST}")
-    return CommandResult({"revoked": name}, f"revoked {name}")
+        found: dict[str, int] = {"keys": int(stored.revoke(name))}
+    people, grants = _people(config), _grants(config)
+    with explained("invites and sign-ins"):
+        # First the ways to get more, then what they gave.
+        found["invites"] = people.values.wait(people.revoke(INVITE, name))
+        found["browsers"] = people.values.wait(people.revoke(BROWSER, name))
+        found["clients"] = sum(grants.revoke(one.id) for one in grants.all() if one.person == name)
+        if not any(found.values()):
+            entries = [one for kind in (INVITE, BROWSER) for one in people.values.wait(people.all(kind))]
+            known = {one.name for one in stored.all()} | {one.person.name for one in entries}
+            known |= {one.person for one in grants.all()}
+            raise Usage(f"no key or person is named {name!r}{near_miss(name, sorted(known)) or _SEE_LIST}")
+    ended = [counted(number, _ENDED[what]) for what, number in found.items() if number]
+    said = "" if ended == [counted(1, _ENDED["keys"])] else f": {', '.join(ended)}"
+    return CommandResult({"revoked": name, **found}, f"revoked {name}{said}")
 
 
 def _loaded(own: Invocation) -> "BusConfig":
@@ -133,6 +220,20 @@ def _stored(config: "BusConfig") -> "StoredKeys":
         return StoredKeys(store)
     assert config.file is not None, "commands read a file"
     return file_keys(config.file)
+
+
+def _people(config: "BusConfig") -> "PersonRegistry":
+    from toolbus.bus.engine.stores import store_for_command
+    from toolbus.gateway.people.registry import PersonRegistry, person_files
+
+    return PersonRegistry(store_for_command(config) or person_files(config.file or ""))
+
+
+def _grants(config: "BusConfig") -> "StoredGrants":
+    from toolbus.bus.engine.stores import store_for_command
+    from toolbus.gateway.sign_in.grants import StoredGrants, grant_files
+
+    return StoredGrants(store_for_command(config) or grant_files(config.file or ""))
 
 
 def _file(config: "BusConfig") -> str:
@@ -178,6 +279,27 @@ def _row(key: "StoredKey", serve: "Serve", used: float | None) -> list[Cell]:
         (expires, "yellow" if is_over else ""),
         "never" if used is None else _day(used),
     ]
+
+
+def _person_facts(entry: "PersonEntry") -> dict[str, JSON]:
+    facts = picked(entry, "created expires")
+    return {"name": entry.person.name, "views": list(entry.views), "user": entry.person.user, **facts}
+
+
+def _person_row(entry: "PersonEntry") -> list[Cell]:
+    who, times = entry.person, (_day(entry.created), _day(entry.expires))
+    return [(visible(who.name), "bold"), visible(", ".join(entry.views)), visible(who.user), *times]
+
+
+def _grant_facts(grant: "Grant") -> dict[str, JSON]:
+    facts = picked(grant, "person user created expires")
+    return {"client": grant.client_name, "client_id": grant.client_id, "views": list(grant.views), **facts}
+
+
+def _grant_row(grant: "Grant") -> list[Cell]:
+    texts = (grant.person, ", ".join(grant.views), grant.user)
+    shown = (visible(text) or "-" for text in texts)
+    return [(visible(grant.client_name), "bold"), *shown, _day(grant.created), _day(grant.expires)]
 
 
 def _day(when: float) -> str:

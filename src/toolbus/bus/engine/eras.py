@@ -1,0 +1,221 @@
+"""A server with its link, and with a second one for the legacy clients of a gateway if it speaks both eras.
+
+Over a modern link, a server cannot ask a client in the middle of a call. So the operations of legacy clients
+that can be asked take a legacy link to the same server. All clients that share the first link share the
+second one. The first of them opens it, and the last one that leaves closes it. An operation takes the first
+link if the server does not speak the legacy era, describes the target differently in it, or fails in it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypeAlias
+
+from toolbus.bus.engine.session_limit import SessionLimit
+from toolbus.call.routes import repeatable
+from toolbus.config import ServerConfig
+from toolbus.core.operation.events import Emit, Event, ListChanged, StateChanged
+from toolbus.core.operation.operation import Operation
+from toolbus.core.values.catalog import Memo, Same
+from toolbus.core.values.errors import INTERNAL_ERROR, CallDenied, ServerRejected, TooManySessions
+from toolbus.core.values.freshness import KINDS
+from toolbus.core.values.records import Inventory, ToolResult
+from toolbus.lock.definitions import Kind, changed_fields, definitions
+from toolbus.shape.as_tools import prompt_name
+
+if TYPE_CHECKING:
+    from toolbus.connect.link import Link
+    from toolbus.connect.requests import LinkRequests
+    from toolbus.discover import Discovery
+
+Definition: TypeAlias = tuple[Kind, str]
+"""The kind and the name of a definition."""
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """One server: its link, its inventory and its requests."""
+
+    link: "Link"
+    discovery: "Discovery"
+    requests: "LinkRequests"
+    second: "SecondLink | None" = None
+    """The legacy link beside it, if clients of both eras may use the server."""
+
+    @property
+    def both(self) -> "tuple[Server, ...]":
+        """With the server of its second link, as long as there is one."""
+        second = None if self.second is None else self.second.server
+        return (self,) if second is None else (self, second)
+
+    async def restart(self) -> None:
+        """Disconnect from it, and connect to it again."""
+        waiting = () if self.second is None else (self.second.restart(),)
+        await asyncio.gather(self.link.restart(), *waiting)
+
+    async def close(self) -> None:
+        """Disconnect from it."""
+        waiting = () if self.second is None else (self.second.close(),)
+        await asyncio.gather(self.link.close(), *waiting)
+
+
+def legacy_config(config: ServerConfig) -> ServerConfig:
+    """The config of the second link to a server."""
+    return config.model_copy(update={"era": "legacy", "required": False, "warnings": ()})
+
+
+class SecondLink:
+    """The legacy link to a server whose first link is modern; there is none until a client needs it."""
+
+    def __init__(
+        self, first: Server, build: "Callable[[SecondLink], Server]", limit: SessionLimit, owner: Hashable
+    ) -> None:
+        """`owner` is the one whose share of the limit it takes."""
+        self._first = first
+        self._build = build
+        self._limit = limit
+        self._owner = owner
+        self._clients: set[str] = set()
+        """The sessions of the clients that use it."""
+        self._refused: int | None = None
+        """The restarts of the first link at which the server did not open a legacy one."""
+        self._memo = Memo()
+        self.server: Server | None = None
+        self.subscribed: set[tuple[str, str]] = set()
+        """The subscriptions that were made over it: the session of the client, and the URI."""
+        self._failed: set[Definition | None] = set()
+        """The tools and prompts whose code only knows the modern era."""
+        first.requests.send_legacy = self.send
+
+    async def send(
+        self, operation: Operation, send: "Callable[[LinkRequests], Awaitable[ToolResult]]"
+    ) -> ToolResult:
+        """Send an operation of a legacy client over the link that it takes."""
+        server, first = await self.borrow(operation.caller.session), self._first.requests
+        if server is None or self._differs(server, operation):
+            return await send(first)
+        try:
+            return await send(server.requests)
+        except ServerRejected as rejected:
+            if rejected.code != INTERNAL_ERROR:
+                raise
+            if (target := _target(operation)) is not None:
+                self._failed.add(target)
+            if operation.route == "tools/call" and not repeatable(operation.spec):
+                raise
+        return await send(first)
+
+    async def borrow(self, client: str) -> Server | None:
+        """Open it for a client, if it is not open; None if the client has to use the first link."""
+        first = self._first.link
+        if first.era is None:  # a lazy server: its era is known once it is connected
+            await first.open()
+        if first.era != "modern" or self._refused == first.restarts:
+            return None
+        if self.server is None:
+            try:
+                self._limit.count(self, first.config.alias, self._owner)
+            except TooManySessions:
+                return None
+            self.server = self._build(self)
+        server = self.server
+        self._clients.add(client)
+        await server.link.open()
+        if server is not self.server or client not in self._clients:  # closed meanwhile
+            return None
+        if server.link.state == "ready":
+            return server
+        if server.link.era is None or server.link.state == "failed":
+            self._refused = first.restarts
+            await self.close()
+        return None
+
+    async def subscribing(self, operation: Operation, *, is_new: bool) -> Server:
+        """The server where a client subscribes to a resource, or where it did."""
+        key = operation.caller.session, operation.spec.name
+        server = self.server
+        if is_new:
+            server = await self.borrow(key[0]) if operation.prefers_legacy else None
+            if server is not None:
+                self.subscribed.add(key)
+        elif key in self.subscribed:
+            self.subscribed.discard(key)
+        else:
+            server = None
+        return server or self._first
+
+    async def leave(self, client: str) -> None:
+        """A client has left; the last one closes it."""
+        self._clients.discard(client)
+        if not self._clients:
+            await self.close()
+
+    async def restart(self) -> None:
+        """Restart it with the first link."""
+        self._refused = None
+        if self.server is not None:
+            await self.server.link.restart()
+
+    async def close(self) -> None:
+        """Disconnect; the next client that needs it opens it again."""
+        server, self.server = self.server, None
+        self._clients.clear()
+        self._failed.clear()
+        self._limit.release(self)
+        if server is not None:
+            await server.link.close()
+
+    def check(self, operation: Operation) -> None:
+        """`CallDenied` if the first link would refuse an operation, or its target is not the same on both."""
+        if self.server is not None and self._differs(self.server, operation):
+            problem = "its server describes it differently to legacy clients; call it again"
+            raise CallDenied(f"{operation.route} {operation.spec.name!r}", problem)
+        if self._first.requests.check is not None:
+            self._first.requests.check(operation)
+
+    def _differs(self, server: Server, operation: Operation) -> bool:
+        """Whether lock and policy may have decided about another definition, or its code fails."""
+        target = _target(operation)
+        if target is None:
+            return False
+        both = Same(self._first.discovery.inventory), Same(server.discovery.inventory)
+        return target in self._failed or target not in self._memo(_shared_definitions, self, both, 1)
+
+    def following(self, emit: Emit) -> Emit:
+        """Pass on the events of its link, but no state: the first link has the state of the server."""
+
+        def follow(event: Event) -> None:
+            if not isinstance(event, StateChanged):
+                emit(event)
+
+        return follow
+
+    def take(self, event: Event) -> None:
+        """Take an event of its lists: the first link may have outdated ones."""
+        if isinstance(event, ListChanged) and self.server is not None and self.server.link.state == "ready":
+            self._first.discovery.refresh_soon(KINDS)
+
+
+def _target(operation: Operation) -> Definition | None:
+    """The definition that an operation is about; None if it is about none."""
+    match operation.route:
+        case "tools/call":
+            return "tools", operation.spec.origin.tool
+        case "prompts/get":
+            return "prompts", prompt_name(operation.spec)
+        case _:
+            return None
+
+
+def _shared_definitions(
+    _: SecondLink, both: tuple[Same[Inventory], Same[Inventory]]
+) -> frozenset[Definition]:
+    """The tools and prompts that both links list with the same definition."""
+    first, second = (definitions(one.value) for one in both)
+    kinds: tuple[Kind, ...] = ("tools", "prompts")
+    return frozenset(
+        (kind, name)
+        for kind in kinds
+        for name, definition in second[kind].items()
+        if name in first[kind] and not changed_fields(first[kind][name], definition)
+    )

@@ -1,0 +1,1 @@
+"""The sign-in of people, and their consent to clients."""

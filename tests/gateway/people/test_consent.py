@@ -1,0 +1,90 @@
+"""The consent page: what it says, and what the answers do."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.gateway.console.opening import plain
+from tests.gateway.people.door import REDIRECT, door, fields_of
+from tests.inside.gateway import Person
+
+pytestmark = pytest.mark.anyio
+ANN = Person(name="ann", user="ann")
+
+
+async def test_the_page_names_client_destination_view_and_scopes(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        await opened.enter("ann", "default", "research")
+        request = opened.requests.ask(views=("research", "default"), scopes=("notes", "files"))
+        page = await opened.get(request=request)
+        text = plain(page.text)
+        for said in ("Connect Desk?", "Desk, as it calls itself", "client.example.com", "notes, files"):
+            assert said in text
+        assert "https://tools.example.com/mcp" in text
+        assert fields_of(page.text, "/consent")["view"] == ["research", "default"]
+        assert "<script" not in page.text
+
+
+async def test_allow_gives_the_chosen_views_and_refuse_gives_nothing(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        await opened.enter("ann", "default", "research")
+        request = opened.requests.ask(views=("default", "research"))
+        allowed = await opened.consent(request, view=["research"])
+        assert (allowed.status_code, allowed.headers["location"]) == (303, f"{REDIRECT}?code=c0de")
+        assert opened.requests.approved == [(ANN, ("research",))]
+        refused = await opened.consent(request, "refuse")
+        assert refused.headers["location"] == f"{REDIRECT}?error=access_denied"
+        assert (len(opened.requests.approved), opened.requests.refused) == (1, [request])
+
+
+async def test_nobody_allows_a_view_that_is_not_theirs(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        await opened.enter("ann", "default")
+        both = opened.requests.ask(views=("default", "research"))
+        assert (await opened.consent(both, view=["research"])).status_code == 400
+        other = opened.requests.ask(views=("research",))
+        page = await opened.get(request=other)
+        assert "You cannot connect Desk" in page.text
+        assert 'value="allow"' not in page.text
+        assert (await opened.consent(other, view=["research"])).status_code == 400
+        assert opened.requests.approved == []
+        assert (await opened.consent(other, "refuse")).headers["location"].endswith("access_denied")
+
+
+async def test_somebody_else_signs_in_for_the_same_request(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        await opened.enter("ann")
+        request = opened.requests.ask()
+        form = fields_of((await opened.get(request=request)).text, "/out")
+        left = await opened.post("/out", form)
+        assert left.headers["location"] == f"/sign-in?request={request}"
+        assert "Sign in to connect Desk" in (await opened.get(request=request)).text
+        await opened.post("/invite", {"code": await opened.invite("bob")})
+        await opened.consent(request)
+        assert [person.name for person, _ in opened.requests.approved] == ["bob"]
+
+
+async def test_a_program_on_the_computer_is_called_that(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        await opened.enter()
+        for redirect, said, source in (
+            ("http://127.0.0.1:4711/x", "127.0.0.1:4711", "http://127.0.0.1:4711"),
+            ("http://[::1]:4711/x", "[::1]:4711", "http:"),
+            ("cursor://auth/done", "cursor://auth", "cursor:"),
+        ):
+            page = await opened.get(request=opened.requests.ask(redirect_uri=redirect))
+            assert f"{said} (a program on this computer)" in plain(page.text)
+            assert page.headers["content-security-policy"].endswith(f"form-action 'self' {source}")
+
+
+async def test_an_unknown_request_or_page_is_said_plainly(tmp_path: Path) -> None:
+    async with door(tmp_path) as opened:
+        late = await opened.get(request="gone")
+        assert (late.status_code, "Go back to your client" in late.text) == (400, True)
+        assert (await opened.post("/consent", {"request": "gone"})).status_code == 400
+        assert (await opened.get("/nothing")).status_code == 404
+        assert (await opened.get("/oidc")).status_code == 404
+        assert (await opened.http.put(f"{opened.url}/invite")).status_code == 404
+        assert "Sign in" in (await opened.get()).text
+        style = await opened.get("/console.css")
+        assert style.headers["content-type"].startswith("text/css")
