@@ -172,6 +172,8 @@ class Gateway:
                     await asyncio.wait({starting}, timeout=POLL_SECONDS)
         if starting is not None and starting.done() and not starting.cancelled():
             starting.result()
+            if request.exchange.principal.passed is not None:
+                await calls_of(view).list_first(self.settings.list_within)
 
     def _is_stale(self, request: ClientRequest, server: str) -> bool:
         starting = self._starting
@@ -283,9 +285,9 @@ class Gateway:
     def dismiss(self, principal: Principal) -> None:
         """End what a principal began: its key is not valid any more."""
         for session in self.sessions:
-            if session.principal.is_like(principal):
+            if session.principal.bare.is_like(principal.bare):
                 self.sessions.close(session.id)
-        for call in self._parked.of(principal.owner):
+        for call in self._parked.held_by(principal.holder):
             call.cancel()
             self._parked.drop(call)
         self._views.forget(principal)

@@ -327,7 +327,7 @@ async def read_resource(parts: GatewayParts, request: ClientRequest) -> JSONObje
 def _read_hints(request: ClientRequest, result: JSONObject) -> JSONObject:
     """How long a client may keep a result; it is public only where all clients may read the same."""
     said, principal = freshness_of(result) or STALE, request.exchange.principal
-    is_anybody = principal.kind == "local" and not principal.user
+    is_anybody = principal.kind == "local" and not principal.user and principal.passed is None
     return said._replace(is_public=said.is_public and is_anybody).hints
 
 
