@@ -92,8 +92,8 @@ JSON, with HTTP only: one document per line and event: troubles of servers, and 
 "servers", "of", "tools", "held", "auth"}` once the servers have started, and `{"event": "Noted", "about",
 "message"}` about the config and the gateway itself.
 
-With `--check`, one document: `{"ok", "online", "findings": [{"severity", "about", "problem", "step"}]}`. Exit code 1 after a finding
-of severity `error`.
+With `--check`, one document: `{"ok", "online", "findings": [{"severity", "about", "problem",
+"step"}]}`. Exit code 1 after a finding of severity `error`.
 """,
     "install": """\
 Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is

@@ -81,7 +81,7 @@ def test_an_address_that_is_taken(tmp_path: Path) -> None:
 
 
 def test_keys_that_let_nobody_in(tmp_path: Path) -> None:
-    views = {"default": {}, "reading": {}}
+    views: dict[str, Any] = {"default": {}, "reading": {}}
     write_config(tmp_path, {"notes": NOTES}, serve={**HTTP, "auth": {"keys": True}, "views": views})
     assert "there is no key" in one_of(tmp_path)[3]
     assert toolbus("key", "add", "ann", "--view", "reading", folder=tmp_path).returncode == 0

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-import kubernetes_validate
+import kubernetes_validate  # pyright: ignore[reportMissingTypeStubs]  # it has none
 import pytest
 import yaml
 
@@ -50,7 +50,7 @@ def test_kubernetes_takes_every_document(document: dict[str, Any], version: str)
 
 
 def test_the_judge_finds_a_mistake() -> None:
-    broken = {**named("Service"), "spec": {"ports": [{"port": "http"}], "selecter": {}}}
+    broken: dict[str, Any] = {**named("Service"), "spec": {"ports": [{"port": "http"}], "selecter": {}}}
     with pytest.raises(kubernetes_validate.ValidationError):
         kubernetes_validate.validate(broken, VERSIONS[0], strict=True)
 

@@ -9,6 +9,7 @@ from typing import Literal, TypeAlias
 
 from toolbus.cli.terminal import TERMINAL, variables
 from toolbus.core.text.text import visible
+from toolbus.core.values.errors import ConfigError
 
 LogFormat: TypeAlias = Literal["text", "json"]
 VARIABLE = "TOOLBUS_LOG_FORMAT"
@@ -24,9 +25,7 @@ def use_log_format(given: LogFormat | None) -> None:
     """Use this format, or the one in the environment, for all that is logged from now on."""
     name = given or variables().get(VARIABLE) or "text"
     if name not in _FORMATS:
-        from toolbus.cli.errors import Usage  # it reports errors in this format
-
-        raise Usage(f"{VARIABLE}={name!r}: expected text or json")
+        raise ConfigError(f"expected text or json, not {name!r}", key=VARIABLE)
     _state["json"] = name == "json"
 
 

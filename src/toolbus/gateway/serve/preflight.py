@@ -64,7 +64,7 @@ def warning(about: str, problem: object, step: str = "") -> Finding:
 async def findings(config: BusConfig, serve: Serve, *, over_stdio: bool, online: bool) -> list[Finding]:
     """Check a config and the files, programs and secrets that it names.
 
-    With `online`, the store, the authorization server and all servers are reached as well.
+    With `online`, reach the store, the authorization server and all servers.
     """
     found = [*_locked(config), *[one async for one in _servers(config)]]
     found += [one async for one in _references(config)]
@@ -175,7 +175,9 @@ def _of_keys(keys: Sequence[StoredKey], serve: Serve) -> Iterator[Finding]:
     """Look for keys that let nobody in."""
     if not keys and serve.auth.oauth is None:
         yield warning(
-            "serve.auth.keys", "there is no key, so nobody is let in", "add one with 'toolbus key add NAME'"
+            "serve.auth.keys",
+            "there is no key, so every client is refused",
+            "add one with 'toolbus key add NAME'",
         )
     for key in keys:
         for view in key.views:

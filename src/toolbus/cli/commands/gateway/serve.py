@@ -25,6 +25,15 @@ if TYPE_CHECKING:
     from toolbus.gateway.serve.service import Chosen
 
 
+_Check = Annotated[
+    bool,
+    typer.Option("--check", help="Check everything that it needs, without listening; exit 1 on an error."),
+]
+_Online = Annotated[
+    bool, typer.Option("--online", help="With --check, reach the store, the issuer and the servers.")
+]
+
+
 @target_command
 def serve(
     own: Invocation,
@@ -63,15 +72,8 @@ def serve(
             help="How many processes serve, each with its own connections to the servers; default: 1.",
         ),
     ] = None,
-    check: Annotated[
-        bool,
-        typer.Option(
-            "--check", help="Check everything that it needs, without listening; exit 1 on an error."
-        ),
-    ] = False,
-    online: Annotated[
-        bool, typer.Option("--online", help="With --check, reach the store, the issuer and the servers too.")
-    ] = False,
+    check: _Check = False,
+    online: _Online = False,
     log_format: LogFormatOption = None,
 ) -> CommandResult | int:
     """Offer all servers as one MCP server, over HTTP or stdio.
