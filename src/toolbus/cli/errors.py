@@ -59,10 +59,10 @@ def report(error: BaseException, *, as_json: bool, debug: bool = False) -> int:
             f"{len(error.mistakes)} errors in the config:",
             tuple(suggested(str(mistake)) for mistake in error.mistakes),
         )
-    from toolbus.cli.output.json_log import json_line, logs_json
+    from toolbus.cli.output.json_log import LOG, json_line
 
     with suppress(OSError):
-        if logs_json():
+        if LOG.is_json:
             more = {"error": "".join(format_exception(error))} if debug else None
             print(
                 json_line("error", "toolbus", " ".join((headline, *details)), more),

@@ -17,8 +17,15 @@ VARIABLE = "TOOLBUS_LOG_FORMAT"
 _FORMATS = ("text", "json")
 _LEVELS = {"red": "error", "yellow": "warning"}
 """The levels of lines that have a style."""
-_state: dict[str, bool] = {"json": False}
-"""The format of this process. Commands that have a log do not run in the background bus."""
+
+
+class LogState:
+    """The format of the log of this process. Commands that have a log do not run in the background bus."""
+
+    is_json = False
+
+
+LOG = LogState()
 
 
 def use_log_format(given: LogFormat | None) -> None:
@@ -26,12 +33,7 @@ def use_log_format(given: LogFormat | None) -> None:
     name = given or variables().get(VARIABLE) or "text"
     if name not in _FORMATS:
         raise ConfigError(f"expected text or json, not {name!r}", key=VARIABLE)
-    _state["json"] = name == "json"
-
-
-def logs_json() -> bool:
-    """Whether the log is in JSON."""
-    return _state["json"]
+    LOG.is_json = name == "json"
 
 
 class JsonFormatter(logging.Formatter):

@@ -16,7 +16,7 @@ from textwrap import wrap
 from typing import TYPE_CHECKING, Any, TextIO, TypeAlias
 
 from toolbus.cli.options import SharedOptions, suggested
-from toolbus.cli.output.json_log import JsonFormatter, log_json, logs_json
+from toolbus.cli.output.json_log import LOG, JsonFormatter, log_json
 from toolbus.cli.terminal import TERMINAL, working_folder
 from toolbus.core.text.text import UNSEEN, exact, rewritten_json, visible
 from toolbus.schema.values import JSON
@@ -136,7 +136,7 @@ class Screen:
 
     def note(self, text: str) -> None:
         """Print a sentence to stderr, wrapped on a terminal; as a line of the log if that is JSON."""
-        if logs_json():
+        if LOG.is_json:
             return log_json(suggested(text))
         return self.err.print(visible(suggested(text)), soft_wrap=not self.err.is_terminal)
 
@@ -237,7 +237,7 @@ class Screen:
         from toolbus.cli.output.spinner import spinner
 
         before = self._spinner
-        with spinner(self.err, one_line(text), is_shown=not logs_json()) as self._spinner:
+        with spinner(self.err, one_line(text), is_shown=not LOG.is_json) as self._spinner:
             try:
                 yield self._spinner
             finally:
@@ -272,7 +272,7 @@ def enable_logging(level: int) -> None:
     """Log to stderr; at DEBUG, also the SDK and HTTP client."""
     names = ("toolbus",) if level > logging.DEBUG else ("toolbus", "mcp", "client", "httpx2")
     text = _EscapingFormatter("%(asctime)s %(name)s %(levelname)s %(message)s", "%H:%M:%S")
-    formatter = JsonFormatter() if logs_json() else text
+    formatter = JsonFormatter() if LOG.is_json else text
     TERMINAL.get().show_log(level, names, formatter)
 
 
@@ -281,7 +281,7 @@ def enable_part_log(part: str, dates: str, who: str = "clients") -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.addFilter(lambda record: part in Path(record.pathname).parts)
     text = _EscapingFormatter(f"%(asctime)s  {who:12}  %(message)s", dates)
-    handler.setFormatter(JsonFormatter() if logs_json() else text)
+    handler.setFormatter(JsonFormatter() if LOG.is_json else text)
     logger = logging.getLogger("toolbus")
     logger.setLevel(logging.WARNING)
     logger.addHandler(handler)
