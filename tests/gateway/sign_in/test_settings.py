@@ -14,7 +14,8 @@ OAUTH = {"issuer": "https://id.example.com"}
 
 
 def serve(**fields: Any) -> Serve:
-    return Serve(**{"public_url": URL, "auth": {"sign_in": {}}, **fields})
+    whole: Any = {"public_url": URL, "auth": {"sign_in": {}}, **fields}
+    return Serve(**whole)
 
 
 @pytest.mark.parametrize(
