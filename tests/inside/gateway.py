@@ -88,6 +88,9 @@ from toolbus.gateway.replicas.peers import Peers as Peers
 from toolbus.gateway.replicas.replicas import Replicas as Replicas
 from toolbus.gateway.replicas.sessions import SESSION as SESSION
 from toolbus.gateway.replicas.sessions import SharedSessions as SharedSessions
+from toolbus.gateway.rest.idempotency import AnswersInMemory as AnswersInMemory
+from toolbus.gateway.rest.openapi import DocumentPlace as DocumentPlace
+from toolbus.gateway.rest.openapi import document as document
 from toolbus.gateway.serve.console import StandaloneConsole as StandaloneConsole
 from toolbus.gateway.serve.follow import ConfigFollower as ConfigFollower
 from toolbus.gateway.serve.front import carried_files as carried_files

@@ -37,7 +37,8 @@ from toolbus.core.values.records import JSON
 LAUNCH = frozenset(
     (
         *("transport", "command", "args", "env", "env_file", "inherit_env", "cwd", "sandbox"),
-        *("url", "headers", "auth", "verify", "client_cert", "client_key", "server", "registry"),
+        *("url", "headers", "forward_headers", "auth", "verify", "client_cert", "client_key", "server"),
+        "registry",
     )
 )
 """Fields that decide what runs and where credentials go; an entry with one of them replaces the one below."""

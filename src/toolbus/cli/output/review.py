@@ -149,7 +149,8 @@ def _serve_words(serve: Serve) -> str:
     ]
     console = "; its console is open to other machines" if serve.console else ""
     console += ", which can add and change servers" if serve.console == "edit" else ""
-    return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}{console}"
+    rest = "; also serves its tools as a REST API" if serve.rest else ""
+    return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}{console}{rest}"
 
 
 # A rule of the policy as JSON

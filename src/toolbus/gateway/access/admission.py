@@ -24,6 +24,8 @@ class CredentialHolder:
     expires: float | None = None
     key: str = field(default="", repr=False)
     """The SHA-256 of the key; empty for a token."""
+    subject: str = field(default="", repr=False)
+    """The digest of what its token grants, if it may be exchanged for another one."""
 
     @property
     def label(self) -> str:

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from toolbus.config import BusConfig, Secrets
 from toolbus.config.settings.serve import Serve
+from toolbus.connect.auth.credentials import ClientIdentity
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import (
@@ -22,6 +23,7 @@ from toolbus.gateway.access.admission import (
     RequestFacts,
 )
 from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
+from toolbus.gateway.access.identity import NO_SERVERS, ServersBehind, servers_behind
 from toolbus.gateway.access.keys import PREFIX, Keys, StoredKeys, file_keys
 from toolbus.gateway.access.tokens import AccessTokens, Issuer
 from toolbus.gateway.protocol.principal import LOCAL, Principal
@@ -46,6 +48,7 @@ class AccessControl:
         *,
         keys: Keys | None = None,
         tokens: AccessTokens | None = None,
+        behind: ServersBehind = NO_SERVERS,
         servers: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -56,6 +59,8 @@ class AccessControl:
         self._keys = keys
         self._tokens = tokens
         self._now = now
+        self._behind = behind
+        self._deciding = (*_DECIDING, *behind.deciding)
         self._clock = clock
         self._hosts = Hosts(serve)
         self._throttle = Throttle(clock)
@@ -69,7 +74,7 @@ class AccessControl:
         """Decide as another one from now on; who failed before is still throttled."""
         before, self._serve = self._serve, other._serve
         self._servers = other._servers
-        self._hosts = other._hosts
+        self._hosts, self._behind, self._deciding = other._hosts, other._behind, other._deciding
         if before.auth != self._serve.auth or before.default_view != self._serve.default_view:
             self._keys, self._tokens = other._keys, other._tokens
         self._admitted.clear()
@@ -80,7 +85,7 @@ class AccessControl:
         return found if isinstance(found, Refusal) else None
 
     async def admit(self, facts: RequestFacts) -> Principal | Refusal:
-        place = _place(facts)
+        place = _place(facts, self._deciding)
         recent = self._admitted.get(place)
         if recent is not None and self._clock() < recent[1] and self.is_current(recent[0]):
             return recent[0]
@@ -109,7 +114,10 @@ class AccessControl:
                 peer, view, "send a bearer token, or a key as one", error="invalid_request"
             )
         found = await self._identify(peer, credential, view)
-        return found if isinstance(found, Refusal) else self._principal(found, peer, view)
+        if isinstance(found, Refusal):
+            return found
+        passed = self._behind.passed_on(facts, found)
+        return passed if isinstance(passed, Refusal) else self._principal(found, peer, view, passed)
 
     def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
         if principal.key:
@@ -176,7 +184,10 @@ class AccessControl:
         name, server = self._place_of(view, (self._serve.default_view, *self._serve.views))
         if self._serve.view(name) is None:
             return Refusal.of(404, "not_found", "there is no view of that name")
-        return replace(LOCAL, view=name, server=server)
+        passed = self._behind.passed_on(facts)
+        if isinstance(passed, Refusal):
+            return passed
+        return replace(LOCAL, view=name, server=server, passed=passed)
 
     def _place_of(self, name: str, views: Sequence[str]) -> tuple[str, str]:
         """The view of a path for a client with these views, and the server if the path names one.
@@ -226,7 +237,9 @@ class AccessControl:
             audiences.add(f"{resource}/{quote(view)}")
         return await self._tokens.identity(credential, audiences)
 
-    def _principal(self, identity: CredentialHolder, peer: HttpPeer, view: str) -> Principal | Refusal:
+    def _principal(
+        self, identity: CredentialHolder, peer: HttpPeer, view: str, passed: ClientIdentity | None
+    ) -> Principal | Refusal:
         """The principal with its view; a path never gives more than its key or token does."""
         chosen, server = self._place_of(view, identity.views)
         if chosen not in identity.views:
@@ -246,6 +259,7 @@ class AccessControl:
             server=server,
             expires=identity.expires,
             key=identity.key,
+            passed=passed,
         )
 
     def _challenge(
@@ -296,14 +310,15 @@ def access_of(
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
         tokens = AccessTokens(serve.auth.oauth, issuer, serve.default_view)
-    return AccessControl(serve, keys=keys, tokens=tokens, servers=frozenset(config.servers))
+    aliases = frozenset(config.servers)
+    return AccessControl(serve, keys=keys, tokens=tokens, behind=servers_behind(config), servers=aliases)
 
 
-def _place(facts: RequestFacts) -> tuple[object, ...]:
+def _place(facts: RequestFacts, deciding: tuple[str, ...]) -> tuple[object, ...]:
     """All that a decision depends on; of the credential only its digest, so that it is not kept."""
     header = facts.headers.get
     credential = sha256(header("authorization", "").encode(errors="surrogateescape")).digest()
-    return credential, facts.path, facts.address, facts.scheme, *map(header, _DECIDING)
+    return credential, facts.path, facts.address, facts.scheme, *map(header, deciding)
 
 
 def _quotable(text: str) -> str:

@@ -139,7 +139,7 @@ class RequestState:
 
     def _count_use(self, request: ClientRequest) -> None:
         """`Spent` remembers only so many: those of one principal must not make it forget the others."""
-        owner = request.exchange.principal.owner
+        owner = request.exchange.principal.holder
         if not self._used.take(owner):
             raise over_quota("max_used", "you have used too many approvals and suspended scripts")
         asyncio.get_running_loop().call_later(self._seconds, self._used.release, owner)

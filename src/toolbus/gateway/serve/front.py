@@ -122,6 +122,12 @@ class HttpFront:
         return f"{self._origin(self.settings.address[0])}{self.settings.path}"
 
     @property
+    def rest_url(self) -> str | None:
+        """The URL of the document about the REST API; None if there is none."""
+        origin = (self.settings.public_url or self._origin(self.settings.address[0])).rstrip("/")
+        return f"{origin}/openapi.json" if self.settings.rest else None
+
+    @property
     def console_url(self) -> str | None:
         """The URL of the page for people; None if there is none."""
         is_elsewhere = self._workers is not None and self._workers.number != FIRST
@@ -206,6 +212,8 @@ class HttpFront:
         )
         workers = self._workers
         app = App(gateway, self._access, limits, path=serve.path, console=console, workers=workers)
+        if serve.rest:
+            app.offer_rest(lambda: self._followed.public_url)
         if serve.cards:
             app.cards = ServerCards(lambda: self._followed, lambda: gateway.bus.config.servers)
         self._app = app
