@@ -99,6 +99,21 @@ async def test_without_the_store_only_what_is_leased_is_used() -> None:
     assert made == 70
 
 
+async def test_what_is_leased_is_kept_while_the_store_does_not_respond() -> None:
+    clock = Clock()
+    values = RemoteCounts(clock)
+    [lease] = calls(values, 1)
+    assert await take(lease, 80) is not None
+    values.is_down = True
+    for _ in range(5):
+        clock.now += 2.0
+        await lease.tidy()
+    for _ in range(9):
+        assert await take(lease, 80) is not None
+    with pytest.raises(Uncountable):
+        await take(lease, 80)
+
+
 async def test_a_block_whose_lease_was_not_confirmed_is_not_used() -> None:
     clock = Clock()
     values = RemoteCounts(clock)
