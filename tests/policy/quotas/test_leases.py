@@ -154,6 +154,53 @@ async def test_a_clock_that_is_behind_does_not_open_a_window_again() -> None:
     assert await take(lease, 1) is None
 
 
+async def test_what_goes_back_late_does_not_add_to_the_next_window() -> None:
+    ahead, behind = Clock(), Clock()
+    values, late = RemoteCounts(ahead), RemoteCounts(behind)
+    late._values = values._values  # pyright: ignore[reportPrivateUsage]  # the same counts, another clock
+    [early], [slow] = calls(values, 1), calls(late, 1)
+    assert await take(slow, 16) is not None
+    ahead.now += MINUTE
+    assert await take(early, 16) is not None
+    await slow.tidy(is_last=True)
+    await early.tidy(is_last=True)
+    made = 1
+    while await take(early, 16) is not None:
+        made += 1
+    assert made == 16
+
+
+async def test_a_return_that_was_not_confirmed_may_have_been_made() -> None:
+    clock = Clock()
+    values = RemoteCounts(clock)
+    lease, other = calls(values, 2)
+    assert await take(lease, 80) is not None
+    values.loses_answers = True
+    await lease.tidy(is_last=True)
+    values.loses_answers = False
+    clock.now += 1.5
+    made = 1
+    for one in (other, lease):
+        while await take(one, 80) is not None:
+            made += 1
+    assert made == 80
+
+
+async def test_a_call_that_is_put_back_during_a_lease_is_not_lost() -> None:
+    clock = Clock()
+    [lease] = calls(RemoteCounts(clock), 1)
+    first, _ = await take(lease, 16), await take(lease, 16)
+    assert first is not None
+    leasing = asyncio.create_task(lease.lease(16))
+    await asyncio.sleep(0)
+    lease.put_back(first)
+    await leasing
+    made = 1
+    while await take(lease, 16) is not None:
+        made += 1
+    assert made == 16
+
+
 async def test_a_damaged_count_refuses_every_call() -> None:
     values = MemoryCounts(Clock())
     await values.swap(QUOTA, "calls", None, b"[]")

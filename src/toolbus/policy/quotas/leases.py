@@ -248,7 +248,7 @@ class CallLease(SharedCount):
             if surplus > 0:
                 self._left -= surplus
                 await self._give_back(surplus, self._until, now)
-            return self._left > 0 or used > 0
+            return self._left > 0
 
     async def _give_back(self, surplus: int, until: float, now: float) -> None:
         def edit(record: dict[str, Any]) -> float:
