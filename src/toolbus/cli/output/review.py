@@ -145,6 +145,7 @@ def _serve_words(serve: Serve) -> str:
     ways = [
         *(["keys"] if serve.auth.keys else []),
         *([] if oauth is None else [f"tokens of {oauth.issuer}"]),
+        *([] if serve.auth.sign_in is None else [f"people who sign in at {serve.issuer}"]),
         *([] if asks is None else [f"asks there with {asks.model_dump()['client_secret']}"]),
     ]
     console = "; its console is open to other machines" if serve.console else ""

@@ -134,13 +134,15 @@ class ServeLog:
 
 def _ways(serve: Serve) -> list[str]:
     """How clients prove who they are."""
-    return [*(["keys"] if serve.auth.keys else []), *(["oauth"] if serve.auth.oauth else [])]
+    auth = serve.auth
+    ways = {"keys": auth.keys, "oauth": auth.oauth is not None, "sign_in": auth.sign_in is not None}
+    return [way for way, is_used in ways.items() if is_used]
 
 
 def _who(serve: Serve) -> str:
-    if serve.auth.oauth is not None:
+    if serve.issuer is not None:
         key = "a key or " if serve.auth.keys else ""
-        return f"clients need {key}a token of {serve.auth.oauth.issuer}"
+        return f"clients need {key}a token of {serve.issuer}"
     return "clients need a key" if serve.auth.keys else "open to everyone on this machine"
 
 
