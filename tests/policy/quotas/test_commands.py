@@ -52,9 +52,10 @@ def test_a_policy_that_is_only_explained_counts_nothing(folder: Path) -> None:
 
 
 def test_the_stations_have_the_quotas_after_the_policy(folder: Path) -> None:
-    rows = json.loads(toolbus("config", "--stations", "--json", folder=folder).stdout)
-    stations = rows["stations"] if isinstance(rows, dict) else rows
-    [quotas] = [row for row in stations if row["station"] == "quotas"]
+    rows: list[dict[str, Any]] = json.loads(toolbus("config", "--stations", "--json", folder=folder).stdout)[
+        "stations"
+    ]
+    [quotas] = [row for row in rows if row["station"] == "quotas"]
     assert (quotas["active"], quotas["note"]) == (True, "2 quotas")
-    names = [row["station"] for row in stations]
+    names = [str(row["station"]) for row in rows]
     assert names.index("policy") < names.index("quotas") < names.index("route")
