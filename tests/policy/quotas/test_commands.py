@@ -52,9 +52,8 @@ def test_a_policy_that_is_only_explained_counts_nothing(folder: Path) -> None:
 
 
 def test_the_stations_have_the_quotas_after_the_policy(folder: Path) -> None:
-    rows: list[dict[str, Any]] = json.loads(toolbus("config", "--stations", "--json", folder=folder).stdout)[
-        "stations"
-    ]
+    shown = toolbus("config", "--stations", "--json", folder=folder).stdout
+    rows: list[dict[str, Any]] = json.loads(shown)
     [quotas] = [row for row in rows if row["station"] == "quotas"]
     assert (quotas["active"], quotas["note"]) == (True, "2 quotas")
     names = [str(row["station"]) for row in rows]
