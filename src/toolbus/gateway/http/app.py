@@ -13,6 +13,7 @@ from mcp.shared.inbound import MCP_PROTOCOL_VERSION_HEADER
 from mcp_types import INVALID_REQUEST, PARSE_ERROR
 from mcp_types.version import HANDSHAKE_PROTOCOL_VERSIONS
 
+from toolbus.bus.inner import tenant_of
 from toolbus.bus.view import View
 from toolbus.config.settings.serve import Serve
 from toolbus.connect.transports.wire.messages import UnreadableMessage, parsed_strictly
@@ -398,7 +399,11 @@ class App:
         admitted = await self._asker(http)
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
-        gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
+        gauges = {
+            "sessions": len(self.gateway.sessions),
+            "connections": self.connections(),
+            "second_links": len(tenant_of(self.gateway.bus).engine.second_links),
+        }
         seen = self.gateway.view(admitted).servers
         states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
         text = self.metrics.text(states, gauges, self.gateway.queue)
