@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.auth.resource_server import ResourceServer
-from tests.inside.connect import OAuthClient, resolve
+from tests.inside.connect import LinkOwner, OAuthClient, resolve
 from tests.inside.core import LoginHandler
 from tests.inside.state import Login, open_tokens
 from toolbus import Interactions, Toolbus, View
@@ -27,7 +27,8 @@ async def client_of(settings: Mapping[str, Any]) -> OAuthClient:
     """What `toolbus login` uses, for the same config."""
     bus = bus_config(settings)
     server = bus.servers["guarded"]
-    return OAuthClient(server, await resolve(server, Secrets()), open_tokens(bus.tokens))
+    owner = LinkOwner(tokens=open_tokens(bus.tokens))
+    return OAuthClient(server, await resolve(server, Secrets()), owner)
 
 
 async def called(bus: View, tool: str, **arguments: Any) -> str:

@@ -89,8 +89,8 @@ It refuses to listen beyond this machine without authentication. More about it, 
 HTTPS: [the gateway](gateway.md).
 
 JSON, with HTTP only: one document per line and event: troubles of servers, and `{"event": "Serving", "url",
-"servers", "of", "tools", "held", "auth"}` once the servers have started, and `{"event": "Noted", "about",
-"message"}` about the config and the gateway itself.
+"servers", "of", "tools", "held", "auth", "console", "rest"}` once the servers have started, and
+`{"event": "Noted", "about", "message"}` about the config and the gateway itself.
 """,
     "install": """\
 Without EDITOR, it lists the editors and agents on this machine, and whether they have the entry. The file is

@@ -144,7 +144,7 @@ def test_a_closed_input_is_an_empty_one(folder: Path) -> None:
 
 def test_a_server_that_floods_both_its_outputs_leaves_the_screen_clean(tmp_path: Path) -> None:
     noise = scripted(
-        tmp_path, "noisy", tools=[{"name": "x"}], stderr="noise\n" * 500_000, stdout="junk\n" * 1000
+        tmp_path, "noisy", tools=[{"name": "x"}], stderr="noise\n" * 50_000, stdout="junk\n" * 1000
     )
     write_config(tmp_path, {"noisy": noise, "talks": plain("talk", "stderr_flood")})
     run = toolbus("tools", folder=tmp_path)

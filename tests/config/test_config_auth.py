@@ -133,7 +133,11 @@ WRONG: list[tuple[object, str, str]] = [
     ({"type": "oauth", "clientId": "s3cret"}, "auth.clientId", "unknown key; did you mean 'client_id'?"),
     ({"type": "oauth", "CLIENT_ID": "s3cret"}, "auth.CLIENT_ID", "unknown key; did you mean 'client_id'?"),
     ({"type": "oauth", "x": 1}, "auth.x", "unknown key"),
-    ({"type": "oauth", "key": "s3cret"}, "auth.key", "is a key of client_credentials, not of oauth"),
+    (
+        {"type": "oauth", "key": "s3cret"},
+        "auth.key",
+        "is a key of client_credentials, token_exchange, not of oauth",
+    ),
     ({"type": "oauth", "client_id": ""}, "auth.client_id", "expected a non-empty string"),
     ({"type": "oauth", "client_id": 5}, "auth.client_id", "expected a string; put it in quotes"),
     (

@@ -161,7 +161,7 @@ def test_a_relative_ca_bundle_lies_beside_the_config(tmp_path: Path, monkeypatch
     }
 
 
-AUTH_TYPES = "bearer, oauth, client_credentials, identity_assertion, workload"
+AUTH_TYPES = "bearer, oauth, client_credentials, token_exchange, identity_assertion, workload"
 STDIO: dict[str, Any] = {"command": "npx"}
 HTTP: dict[str, Any] = {"url": "https://x.test"}
 WRONG: list[tuple[object, str | None, str]] = [

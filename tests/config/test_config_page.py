@@ -9,7 +9,16 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
-from tests.inside.config import Sandbox, Serve, ServeAuth, ServerLimits, SignInSetting, TokenIssuer
+from tests.inside.config import (
+    AUTH_TYPES,
+    Sandbox,
+    Serve,
+    ServeAuth,
+    ServerLimits,
+    SignInSetting,
+    TokenExchange,
+    TokenIssuer,
+)
 from toolbus.config import BusConfig, ClientCredentials, IdentityAssertion, OAuth, ServerConfig, Workload
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -88,6 +97,6 @@ def test_the_keys_of_auth_are_those_of_its_models() -> None:
     listed = re.findall(r"^\| (`[^|]*) \|", text.partition("\n\n## ")[0], re.MULTILINE)
     keys = {key for cell in listed for key in re.findall(r"`([a-z_]+)`", cell)}
 
-    known = fields(OAuth, ClientCredentials, IdentityAssertion, Workload)
+    known = fields(OAuth, ClientCredentials, TokenExchange, IdentityAssertion, Workload)
     assert {*known} - {"type"} <= keys
-    assert keys - {*known} <= {"bearer", "oauth", "client_credentials", "identity_assertion", "workload"}
+    assert keys - {*known} <= AUTH_TYPES.keys()

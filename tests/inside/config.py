@@ -91,6 +91,8 @@ from toolbus.config.settings.audit import Audit as Audit
 from toolbus.config.settings.audit import Content as Content
 from toolbus.config.settings.audit import History as History
 from toolbus.config.settings.audit import Telemetry as Telemetry
+from toolbus.config.settings.auth import AUTH_TYPES as AUTH_TYPES
+from toolbus.config.settings.auth import TokenExchange as TokenExchange
 from toolbus.config.settings.limits import ServerLimits as ServerLimits
 from toolbus.config.settings.policy import Hint as Hint
 from toolbus.config.settings.policy import PolicyRule as PolicyRule

@@ -6,8 +6,10 @@ from toolbus.connect.auth import loopback as loopback
 from toolbus.connect.auth.browser import has_browser as has_browser
 from toolbus.connect.auth.browser import is_link as is_link
 from toolbus.connect.auth.browser import open_browser as open_browser
+from toolbus.connect.auth.credentials import ClientIdentity as ClientIdentity
 from toolbus.connect.auth.credentials import HttpRefusal as HttpRefusal
 from toolbus.connect.auth.credentials import LinkOwner as LinkOwner
+from toolbus.connect.auth.credentials import SubjectToken as SubjectToken
 from toolbus.connect.auth.failure import Unreachable as Unreachable
 from toolbus.connect.auth.fetch import Fetch as Fetch
 from toolbus.connect.auth.flow import OAuthClient as OAuthClient

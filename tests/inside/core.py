@@ -36,6 +36,7 @@ from toolbus.core.operation.operation import Observation as Observation
 from toolbus.core.operation.operation import Operation as Operation
 from toolbus.core.operation.operation import request_spec as request_spec
 from toolbus.core.operation.phases import CallPhase as CallPhase
+from toolbus.core.operation.quota import OverQuota as OverQuota
 from toolbus.core.operation.quota import Quota as Quota
 from toolbus.core.text.canonical import LARGEST as LARGEST
 from toolbus.core.text.canonical import NotCanonical as NotCanonical

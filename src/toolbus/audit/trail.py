@@ -21,6 +21,7 @@ from toolbus.config.secrets.literals import literal_secrets
 from toolbus.config.secrets.redact import Redactor, redacted_by_all
 from toolbus.config.settings.audit import Audit
 from toolbus.core.operation.operation import PROGRAM, Decision, Failure, Operation
+from toolbus.core.operation.quota import OverQuota
 from toolbus.core.text.canonical import digest_of
 from toolbus.core.text.display import counted
 from toolbus.core.values.elicitation import Answer
@@ -134,11 +135,20 @@ class AuditTrail:
             facts += f',"ms":{(at - call.began - call.asked) * 1000:.3f}'
         if is_request and failure is None and result is not None:
             facts += self._content("answer", _answered(result.value))
-        if self._shows_errors and failure is not None and failure.error:
-            facts += f',"error":{_quoted(redacted_by_all(failure.error))}'
+        if failure is not None:
+            facts += self._failure(operation, failure)
         if result is not None and (size := _size(result.content)):
             facts += f',"bytes":{size}'
         return now, "ended", f"{about}{facts}"
+
+    def _failure(self, operation: Operation, failure: Failure) -> str:
+        """The error, if it may be shown; and the quota, if one refused the operation."""
+        facts = ""
+        if self._shows_errors and failure.error:
+            facts = f',"error":{_quoted(redacted_by_all(failure.error))}'
+        if operation.observed is not None and isinstance(over := operation.observed.error, OverQuota):
+            facts += f',"rule":{_quoted(over.rule or "")},"by":"quota"'
+        return facts
 
     def close(self) -> None:
         """Release the file of this process."""

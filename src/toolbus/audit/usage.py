@@ -40,6 +40,7 @@ class UsedCall(NamedTuple):
     outcome: str = "ok"
     ms: float | None = None
     bytes: int = 0
+    is_over_quota: bool = False
 
 
 @dataclass(slots=True)
@@ -74,6 +75,8 @@ class ToolUsage:
     errors: int = 0
     """Calls that failed; refused ones are counted apart."""
     refused: int = 0
+    over_quota: int = 0
+    """Refused calls for which a quota had nothing left."""
     bytes: int = 0
     durations: Durations = field(default_factory=Durations)
 
@@ -88,6 +91,7 @@ class ToolUsage:
         self.bytes += call.bytes
         if call.outcome == "refused":
             self.refused += 1
+            self.over_quota += call.is_over_quota
         elif call.outcome not in _FINE:
             self.errors += 1
         if call.ms is not None:
@@ -178,4 +182,5 @@ def _call(event: Recorded) -> UsedCall | None:
         outcome="refused" if is_refused else str(event.get("outcome", "ok")),
         ms=ms if isinstance(ms, int | float) else None,
         bytes=size if isinstance(size, int) else 0,
+        is_over_quota=event.get("by") == "quota",
     )

@@ -384,6 +384,10 @@ class ViewCalls:
         """Whether what a server offers is known from an earlier process only, because it still starts."""
         return self._tenant.servers.is_assumed(alias)
 
+    async def list_first(self, timeout: float) -> None:
+        """Connect to servers of its own that have listed nothing yet; waits at most that long."""
+        await self._access.run(self._tenant.servers.list_first(timeout))
+
     def warn(self, server: str, tool: str | None, message: str) -> None:
         """Log a warning and emit it as an event, once."""
         self._tenant.warn(server, tool, message)

@@ -49,6 +49,7 @@ def stations(engine: Engine, arguments: ArgumentStation, routes: Mapping[str, Ro
         arguments,  # repaired or described for the model, with the arguments of overrides filled in
         GuardStation([*extensions.guards, *ours.guards]),
         PolicyStation(_guard_of if enforcement.needed else None),  # allow, ask or deny; rates; decisions
+        enforcement.quotas.lay,  # counts each call of a tool, and refuses what is too many
         RouteStation(routes),  # to a link, which waits for a lost server, checks the lock and counts time
         is_loaded=ours.is_loaded,
     )

@@ -245,18 +245,33 @@ class SyncToolbus(SyncView):
     """The same under its earlier name."""
 
     @overload
-    def as_user(self, user: str) -> SyncView: ...
+    def as_user(
+        self, user: str, *, token: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> SyncView: ...
 
     @overload
     def as_user(
-        self, user: str, *, session: str, interactions: Interactions | None = None
+        self,
+        user: str,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        session: str,
+        interactions: Interactions | None = None,
     ) -> SyncSessionView: ...
 
     def as_user(
-        self, user: str, *, session: str | None = None, interactions: Interactions | None = None
+        self,
+        user: str,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        session: str | None = None,
+        interactions: Interactions | None = None,
     ) -> SyncView:
         """As `Toolbus.as_user`."""
-        given: dict[str, Any] = {"session": session, "interactions": interactions}
+        given: dict[str, Any] = {"token": token, "headers": headers}
+        given |= {"session": session, "interactions": interactions}
         view: View = self.bus.as_user(user, **given)
         if isinstance(view, SessionView):
             return SyncSessionView(view, self._portal)

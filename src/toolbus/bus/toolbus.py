@@ -20,6 +20,7 @@ from toolbus.call import Hook
 from toolbus.config import BusConfig, GetSecret, bus_config, load_server
 from toolbus.config.load import with_profile
 from toolbus.config.settings.expose import check_mode
+from toolbus.connect.auth.credentials import ClientIdentity, given_identity
 from toolbus.core.ask.interactions import NO_HANDLERS, Interactions, LoginHandler
 from toolbus.core.operation.events import Emit
 from toolbus.core.operation.operation import Caller, Guard, Observer
@@ -134,15 +135,29 @@ class Toolbus(View):
         await self.close()
 
     @overload
-    def as_user(self, user: str) -> View: ...
+    def as_user(
+        self, user: str, *, token: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> View: ...
 
     @overload
     def as_user(
-        self, user: str, *, session: str, interactions: Interactions | None = None
+        self,
+        user: str,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        session: str,
+        interactions: Interactions | None = None,
     ) -> SessionView: ...
 
     def as_user(
-        self, user: str, *, session: str | None = None, interactions: Interactions | None = None
+        self,
+        user: str,
+        *,
+        token: str | None = None,
+        headers: Mapping[str, str] | None = None,
+        session: str | None = None,
+        interactions: Interactions | None = None,
     ) -> View:
         """The bus for one of several users: the same API, with the secrets and logins of this user.
 
@@ -153,18 +168,34 @@ class Toolbus(View):
         first needed, and its own `interactions` for their requests; end it with `close()`. A session
         may be without a user (empty).
 
+        `token` is an access token of the user, which servers with `auth: {type: token_exchange, ...}` get in
+        exchange, and `headers` are for servers with `forward_headers`. Pass a newer token in the same way: it
+        replaces the earlier one of that user, and connections stay. ValueError if one cannot be sent.
+
         ```python
         ann = bus.as_user("ann")
         print((await ann.call("notes_add", {"text": "buy tea"})).text)  # kept as note 1
         ```
         """
         _check_name(user, "user", may_be_empty=session is not None)
+        if session is not None:
+            _check_name(session, "session")
+        elif interactions is not None:
+            raise TypeError("interactions are for a session; pass those of all users to Toolbus(...)")
+        return self._client(user, given_identity(token, headers or {}), session, interactions)
+
+    def _client(
+        self,
+        user: str,
+        identity: ClientIdentity | None,
+        session: str | None = None,
+        interactions: Interactions | None = None,
+    ) -> View:
+        """The bus for a user, or nobody, with a forwarded identity, and perhaps for a session."""
+        lender = self._bus.client_of(user, identity)
         if session is None:
-            if interactions is not None:
-                raise TypeError("interactions are for a session; pass those of all users to Toolbus(...)")
-            return View(self._bus.user_of(user), Scope(caller=Caller(user=user)))
-        _check_name(session, "session")
-        tenant = self._bus.open_session(user, session, interactions)
+            return View(lender, Scope(caller=Caller(user=user)))
+        tenant = self._bus.open_session(lender, session, interactions)
         return SessionView(tenant, Scope(caller=Caller(user=user, session=session)))
 
     @property

@@ -59,6 +59,7 @@ class Stations:
     arguments: ArgumentStation
     guards: "GuardStation"
     policy: "PolicyStation"
+    quotas: Callable[[Next], Next]
     routes: "RouteStation"
     is_loaded: bool = True
     """Whether the stations of the config are loaded; until then, an operation waits for the links."""
@@ -337,7 +338,7 @@ class CallPath:
             stations = self._stations = self._list()
             timed = timed_station if stations.observers.times_stations else _untimed
             end = timed("connection", stations.observers.lay_last(stations.routes.run), None)
-            end = timed("policy", stations.policy.lay(end), end)
+            end = timed("policy", stations.policy.lay(stations.quotas(end)), end)
             end = timed("guards", stations.guards.lay(end), end)
             end = timed("arguments", stations.arguments.lay(end, stations.policy.check_offered), end)
             end = timed("hooks", stations.hooks.lay(end), end)

@@ -103,7 +103,8 @@ async def oauth_client(config: BusConfig, alias: str, tokens: TokenSource, user:
 
     server = config.servers[alias]
     secrets = Secrets(None, config.folder, config.reviewed, user)
-    return OAuthClient(server, await resolve(server, secrets), tokens, user)
+    owner = LinkOwner(secrets=secrets, tokens=tokens, user=user)
+    return OAuthClient(server, await resolve(server, secrets), owner)
 
 
 async def sign_in(

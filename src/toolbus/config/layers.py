@@ -37,7 +37,8 @@ from toolbus.core.values.records import JSON
 LAUNCH = frozenset(
     (
         *("transport", "command", "args", "env", "env_file", "inherit_env", "cwd", "sandbox"),
-        *("url", "headers", "auth", "verify", "client_cert", "client_key", "server", "registry"),
+        *("url", "headers", "forward_headers", "auth", "verify", "client_cert", "client_key", "server"),
+        "registry",
     )
 )
 """Fields that decide what runs and where credentials go; an entry with one of them replaces the one below."""
@@ -62,7 +63,7 @@ _NESTED = {"timeouts": 1, "limits": 1, "code": 1, "serve": 1, "override": 2, "pr
 """The depth to which a mapping is merged; all others, such as `env` and `search`, are replaced."""
 _STRICTNESS = {"off": 0, "warn": 1, "block": 2}
 
-USERS_WINS = frozenset(("audit", "history", "telemetry", "tokens", "roots", "code"))
+USERS_WINS = frozenset(("quotas", "audit", "history", "telemetry", "tokens", "roots", "code"))
 """Settings of your own config that a config which extends it cannot change."""
 NOT_INHERITED = frozenset(
     (

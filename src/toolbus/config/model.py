@@ -33,11 +33,12 @@ from toolbus.config.settings.audit import (
     HistorySetting,
     TelemetrySetting,
 )
-from toolbus.config.settings.auth import AuthSetting
+from toolbus.config.settings.auth import AuthSetting, forwarding_problem, header_name_problem
 from toolbus.config.settings.expose import EXPOSE_BUDGET, ExposeMode
 from toolbus.config.settings.limits import CodeLimits, ServerLimits
 from toolbus.config.settings.override import BudgetSetting, ToolOverride
 from toolbus.config.settings.policy import RULES_EXPECTED, Rules, check_aliases
+from toolbus.config.settings.quotas import QUOTAS_EXPECTED, CallQuotas
 from toolbus.config.settings.sandbox import SandboxSetting
 from toolbus.config.settings.search import DEFAULT_SEARCH, Embeddings, Search
 from toolbus.config.settings.serve import Profile, Serve, ServeView, view_name_problem
@@ -84,7 +85,6 @@ _NEEDED: dict[Transport, str] = {
 }
 HINTS = ("readOnlyHint", "destructiveHint", "idempotentHint", "openWorldHint")
 """The tool annotations of MCP."""
-_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _FRAMING = {
     *("connection", "content-length", "expect", "keep-alive", "proxy-connection", "te"),
     *("trailer", "transfer-encoding", "upgrade"),
@@ -165,6 +165,8 @@ class ServerConfig(ConfigModel):
     """Headers sent with every HTTP request; `Host` replaces the one of the URL."""
     auth: AuthSetting = None
     """How HTTP requests are authorized; in a file, also `oauth`, or a bearer token itself."""
+    forward_headers: Texts = ()
+    """Headers of the gateway's clients that are forwarded, by name; each value gets its own connection."""
     verify: bool | str = True
     """Whether to verify the server's certificate, or the path of a CA bundle to verify it with."""
     redact: bool = True
@@ -268,6 +270,14 @@ class ServerConfig(ConfigModel):
                 raise Location().error(problem, name if name.isprintable() else None)
         return headers
 
+    @field_validator("forward_headers")
+    @classmethod
+    def _usable_forwards(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        for name in names:
+            if problem := forwarding_problem(name):
+                raise ValueError(problem)
+        return tuple(dict.fromkeys(name.lower() for name in names))
+
     def _check(self) -> None:
         if self.mistake is not None:
             return
@@ -289,6 +299,11 @@ class ServerConfig(ConfigModel):
             raise location.error("is for servers with a url; give a program its secrets in env", "auth")
         if self.auth is not None and any(name.lower() == "authorization" for name in self.headers):
             raise location.error("auth and an Authorization header are mutually exclusive; keep one", "auth")
+        if self.forward_headers and self.url is None:
+            raise location.error("is for servers with a url; a program gets no headers", "forward_headers")
+        for name in self.headers:
+            if name.lower() in self.forward_headers:
+                raise location.error(f"{name} is set in headers; keep one", "forward_headers")
 
     def _check_source(self) -> None:
         """Require exactly one of command, url and server, and the one that the transport needs."""
@@ -326,6 +341,7 @@ class BusConfig(ConfigModel):
         "context": "expected a list of {server: ..., uri: ...}",
         "context_budget": f"expected a number of tokens, at least {SMALLEST}",
         "policy": RULES_EXPECTED,
+        "quotas": QUOTAS_EXPECTED,
         "extends": "expected user, for the config in your own config folder",
         "hooks": "expected a list, such as [mypackage.redact:Hook, {use: mypackage.quota:Guard}]",
         "profiles": "expected a mapping of names to {servers: [...], include: [...], exclude: [...]}",
@@ -378,6 +394,8 @@ class BusConfig(ConfigModel):
     """What happens to tools that differ from the lockfile; `block` as soon as there is one."""
     policy: Rules = ()
     """Who may call what: the first rule that matches decides; without a match, a call is allowed."""
+    quotas: CallQuotas = ()
+    """Limits on the calls of each key, user, view or server."""
     audit: AuditSetting = None
     """Where every decision and call is recorded; in a file, also the path alone."""
     history: HistorySetting = None
@@ -532,8 +550,8 @@ class BusConfig(ConfigModel):
 
 def _header_problem(name: str) -> str | None:
     """Why a header of that name cannot be sent with every request."""
-    if not _HEADER_NAME.fullmatch(name):
-        return "expected the name of a header, such as X-Tenant"
+    if problem := header_name_problem(name):
+        return problem
     if name.lower() in _FRAMING:
         return "is for one connection or one request, and toolbus sets it itself; remove it"
     return None

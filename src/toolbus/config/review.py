@@ -32,7 +32,13 @@ _MEANING = {
     ("verify", False): "false: any certificate is accepted",
     ("trust_annotations", True): "true: its read-only tools run without approval",
 }
-_LABELS = {"headers": "header", "env_file_variables": "env", "secrets": "secret", "inherit_env": "inherits"}
+_LABELS = {
+    "headers": "header",
+    "forward_headers": "forwards",
+    "env_file_variables": "env",
+    "secrets": "secret",
+    "inherit_env": "inherits",
+}
 
 
 def review(config: BusConfig) -> dict[str, JSON]:
@@ -71,6 +77,8 @@ def fact_lines(facts: Mapping[str, JSON]) -> Iterator[tuple[str, str]]:
             yield from ((label, f"{key}{gap}{text}") for key, text in texts.items())
         elif name == "inherit_env":
             yield label, "the whole environment" if fact == "all" else ", ".join(fact)
+        elif name == "forward_headers":
+            yield label, f"{', '.join(fact)}, as clients of the gateway send them"
         else:
             yield label, _MEANING.get((name, fact)) or str(fact)
 
@@ -99,6 +107,7 @@ class ProjectReview:
             "url": shown.get("url"),
             "verify": None if server.verify is True else server.verify,
             "headers": {name: shown[f"headers.{name}"] for name in server.headers},
+            "forward_headers": list(server.forward_headers),
             "auth": _auth(server.auth, shown),
             "env": {name: shown[f"env.{name}"] for name in server.env},
             "env_file": shown.get("env_file"),

@@ -95,6 +95,7 @@ def config_schema() -> dict[str, JSON]:
     views["additionalProperties"] = _or_null(views["additionalProperties"])
     for key in SELECTORS:
         del defined["PolicyRule"]["properties"][key]["default"]  # an editor would insert it, and it is wrong
+    defined["TokenExchange"]["required"].append("issuer")
     defined["ClientCredentials"]["anyOf"] = [{"required": [key]} for key in ("client_secret", "key")]
     return {
         "$schema": DRAFT,

@@ -7,6 +7,7 @@ from toolbus.core.operation.operation import Caller as Caller
 from toolbus.core.operation.operation import Guard as Guard
 from toolbus.core.operation.operation import Observer as Observer
 from toolbus.core.operation.operation import Operation as Operation
+from toolbus.core.operation.quota import OverQuota as OverQuota
 from toolbus.core.values.elicitation import Answer as Answer
 from toolbus.core.values.elicitation import Elicitation as Elicitation
 from toolbus.core.values.elicitation import Pending as Pending

@@ -4,7 +4,7 @@ from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import get_args
+from typing import Protocol, get_args
 
 from toolbus.core.values.records import ServerStatus, State
 from toolbus.gateway.calls.queue import ServerCalls
@@ -38,6 +38,14 @@ _KINDS = {
 _STATES: tuple[State, ...] = get_args(State)
 
 
+class CountedCalls(Protocol):
+    """The calls that one quota has counted and refused."""
+
+    calls: int
+    refused: Counter[str]
+    """By the limit that was used up."""
+
+
 class Metrics:
     """Counters of one gateway. Those of requests are by method, and never by what a client made up."""
 
@@ -68,8 +76,9 @@ class Metrics:
         servers: Mapping[str, ServerStatus],
         gauges: Mapping[str, int],
         calls: Iterable[tuple[str, ServerCalls]] = (),
+        quotas: Mapping[str, CountedCalls] | None = None,
     ) -> str:
-        """All of it, with the states of the servers, what is open now, and the calls to each server."""
+        """All series: with the states of the servers, gauges, the calls to each server, and quotas."""
         requests = (({"method": method}, count) for method, count in sorted(self.requests.items()))
         errors = (({"method": method, "kind": kind}, n) for (method, kind), n in sorted(self.errors.items()))
         refused = (({"kind": kind}, n) for kind, n in sorted(self.refused.items()))
@@ -83,6 +92,8 @@ class Metrics:
             lines.extend(_series(name, "gauge", name.replace("_", " ").capitalize() + ".", (({}, value),)))
         lines.extend(_server_lines(servers))
         lines.extend(_call_lines([(alias, made) for alias, made in calls if alias in servers]))
+        if quotas:
+            lines.extend(_quota_lines(quotas))
         return "\n".join(lines) + "\n"
 
     def _histogram(self) -> Iterator[str]:
@@ -124,6 +135,17 @@ def _call_lines(calls: Sequence[tuple[str, ServerCalls]]) -> Iterator[str]:
         for why, count in sorted(made.refused.items())
     )
     yield from _series("calls_refused_total", "counter", "Calls that were refused: busy.", refused)
+
+
+def _quota_lines(quotas: Mapping[str, CountedCalls]) -> Iterator[str]:
+    made = (({"quota": label}, one.calls) for label, one in quotas.items())
+    yield from _series("quota_calls_total", "counter", "Calls that a quota has counted.", made)
+    refused = (
+        ({"quota": label, "limit": limit}, count)
+        for label, one in quotas.items()
+        for limit, count in sorted(one.refused.items())
+    )
+    yield from _series("quota_refused_total", "counter", "Calls that a quota has refused.", refused)
 
 
 _OF_SERVER: Sequence[tuple[str, str, str, Callable[[ServerStatus], float]]] = (

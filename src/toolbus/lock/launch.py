@@ -40,6 +40,8 @@ def launch_of(config: ServerConfig, folder: Path | None) -> dict[str, JSON]:
     for name in ("env", "headers"):
         if values := dict(_named(shown, name)):
             launch[name] = values
+    if config.forward_headers:  # what it learns about clients
+        launch["forward_headers"] = list(config.forward_headers)
     return launch
 
 

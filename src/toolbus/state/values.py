@@ -60,9 +60,9 @@ class Values(Protocol):
         ...
 
     async def swap(
-        self, kind: str, name: str, old: bytes, value: bytes, seconds: float | None = None
+        self, kind: str, name: str, old: bytes | None, new: bytes | None, seconds: float | None = None
     ) -> bool:
-        """Keep a value instead of an old one; False if it is another one by now, or there is none.
+        """Keep `new` instead of `old`; False if there is another value by now. None stands for no value.
 
         Only one of several callers that do this at once gets True.
         """
@@ -218,13 +218,15 @@ class PrivateValues:
         return is_new
 
     async def swap(
-        self, kind: str, name: str, old: bytes, value: bytes, seconds: float | None = None
+        self, kind: str, name: str, old: bytes | None, new: bytes | None, seconds: float | None = None
     ) -> bool:
         with self._changing(self._document(kind)) as values:
-            is_old = values.get(name) == old
-            if is_old:
-                values[name] = value
-        return is_old
+            if values.get(name) != old:
+                return False
+            values.pop(name, None)
+            if new is not None:
+                values[name] = new
+        return True
 
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
         return await self.get(kind, name) is not None

@@ -40,6 +40,7 @@ from toolbus.core.values.errors import FORKED, BusClosed
 from toolbus.core.values.records import Inventory
 from toolbus.policy.answers import ANSWER, StoredAnswers
 from toolbus.policy.layers import Layer
+from toolbus.policy.quotas.quotas import file_counts
 from toolbus.search.encoders.encoder import EncodingFunction
 from toolbus.shape import Shaper
 from toolbus.state.seal import OneTimeUse, SharedSeal, kept_seal
@@ -52,6 +53,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 logger = logging.getLogger("toolbus")
+_COUNT_PATIENCE = 2.0
+"""Seconds that a call waits for a store that does not respond before a quota refuses it."""
 
 LINGER = 0.1
 """Seconds before the servers of a locked bus are started: programs that only list tools end before that."""
@@ -306,7 +309,7 @@ class Engine:
         await self._keep_listings()
         await asyncio.gather(self.root.servers.close(), self.root.close_others())
         await self.stations.close()
-        await self._shared.close()
+        await self._shared.close(self.enforcement)
         self.enforcement.close()
         for observer in self.server_observers:
             observer.closed()
@@ -327,6 +330,7 @@ class Engine:
             new = change(self.config)
             approvals = LockApprovals(new)
             enforced = self.enforcement.prepare(new)
+            await self._shared.share_quotas(new, self.enforcement)
             usable = approvals.servers_to_use(new)
             known = await self._remembered(usable)
             unlisted = self._unlisted(usable, approvals) - known.keys()
@@ -440,24 +444,43 @@ class SharedState:
         self._get_secret = get_secret
         self._store: Store | None = None
         self._answers: Mirror | None = None
+        self._counts: Store | None = None
+        self._are_counts_shared = False
 
     async def open(self, config: BusConfig, enforcement: Enforcement) -> None:
         """Use the store of the config, if it has one; StoreError if that cannot be used."""
         store = self._store = store_of(config, self._get_secret)
+        if store is not None:
+            await store.open()
+        await self.share_quotas(config, enforcement)
         if store is None or config.store is None:
             return
-        await store.open()
         mirror = self._answers = Mirror(store, ANSWER)
         await mirror.start()
         enforcement.answers.share(StoredAnswers(store, config.store.seconds, mirror))
         enforcement.shared = SharedSeal(await kept_seal(store), OneTimeUse(store))
 
+    async def share_quotas(self, config: BusConfig, enforcement: Enforcement) -> None:
+        """Count for its quotas in the store, or else in a file of the user that belongs to the config."""
+        if self._are_counts_shared or not config.quotas:
+            return
+        if self._store is not None:
+            counts = self._counts = self._store.beside(_COUNT_PATIENCE)
+            await counts.open()
+            enforcement.quotas.share(counts, forgets=False)
+        elif config.file is not None:
+            enforcement.quotas.share(file_counts(config.file), forgets=True)
+        self._are_counts_shared = True
+
     def tokens(self, config: BusConfig) -> TokenSource:
         """The tokens of the config."""
         return tokens_in(config, self._store)
 
-    async def close(self) -> None:
-        """Release the store."""
+    async def close(self, enforcement: Enforcement) -> None:
+        """Give back unused calls of quotas, and release the store."""
+        await enforcement.quotas.close()
+        if self._counts is not None:
+            await self._counts.close()
         if self._answers is not None:
             await self._answers.close()
         if self._store is not None:

@@ -485,6 +485,15 @@ class Servers:
             if alias in found or (alias in self.unbuilt and (aliases is None or alias in aliases))
         }
 
+    async def list_first(self, timeout: float) -> None:
+        """Connect to those on demand that have listed nothing yet; waits at most that long."""
+        new = [self.links[alias] for alias in self.on_demand if self.links[alias].era is None]
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout):
+                await asyncio.gather(*(link.open() for link in new))
+        if self.lender is not None:
+            await self.lender.list_first(timeout)
+
     async def wait_ready(self, aliases: Collection[str] | None, timeout: float) -> None:
         """Wait until these are ready or have failed, at most that long; by default all that are not idle."""
         for alias in self.unbuilt & set(aliases or ()):

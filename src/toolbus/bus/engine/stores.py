@@ -95,7 +95,7 @@ async def sign_in(
     if server.auth is None or server.auth.type != "oauth":
         reason = "nobody can sign in, because its config has no auth: oauth"
         raise SignInFailed(server.alias, "sign-in", reason, hint="add it next to its url")
-    client = OAuthClient(server, await resolve(server, identity.secrets), identity.tokens, identity.user)
+    client = OAuthClient(server, await resolve(server, identity.secrets), identity)
     try:
         async with asyncio.timeout(SIGN_IN_WITHIN):
             return await client.sign_in(handler, scopes=scopes, device=device)

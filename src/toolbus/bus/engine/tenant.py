@@ -13,6 +13,8 @@ from toolbus.bus.engine.eras import SecondLink, Server
 from toolbus.bus.engine.servers import Servers
 from toolbus.bus.rules.lock import HeldReports, LockApprovals
 from toolbus.bus.rules.targets import decides_nothing, other_target
+from toolbus.config import BusConfig
+from toolbus.connect.auth.credentials import ClientIdentity, LinkOwner
 from toolbus.core.ask.interactions import Interactions, for_user
 from toolbus.core.operation.events import (
     Event,
@@ -87,6 +89,13 @@ class Tenant:
     def children(self) -> "Iterable[Tenant]":
         """The tenants that borrow its servers."""
         return ()
+
+    def link_owner(self, config: BusConfig) -> LinkOwner:
+        """The secrets, tokens and identity for its own links."""
+        return self.engine.identity(config, self.user)
+
+    def renew(self, identity: ClientIdentity) -> None:
+        """Use the newest token of its client, if servers get its identity."""
 
     # What its servers and its operations ask of it
 

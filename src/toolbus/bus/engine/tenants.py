@@ -4,6 +4,8 @@ A user shares the links of the bus where the credentials are the same. They are 
 needs the servers, and again from time to time, because a secret may change. A server whose credentials cannot
 differ is shared from the start.
 
+A client with a forwarded identity shares the links of its user, except to servers that get a part of it.
+
 A session shares the links of its user, except to servers with `per_session`. Its own link is built when it is
 first needed. Until that link has listed other tools, the inventory is taken from the link of the user. A link
 of one tenant is never used for another.
@@ -11,33 +13,34 @@ of one tenant is never used for another.
 
 import asyncio
 import time
-from abc import abstractmethod
 from collections import OrderedDict
-from collections.abc import Callable, Collection, Coroutine, Generator, Iterable, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
-from inspect import CORO_CREATED, getcoroutinestate
 from threading import RLock
-from typing import Any, TypeVar
 from weakref import WeakValueDictionary
 
-from toolbus.bus.engine.engine import BusExtensions, BusLoop, Engine
+from toolbus.bus.engine.borrower import Borrower, installed_of
+from toolbus.bus.engine.credentials import differ, may_differ
+from toolbus.bus.engine.engine import BusExtensions, Engine
 from toolbus.bus.engine.eras import Server
 from toolbus.bus.engine.session_limit import SessionLimit
 from toolbus.bus.engine.tenant import Tenant
 from toolbus.bus.stations import new_path
-from toolbus.config import BusConfig, Secrets, ServerConfig
-from toolbus.config.secrets.reference import Reference, parsed
+from toolbus.config import BusConfig, ServerConfig
+from toolbus.connect.auth.credentials import ClientIdentity, LinkOwner
 from toolbus.core.ask.interactions import Interactions, routing_of
 from toolbus.core.loop import OwnerLoop
 from toolbus.core.operation.events import Event, ListChanged, StateChanged
 from toolbus.core.values.errors import BusClosed
-from toolbus.core.values.records import OWN, Inventory, State
+from toolbus.core.values.records import OWN, Inventory
 
-T = TypeVar("T")
 clock = time.monotonic
 MAX_USERS = 1_000
 """The number of users that are kept although nobody needs them at the moment."""
+MAX_IDENTITIES = 100
+"""The number of identities that are kept for one user, and `MAX_USERS` for the bus itself."""
 IDLE_TIMEOUT = 900.0
 """Seconds without a call after which a user's own link is closed, unless its server has an `idle_timeout`."""
 COMPARE_EVERY = 900.0
@@ -84,6 +87,67 @@ class Sessions:
         await asyncio.gather(*(session.end_session() for session in self.all))
 
 
+class Identities:
+    """The clients of the bus, or of one user, with a forwarded identity; idle ones are limited."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        # Weak: as long as somebody has a view of one, equal identities mean the same tenant.
+        self._known: WeakValueDictionary[ClientIdentity, IdentityTenant] = WeakValueDictionary()
+        self._recent: OrderedDict[ClientIdentity, IdentityTenant] = OrderedDict()
+        self._lock = RLock()
+        self._closing: set[asyncio.Task[None]] = set()
+
+    def of(self, identity: ClientIdentity, create: "Callable[[], IdentityTenant]") -> "IdentityTenant":
+        """The tenant of an identity, a new one if there is none; it uses the newest token."""
+        with self._lock:
+            tenant = self._known.get(identity)
+            if tenant is None:
+                tenant = self._known[identity] = create()
+            tenant.renew(identity)
+            self.use(tenant)
+        return tenant
+
+    def use(self, tenant: "IdentityTenant") -> None:
+        """Keep one, which is used now, instead of the one that was unused for longest."""
+        with self._lock:
+            is_new = tenant.identity not in self._recent
+            self._recent[tenant.identity] = tenant
+            self._recent.move_to_end(tenant.identity)
+            if not is_new or len(self._recent) <= self._most:
+                return
+            unused = [one for one in self._recent.values() if one is not tenant and not one.in_use]
+            for dropped in unused[: len(self._recent) - self._most]:
+                del self._recent[dropped.identity]
+                with suppress(BusClosed):  # so are its links
+                    dropped.loop.call_soon(partial(self._release, dropped))
+
+    def _release(self, tenant: "IdentityTenant") -> None:
+        if tenant.identity not in self._recent:  # else it was used again meanwhile
+            task = asyncio.get_running_loop().create_task(tenant.release(), name="toolbus release client")
+            self._closing.add(task)
+            task.add_done_callback(self._closing.discard)
+
+    @property
+    def all(self) -> "list[IdentityTenant]":
+        """All of them, as a copy."""
+        with self._lock:
+            return list(self._known.values())
+
+    @property
+    def kept(self) -> "list[IdentityTenant]":
+        """Those that are kept although nobody needs them."""
+        return list(self._recent.values())
+
+    async def follow(self) -> None:
+        """Let all of them use the current servers and the config."""
+        await asyncio.gather(*(tenant.follow() for tenant in self.all))
+
+    async def close(self) -> None:
+        """Close the links of all of them, and end their events."""
+        await asyncio.gather(*(tenant.close() for tenant in self.all), *self._closing)
+
+
 class BusTenant(Tenant):
     """The bus itself, with its users; the least recently used ones are released."""
 
@@ -100,6 +164,8 @@ class BusTenant(Tenant):
         engine.root = self
         self.sessions = Sessions()
         """Those without a user."""
+        self.identities = Identities(MAX_USERS)
+        """Those without a user."""
         super().__init__(engine)
         engine.path = new_path(engine)
         engine.enforcement.warn = lambda message: self.warn(OWN, None, message)
@@ -109,8 +175,8 @@ class BusTenant(Tenant):
 
     @property
     def children(self) -> Iterable[Tenant]:
-        """All users, and the sessions without one."""
-        return [*self._users, *self.sessions.all]
+        """All users, and the clients and sessions without one."""
+        return [*self._users, *self.identities.all, *self.sessions.all]
 
     @property
     def _users(self) -> "list[UserTenant]":
@@ -126,9 +192,19 @@ class BusTenant(Tenant):
             self.use(user)
         return user
 
-    def open_session(self, user: str, name: str, interactions: Interactions | None) -> "SessionTenant":
-        """The session of a user, or of nobody if that name is empty. Starts nothing."""
+    def client_of(
+        self, user: str, identity: ClientIdentity | None
+    ) -> "BusTenant | UserTenant | IdentityTenant":
+        """The tenant of a user, or of nobody if that name is empty, with a forwarded identity."""
         lender = self.user_of(user) if user else self
+        if identity is None:
+            return lender
+        return lender.identities.of(identity, lambda: IdentityTenant(self, lender, identity))
+
+    def open_session(
+        self, lender: "BusTenant | UserTenant | IdentityTenant", name: str, interactions: Interactions | None
+    ) -> "SessionTenant":
+        """The session of a user or client, or of nobody. Starts nothing."""
         return lender.sessions.open(
             name, interactions, lambda: SessionTenant(self, lender, name, interactions)
         )
@@ -172,134 +248,14 @@ class BusTenant(Tenant):
         self.outdate()
 
     async def follow(self) -> None:
-        """Let all users and sessions use the current servers and the config."""
-        await asyncio.gather(*(user.follow() for user in self._users), self.sessions.follow())
+        """Let all users, clients and sessions use the current servers and the config."""
+        users = (user.follow() for user in self._users)
+        await asyncio.gather(*users, self.identities.follow(), self.sessions.follow())
 
     async def close_others(self) -> None:
-        """Close the links of all users and sessions, and end their events."""
+        """Close the links of all users, clients and sessions, and end their events."""
         users = (user.close() for user in self._users)
-        await asyncio.gather(*users, *self._releasing, self.sessions.close())
-
-
-class Borrower(Tenant):
-    """A user or a session: whose calls and events reach nobody else, over borrowed links and its own."""
-
-    def __init__(
-        self, root: BusTenant, parent: Tenant, user: str, handlers: Interactions | None = None
-    ) -> None:
-        self._root = root
-        self._in_flight = 0
-        self._running = 0
-        """The number of coroutines that are being run for it."""
-        super().__init__(root.engine, parent, user, handlers)
-        self.servers.lender = parent.servers
-        self.calls = self
-        self.place()
-        if self.engine.closed:
-            self.hub.end()
-
-    @property
-    def access(self) -> BusLoop:
-        """The way to the loop of the bus."""
-        return self
-
-    # Its calls, whose events reach nobody else
-
-    def begin(self, call: int) -> None:
-        """Register a call; its link may be shared."""
-        self._use()
-        self._in_flight += 1
-        self.engine.owners[call] = self.hub.emit
-
-    def end(self, call: int) -> None:
-        """Forget a call."""
-        self._in_flight -= 1
-        self.engine.owners.pop(call, None)
-
-    @abstractmethod
-    def _use(self) -> None:
-        """Keep its user, who is used now."""
-
-    # As the engine, for views
-
-    @property
-    def config(self) -> BusConfig:
-        """The config in use."""
-        return self.engine.config
-
-    @property
-    @abstractmethod
-    def installed(self) -> bool:
-        """Whether its links exist."""
-
-    @property
-    def running(self) -> bool:
-        """Whether calls can be made."""
-        return self.engine.running
-
-    @property
-    def loop(self) -> OwnerLoop:
-        """The loop of the bus; `BusClosed` if the bus is not running."""
-        return self.engine.loop
-
-    def check_process(self) -> None:
-        """Raise `BusClosed` if the bus was started before this process was forked."""
-        self.engine.check_process()
-
-    def check_running(self) -> None:
-        """Raise `BusClosed` if calls cannot be made."""
-        _ = self.loop
-
-    async def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine on the loop of the bus, from any task, thread or loop."""
-        with _closed_if_unstarted(work):
-            return await self.loop.run(self._tracked(work))
-
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """Run a coroutine from a thread without a loop; RuntimeError if it would never return."""
-        with _closed_if_unstarted(work):
-            return self.loop.wait(self._tracked(work))
-
-    async def _tracked(self, work: Coroutine[Any, Any, T]) -> T:
-        self._use()
-        self._running += 1
-        try:
-            await self.install()
-            return await work
-        finally:
-            self._running -= 1
-
-    @abstractmethod
-    async def install(self) -> None:
-        """Wait until its links exist."""
-
-    # Its servers
-
-    @abstractmethod
-    def place(self) -> dict[str, Server]:
-        """Install what it borrows, and its own servers as far as they are known; returns those to close."""
-
-    def _placed(
-        self,
-        own: Mapping[str, ServerConfig],
-        lent: Mapping[str, Server],
-        *,
-        apart: Collection[str],
-        unbuilt: frozenset[str] = frozenset(),
-    ) -> dict[str, Server]:
-        """Install own and borrowed servers; those `apart` are not borrowed any more, if they were."""
-        servers, config = self.servers, self.engine.usable_config
-        was_lent = servers.borrowed & set(apart)
-        taken_back: dict[str, State] = {alias: servers.links[alias].state for alias in was_lent}
-        identity = self.engine.identity(config, self.user)
-        fresh = servers.build(config.model_copy(update={"servers": dict(own)}), identity) if own else {}
-        unknown = config.servers.keys() - own.keys() - lent.keys()
-        gone = servers.install({**lent, **fresh}, config, borrowed=frozenset(lent), without=unknown)
-        servers.unbuilt = unbuilt
-        for alias, state in taken_back.items():  # as if it was closed: the subscriptions have ended
-            self.hub.emit(StateChanged(server=alias, state="closed", previous=state))
-        self.live.outdate()
-        return gone
+        await asyncio.gather(*users, *self._releasing, self.identities.close(), self.sessions.close())
 
 
 class UserTenant(Borrower):
@@ -307,6 +263,7 @@ class UserTenant(Borrower):
 
     def __init__(self, root: BusTenant, name: str) -> None:
         self.sessions = Sessions()
+        self.identities = Identities(MAX_IDENTITIES)
         self._own: dict[str, tuple[ServerConfig, bool]] = {}
         """Whether the credentials for a server differ, by alias, with the config for which that was found."""
         self._is_complete = False
@@ -315,27 +272,21 @@ class UserTenant(Borrower):
         self._version = 0
         """Counts the changes of the bus."""
         self._comparing = asyncio.Lock()
-        super().__init__(root, root, name)
+        self._root = root
+        super().__init__(root, name)
 
     @property
     def children(self) -> Iterable[Tenant]:
-        """The open sessions."""
-        return self.sessions.all
+        """Its clients, and the open sessions."""
+        return [*self.identities.all, *self.sessions.all]
 
-    def _use(self) -> None:
+    def note_use(self) -> None:
         self._root.use(self)
 
     @property
     def in_use(self) -> bool:
-        """Whether it must be kept: somebody waits for a call, or for events, or has a session."""
-        return bool(
-            self._in_flight
-            or self._running
-            or self.hub.has_listeners
-            or self.live.registrations.active
-            or self.servers.has_subscriptions
-            or self.sessions.all
-        )
+        """Whether it must be kept: also if it has a session, or a client that is in use."""
+        return super().in_use or bool(self.sessions.all) or any(one.in_use for one in self.identities.all)
 
     @property
     def has_own_links(self) -> bool:
@@ -392,9 +343,9 @@ class UserTenant(Borrower):
         return self._placed(own, lent, apart=own)
 
     async def _replace(self) -> None:
-        """Use the links that are needed now, and let the sessions do so."""
+        """Use the links that are needed now, and let the clients and sessions do so."""
         gone = self.place()
-        await self.sessions.follow()
+        await asyncio.gather(self.identities.follow(), self.sessions.follow())
         await self.servers.close_servers(gone)
 
     async def follow(self) -> None:
@@ -409,7 +360,90 @@ class UserTenant(Borrower):
         await self._replace()
 
     async def close(self) -> None:
-        """Close the user's own links for good, and end the events and the sessions."""
+        """Close the user's own links for good, and end the events, the clients and the sessions."""
+        self.live.registrations.sync(())
+        await asyncio.gather(self.identities.close(), self.sessions.close())
+        await self.servers.close()
+        self.hub.end()
+
+
+class IdentityTenant(Borrower):
+    """One client: the links of its user, or of the bus, and own ones to servers that get its identity."""
+
+    def __init__(self, root: BusTenant, lender: BusTenant | UserTenant, identity: ClientIdentity) -> None:
+        self.sessions = Sessions()
+        self.identity = identity
+        self._lender = lender
+        self._is_released = False
+        self._root = root
+        super().__init__(lender, lender.user)
+
+    @property
+    def children(self) -> Iterable[Tenant]:
+        """The open sessions."""
+        return self.sessions.all
+
+    def link_owner(self, config: BusConfig) -> LinkOwner:
+        """The secrets and tokens of its user, with the forwarded identity."""
+        return replace(self._lender.link_owner(config), passed=self.identity)
+
+    def renew(self, identity: ClientIdentity) -> None:
+        """Use the token of a new request from now on; the links stay as they are."""
+        token = self.identity.token
+        if token is not None and identity.token is not None and token is not identity.token:
+            token.renew(identity.token)
+
+    def note_use(self) -> None:
+        if isinstance(self._lender, UserTenant):
+            self._root.use(self._lender)
+        self._lender.identities.use(self)
+
+    @property
+    def in_use(self) -> bool:
+        """Whether it must be kept: also if it has a session."""
+        return super().in_use or bool(self.sessions.all)
+
+    @property
+    def installed(self) -> bool:
+        """Whether its links exist."""
+        return not self._is_released and self._lender.access.installed
+
+    async def install(self) -> None:
+        """Wait until the links of its user, or of the bus, exist, and its own."""
+        await installed_of(self._lender)
+        if self._is_released:
+            self._is_released = False
+            await self.follow()
+
+    def place(self) -> dict[str, Server]:
+        shared, config = self._lender.servers.by_alias, self.engine.usable_config
+        # Nothing is known of a server before the bus has built it.
+        apart = {
+            alias: server.model_copy(
+                update={"idle_timeout": server.idle_timeout or IDLE_TIMEOUT, "required": False}
+            )
+            for alias, server in config.servers.items()
+            if alias in shared and self.identity.reaches(server)
+        }
+        own = {} if self._is_released else apart
+        lent = {alias: shared[alias] for alias in config.servers if alias in shared and alias not in apart}
+        self.servers.on_demand = frozenset(alias for alias, server in own.items() if not server.lazy)
+        return self._placed(own, lent, apart=apart)
+
+    async def follow(self) -> None:
+        """Use the current servers and the config of the bus."""
+        gone = self.place()
+        await self.sessions.follow()
+        await self.servers.close_servers(gone)
+        await self.servers.notify_roots_changed()
+
+    async def release(self) -> None:
+        """Close its own links; the next use builds them again."""
+        self._is_released = True
+        await self.follow()
+
+    async def close(self) -> None:
+        """Close its own links for good, and end the events and the sessions."""
         self.live.registrations.sync(())
         await self.sessions.close()
         await self.servers.close()
@@ -420,7 +454,11 @@ class SessionTenant(Borrower):
     """One session: the links of its user, or of the bus, and own ones to servers with `per_session`."""
 
     def __init__(
-        self, root: BusTenant, lender: BusTenant | UserTenant, name: str, handlers: Interactions | None
+        self,
+        root: BusTenant,
+        lender: BusTenant | UserTenant | IdentityTenant,
+        name: str,
+        handlers: Interactions | None,
     ) -> None:
         """`handlers` answer the requests of its own servers, instead of the handlers of the bus."""
         self.name = name
@@ -431,11 +469,20 @@ class SessionTenant(Borrower):
         """The servers with links of its own."""
         self._new: set[str] = set()
         """Those that have listed nothing yet."""
-        super().__init__(root, lender, lender.user, handlers)
+        self._root = root
+        super().__init__(lender, lender.user, handlers)
 
-    def _use(self) -> None:
-        if isinstance(self._lender, UserTenant):
-            self._root.use(self._lender)
+    def link_owner(self, config: BusConfig) -> LinkOwner:
+        """The secrets and tokens of its user, with the forwarded identity of its client."""
+        return self._lender.link_owner(config)
+
+    def renew(self, identity: ClientIdentity) -> None:
+        """Use the token of a new request from now on."""
+        self._lender.renew(identity)
+
+    def note_use(self) -> None:
+        if isinstance(self._lender, Borrower):
+            self._lender.note_use()
 
     @property
     def installed(self) -> bool:
@@ -444,10 +491,7 @@ class SessionTenant(Borrower):
 
     async def install(self) -> None:
         """Wait until the links of its user, or of the bus, exist."""
-        if isinstance(self._lender, UserTenant):
-            await self._lender.install()
-        else:
-            await self.engine.wait_installed()
+        await installed_of(self._lender)
 
     @property
     def running(self) -> bool:
@@ -511,55 +555,3 @@ class SessionTenant(Borrower):
         await asyncio.gather(self.servers.close(), self.servers.unsubscribe())
         self._root.session_limit.release(self)
         self.hub.end()
-
-
-@contextmanager
-def _closed_if_unstarted(work: Coroutine[Any, Any, Any]) -> Generator[None]:
-    """Close work that was not begun, because something before it failed."""
-    try:
-        yield
-    finally:
-        if getcoroutinestate(work) == CORO_CREATED:
-            work.close()
-
-
-# Credentials
-
-PERSONAL = frozenset({"oauth", "identity_assertion", "workload"})
-"""Kinds of `auth` that get a token for the user, with values that are not known before."""
-
-
-def may_differ(server: ServerConfig, secrets: Secrets) -> bool:
-    """Whether a user with these secrets may have other credentials for a server than the bus has."""
-    return _is_personal(server) or any(
-        reference.kind == "user" or secrets.asks_per_user for reference in _references(server)
-    )
-
-
-async def differ(server: ServerConfig, secrets: Secrets, others: Secrets) -> bool:
-    """Whether a link with these secrets would have other credentials than one with the others.
-
-    True if that is not known in time: a link is never shared by mistake.
-    """
-    if _is_personal(server):
-        return True
-    references = _references(server)
-    try:
-        async with asyncio.timeout(server.timeouts.connect):
-            found = await asyncio.gather(
-                *(source.find(reference) for source in (secrets, others) for reference in references)
-            )
-    except TimeoutError:
-        return True
-    return found[: len(references)] != found[len(references) :]
-
-
-def _is_personal(server: ServerConfig) -> bool:
-    return server.auth is not None and server.auth.type in PERSONAL
-
-
-def _references(server: ServerConfig) -> list[Reference]:
-    """The references of a server whose values may depend on the user."""
-    parts = [part for _, text in server.texts() for part in parsed(text, server=server.alias)]
-    found = (part for part in parts if isinstance(part, Reference) and part.kind in ("name", "user"))
-    return list(dict.fromkeys(found))

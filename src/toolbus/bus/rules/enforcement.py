@@ -14,6 +14,7 @@ from toolbus.policy.answers import Answers
 from toolbus.policy.counts import RuleCounts
 from toolbus.policy.guard import ActiveRules, AuditLog
 from toolbus.policy.layers import Layer
+from toolbus.policy.quotas.quotas import Quotas
 from toolbus.state.seal import SharedSeal
 from toolbus.telemetry.observer import BusTelemetry
 
@@ -42,6 +43,7 @@ class Enforcement:
         self.disabled: tuple[str, ...] = ()
         """The aliases of disabled servers; a rule about one waits for it."""
         self.now = ActiveRules(layer=Layer(()))
+        self.quotas = Quotas()
         self._use(config, self.prepare(config))
 
     def count_decisions(self) -> RuleCounts:
@@ -100,6 +102,7 @@ class Enforcement:
 
     def _use(self, config: BusConfig, enforced: ActiveRules) -> None:
         self.answers.use(config.file)
+        self.quotas.use(config.quotas)
         self._audit = config.audit
         self.telemetry.use(config)
         self.disabled = (*config.disabled, *config.outside)

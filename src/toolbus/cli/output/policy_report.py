@@ -9,6 +9,7 @@ from toolbus.bus.rules.effects import Effects, RuleFacts
 from toolbus.cli.output.review import rule_json
 from toolbus.cli.output.screen import Cell, Screen, escaped_json, visible
 from toolbus.config.settings.policy import SELECTORS, Action, Hint, PolicyRule, rate_words, rule_words
+from toolbus.config.settings.quotas import CallQuota, quota_words
 from toolbus.core.text.display import counted
 from toolbus.core.text.text import exact
 from toolbus.core.values.records import JSON, ToolSpec
@@ -47,6 +48,7 @@ class Overview:
     tools: int
     effects: Effects
     answers: Sequence[AnswerFacts]
+    quotas: Sequence[CallQuota]
     down: Mapping[str, str | None]
     """Servers that could not be listed, and why."""
 
@@ -115,6 +117,9 @@ def print_overview(screen: Screen, overview: Overview) -> None:
         screen.line(_effects_line(overview))
     if denied := overview.effects.denied:
         screen.line(f"denied: {', '.join(exact(str(spec.origin)) for spec in denied)}")
+    if overview.quotas:
+        screen.line(("quotas", "bold"))
+        screen.rows([[f"quotas[{n}]", exact(quota_words(one))] for n, one in enumerate(overview.quotas)])
     if overview.answers:
         screen.line(("stored answers", "bold"))
         screen.rows([_answer_row(one) for one in overview.answers], max_lines=None)
@@ -138,6 +143,7 @@ def overview_json(overview: Overview) -> JSON:
         "tools": overview.tools,
         "denied": [str(spec.origin) for spec in overview.effects.denied],
         "asked": [str(spec.origin) for spec in overview.effects.asked],
+        "quotas": [one.model_dump(mode="json", exclude_defaults=True) for one in overview.quotas],
         "answers": [answer_json(one) for one in overview.answers],
         "not_listed": dict(overview.down),
     }

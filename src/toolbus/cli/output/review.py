@@ -15,6 +15,7 @@ from toolbus.config.model import OFFICIAL_REGISTRY, BusConfig
 from toolbus.config.review import fact_lines, review, secrets_of_bus
 from toolbus.config.secrets.reference import MASK
 from toolbus.config.settings.policy import PolicyRule, rule_words
+from toolbus.config.settings.quotas import quota_words
 from toolbus.config.settings.search import Embeddings
 from toolbus.config.settings.serve import Serve
 from toolbus.config.settings.stations import StationEntry
@@ -67,10 +68,7 @@ def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Seq
     if not lines:
         yield [("no servers", "dim")]
     yield from _hook_lines(found)
-    if config.policy:
-        yield [("policy", "bold")]
-    for rule in config.policy:
-        yield (f"  {rule.do:5}  ", "dim"), exact(rule_words(rule))
+    yield from _rule_lines(config)
     if (trail := audit_facts(config)) is not None:
         yield ("audit", "bold"), "  ", (exact(_audit_words(trail)), "bold yellow" if trail["outside"] else "")
     if config.serve is not None:
@@ -80,6 +78,15 @@ def _review_lines(found: Candidate, shown: Callable[[str], str]) -> Iterator[Seq
         yield (secret["key"], "bold"), "  ", exact(f"{secret['reference']}  {secret['source']}")
     if any(MASK in text for _, facts in lines for _, text in facts):
         yield [(f"{MASK} stands for what looks like a secret; see the file", "dim")]
+
+
+def _rule_lines(config: BusConfig) -> Iterator[Sequence[Cell]]:
+    if config.policy:
+        yield [("policy", "bold")]
+    for rule in config.policy:
+        yield (f"  {rule.do:5}  ", "dim"), exact(rule_words(rule))
+    for index, quota in enumerate(config.quotas):
+        yield (f"quotas[{index}]", "bold"), "  ", exact(quota_words(quota))
 
 
 def _hook_lines(found: Candidate) -> Iterator[Sequence[Cell]]:
@@ -138,11 +145,13 @@ def _serve_words(serve: Serve) -> str:
     ways = [
         *(["keys"] if serve.auth.keys else []),
         *([] if oauth is None else [f"tokens of {oauth.issuer}"]),
+        *([] if serve.auth.sign_in is None else [f"people who sign in at {serve.issuer}"]),
         *([] if asks is None else [f"asks there with {asks.model_dump()['client_secret']}"]),
     ]
     console = "; its console is open to other machines" if serve.console else ""
     console += ", which can add and change servers" if serve.console == "edit" else ""
-    return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}{console}"
+    rest = "; also serves its tools as a REST API" if serve.rest else ""
+    return f"at {serve.http}, lets in: {', '.join(ways) or 'everyone on this machine'}{console}{rest}"
 
 
 # A rule of the policy as JSON

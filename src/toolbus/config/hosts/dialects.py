@@ -37,7 +37,7 @@ SETTINGS = (
     *("naming", "timeouts", "limits", "enabled_servers", "tool_allowlist"),
     *("include", "exclude", "mark", "repair", "redact", "budget", "sandbox"),
     *("resource_tools", "prompt_tools", "skill_tools", "roots", "expose", "expose_budget", "always"),
-    *("context", "context_budget", "lock", "policy", "audit", "history", "telemetry", "tokens"),
+    *("context", "context_budget", "lock", "policy", "quotas", "audit", "history", "telemetry", "tokens"),
     *("search", "serve", "code", "store", "registry", "extends", "profiles", "hooks"),
 )
 """Settings for all servers; accepted beside every container."""

@@ -126,13 +126,7 @@ class OAuth(_OAuth):
             yield "client_metadata", "client_id and client_metadata are mutually exclusive; keep one"
 
 
-class ClientCredentials(_OAuth):
-    """The program has its own identity: a client ID with a secret or a key."""
-
-    _missing = "is missing; client_credentials needs client_id"
-
-    type: Literal["client_credentials"]
-    """How to get a token: with the credentials of a client."""
+class _Client(_OAuth):
     client_id: Text
     """The ID of the client."""
     client_secret: _OptionalSecret = None
@@ -144,12 +138,45 @@ class ClientCredentials(_OAuth):
 
     def _problems(self) -> Iterator[tuple[str, str]]:
         yield from super()._problems()
-        if self.client_secret is None and self.key is None:
-            yield "client_secret", "is missing; set client_secret or key"
         if self.client_secret is not None and self.key is not None:
             yield "key", "client_secret and key are mutually exclusive; keep one"
         if self.key is None and "algorithm" in self.model_fields_set:
             yield "algorithm", "is only used with key; set key, or remove algorithm"
+
+
+class ClientCredentials(_Client):
+    """The program has its own identity: a client ID with a secret or a key."""
+
+    _missing = "is missing; client_credentials needs client_id"
+
+    type: Literal["client_credentials"]
+    """How to get a token: with the credentials of a client."""
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        yield from super()._problems()
+        if self.client_secret is None and self.key is None:
+            yield "client_secret", "is missing; set client_secret or key"
+
+
+class TokenExchange(_Client):
+    """The token of the gateway's client is exchanged for one for the server (RFC 8693)."""
+
+    _missing = "is missing; token_exchange needs issuer and client_id"
+
+    type: Literal["token_exchange"]
+    """The way to get a token: the token of the gateway's client is exchanged."""
+    audience: Text | None = None
+    """The `audience` to ask for: the name of the server at the authorization server."""
+
+    def _problems(self) -> Iterator[tuple[str, str]]:
+        yield from super()._problems()
+        if self.issuer is None:
+            # Else the server would decide who gets the tokens of clients.
+            yield "issuer", "is missing; set it to the authorization server that exchanges tokens"
+            return
+        parts = None if "${" in self.issuer else web_url(self.issuer)
+        if parts is not None and parts.scheme.lower() != "https" and not is_loopback(parts.hostname or ""):
+            yield "issuer", "must be an https:// URL: the tokens of clients are sent there"
 
 
 class IdentityAssertion(_OAuth):
@@ -180,11 +207,12 @@ class Workload(_OAuth):
     """The ID of the client, if the authorization server needs one."""
 
 
-Auth: TypeAlias = BearerAuth | OAuth | ClientCredentials | IdentityAssertion | Workload
+Auth: TypeAlias = BearerAuth | OAuth | ClientCredentials | TokenExchange | IdentityAssertion | Workload
 AUTH_TYPES: dict[str, type[Auth]] = {
     "bearer": BearerAuth,
     "oauth": OAuth,
     "client_credentials": ClientCredentials,
+    "token_exchange": TokenExchange,
     "identity_assertion": IdentityAssertion,
     "workload": Workload,
 }
@@ -220,6 +248,34 @@ def auth_warnings(auth: Auth | None) -> Iterator[str]:
             "auth has no issuer, so the server decides which authorization server gets the credentials; "
             "set auth.issuer"
         )
+
+
+_OWN_HEADERS = frozenset(
+    (
+        *("authorization", "cookie", "cookie2", "dpop", "host", "connection", "expect", "keep-alive", "te"),
+        *("trailer", "transfer-encoding", "upgrade", "accept", "accept-encoding", "content-encoding"),
+        *("content-length", "content-type", "last-event-id", "origin", "set-cookie", "traceparent"),
+        *("tracestate", "baggage", "forwarded"),
+    )
+)
+_OWN_PREFIXES = ("proxy-", "mcp-", "sec-", "x-forwarded-")
+_HEADER_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+
+
+def header_name_problem(name: str) -> str | None:
+    """The problem with the name of a header; None if it is valid."""
+    return None if _HEADER_NAME.fullmatch(name) else "expected the name of a header, such as X-Tenant"
+
+
+def forwarding_problem(name: str) -> str | None:
+    """The reason not to forward a header of a client; None if there is none."""
+    if problem := header_name_problem(name):
+        return problem
+    if name.lower() in ("authorization", "cookie"):
+        return f"{name} holds a credential for the gateway alone; use auth: {{type: token_exchange, ...}}"
+    if name.lower() in _OWN_HEADERS or name.lower().startswith(_OWN_PREFIXES):
+        return f"{name} belongs to one connection or request, and toolbus sets it itself; remove it"
+    return None
 
 
 def text_problem(key: str, text: str) -> str | None:

@@ -9,7 +9,7 @@ token      the tokens, which are stored
 import asyncio
 import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Mapping, Sequence
-from contextlib import asynccontextmanager, contextmanager, nullcontext
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -18,7 +18,7 @@ from mcp.client.auth.utils import issuers_match, union_scopes
 from mcp.shared.auth_utils import resource_url_from_server_url
 
 from toolbus.config import Resolved, ServerConfig
-from toolbus.config.settings.auth import ClientCredentials, IdentityAssertion, OAuth, Workload
+from toolbus.config.settings.auth import ClientCredentials, IdentityAssertion, OAuth, TokenExchange, Workload
 from toolbus.connect.auth.authorization import Authorization, check_pkce, first_of, poll, request_code
 from toolbus.connect.auth.client import (
     ClientRegistration,
@@ -27,6 +27,7 @@ from toolbus.connect.auth.client import (
     register,
     stored_client,
 )
+from toolbus.connect.auth.credentials import LinkOwner
 from toolbus.connect.auth.discovery import (
     AuthorizationServer,
     Challenge,
@@ -34,6 +35,7 @@ from toolbus.connect.auth.discovery import (
     find_authorization_server,
     find_resource,
 )
+from toolbus.connect.auth.exchange import TokenCache, exchange_form, subject_of
 from toolbus.connect.auth.failure import AuthFailure, PersonNeeded, Rejected, Step, Unreachable
 from toolbus.connect.auth.fetch import Fetch
 from toolbus.connect.auth.loopback import Loopback
@@ -41,25 +43,25 @@ from toolbus.connect.auth.tokens import DpopKey
 from toolbus.connect.http.url import parse_url
 from toolbus.core.ask.interactions import LoginHandler, LoginRequest
 from toolbus.core.values.errors import SignInFailed, TokenStoreError
-from toolbus.state.tokens.tokens import Login, TokenSource
+from toolbus.state.tokens.tokens import Login
 
 NO_CHALLENGE = Challenge()
 _TEMPORARY = ("temporarily_unavailable", "server_error", "slow_down")
 _JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
-MachineAuth = ClientCredentials | IdentityAssertion | Workload
+MachineAuth = ClientCredentials | TokenExchange | IdentityAssertion | Workload
 
 
 class OAuthFlow:
     """The sign-in of one user to one server. Failures are `AuthFailure`, with the step."""
 
-    def __init__(self, config: ServerConfig, values: Resolved, tokens: TokenSource, user: str = "") -> None:
+    def __init__(self, config: ServerConfig, values: Resolved, owner: LinkOwner) -> None:
         assert isinstance(config.auth, OAuth | MachineAuth), "only these need tokens"
         assert values.url is not None
         self._auth = config.auth
         self._alias = config.alias
         self._values = values
-        self._tokens = tokens
-        self._user = user
+        self._tokens = owner.tokens
+        self._user = owner.user
         parts = urlsplit(values.url)
         url = urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
         self.resource = resource_url_from_server_url(url)
@@ -67,19 +69,30 @@ class OAuthFlow:
         self._reached = _way_of(config, values)
         issuer = values.auth.get("issuer")
         self._fetch = Fetch(config, [parse_url(one) for one in (url, issuer) if one])
+        self._subject = None if owner.passed is None else owner.passed.token
+        self._issued = TokenCache(
+            self._subject if self.is_exchange else None,
+            (config.auth, tuple(sorted(values.auth.items())), self.resource, self._reached),
+        )
 
     @property
     def is_personal(self) -> bool:
         """Whether a person has to sign in."""
         return isinstance(self._auth, OAuth)
 
+    @property
+    def is_exchange(self) -> bool:
+        """Whether the token of a client is exchanged."""
+        return isinstance(self._auth, TokenExchange)
+
     async def login(self) -> Login | None:
         """The stored login; None if there is none, or it was made with another client, `Host` or `verify`.
 
         The tokens of a program are not stored: it needs nobody to get others, and must not act as a person.
+        Tokens of clients are in memory, beside the token that was exchanged.
         """
         if not self.is_personal:
-            return None
+            return self._issued.login
         login = await self._tokens.find(self.resource, self._user, self._values.auth.get("issuer"))
         if login is None:
             return None
@@ -100,12 +113,14 @@ class OAuthFlow:
     @asynccontextmanager
     async def lock(self) -> AsyncGenerator[None]:
         """Only one process at a time renews a login: a refresh token may be valid only once."""
-        async with self._tokens.lock(self.resource, self._user) if self.is_personal else nullcontext():
+        async with self._tokens.lock(self.resource, self._user) if self.is_personal else self._issued.lock:
             yield
 
     async def save(self, login: Login) -> None:
         if self.is_personal:
             await self._tokens.save(login)
+        else:
+            self._issued.keep(login)
 
     async def discover(
         self, challenge: Challenge = NO_CHALLENGE
@@ -152,7 +167,9 @@ class OAuthFlow:
         return await self._sign_in_here(handler, server, attempt, key)
 
     async def obtain(self, challenge: Challenge = NO_CHALLENGE, known: Login | None = None) -> Login:
-        """Get tokens with the program's own identity; `known` are the ones so far."""
+        """Get tokens with the identity of the program, or of its client; `known` are the ones so far."""
+        if self.is_exchange:
+            self._hide(subject_of(self._subject))  # first: without it, nobody is asked
         resource, server = await self.discover(challenge)
         scope = self._scope(resource, server, challenge, (), known)
         key = self._key(resource, challenge, known)
@@ -282,6 +299,8 @@ class OAuthFlow:
     async def _machine_form(self, server: AuthorizationServer, audience: str | None) -> dict[str, str]:
         if isinstance(self._auth, ClientCredentials):
             return {"grant_type": "client_credentials"}
+        if isinstance(self._auth, TokenExchange):
+            return exchange_form(self._subject, self._values.auth.get("audience"))
         names = {"issuer": server.issuer, "resource": audience or self.resource}
         key = "assertion" if isinstance(self._auth, IdentityAssertion) else "token"
         return {"grant_type": _JWT_BEARER, "assertion": await self._values.lookup(key, names)}
@@ -315,6 +334,8 @@ class OAuthFlow:
             return self._accepted(await endpoint.tokens(form, login), endpoint.key)
 
     def _accepted(self, login: Login, key: DpopKey | None) -> Login:
+        if self.is_exchange and self._subject is not None and login.access == self._subject.value:
+            raise AuthFailure("the authorization server returned the token of the client", step="token")
         self._hide(login.access, login.refresh)
         if key is not None and login.type != "DPoP" and self._auth.dpop == "always":
             raise AuthFailure(
@@ -379,10 +400,10 @@ Result = TypeVar("Result")
 class OAuthClient:
     """The login of one user to one server; failures are `SignInFailed`, or `TokenStoreError`."""
 
-    def __init__(self, config: ServerConfig, values: Resolved, tokens: TokenSource, user: str = "") -> None:
+    def __init__(self, config: ServerConfig, values: Resolved, owner: LinkOwner) -> None:
         self._alias = config.alias
         self._redacted = values.redacted
-        self._flow = OAuthFlow(config, values, tokens, user)
+        self._flow = OAuthFlow(config, values, owner)
 
     @property
     def resource(self) -> str:

@@ -75,8 +75,8 @@ class OAuthCredentials:
     def use(self, values: Resolved) -> None:
         """Use the values of a new attempt to connect."""
         self._values = values
-        self._flow = OAuthFlow(self._config, values, self._identity.tokens, self._identity.user)
-        static = static_headers(values)
+        self._flow = OAuthFlow(self._config, values, self._identity)
+        static = static_headers(values, self._identity.forwarded(self._config))
         static.pop("authorization", None)
         self._token.add_headers(static)
         if self._token.login is not None:
@@ -172,7 +172,9 @@ class OAuthCredentials:
             if await self._take_stored(rejected):
                 return  # another process has renewed it
             stored = await self._to_renew()
-            if stored is None or not stored.access:
+            if self._flow.is_exchange:  # not only if the server asks: it has to know for whom it works
+                await self._keep(await self._flow.obtain(known=stored))
+            elif stored is None or not stored.access:
                 self._drop(SIGNED_OUT if self._is_stored else NOBODY)
             else:
                 try:
@@ -202,7 +204,9 @@ class OAuthCredentials:
         """Replace a token that the server rejected, or get the first one."""
         before = self._token.login
         if not self._flow.is_personal:
-            await self._keep(await self._flow.obtain(challenge, before))
+            async with self._flow.lock():
+                if before is None or not await self._take_stored(before.access):
+                    await self._keep(await self._flow.obtain(challenge, before))
             return
         reason = self._why_none
         if before is None:

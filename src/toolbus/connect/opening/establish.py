@@ -157,7 +157,7 @@ class SessionOpener:
     def _credentials(self, values: Resolved) -> Credentials:
         """What authorizes the requests; tokens are kept from one attempt to the next."""
         if self._config.auth is None or self._config.auth.type == "bearer":
-            return StaticHeaders(static_headers(values))
+            return StaticHeaders(static_headers(values, self._owner.forwarded(self._config)))
         if self._tokens is None:
             from toolbus.connect.auth.oauth import OAuthCredentials
 

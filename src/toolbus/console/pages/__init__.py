@@ -8,7 +8,7 @@ from toolbus.console.pages.calls import call, calls
 from toolbus.console.pages.content import content
 from toolbus.console.pages.inbox import inbox
 from toolbus.console.pages.runs import run, runs
-from toolbus.console.pages.safety import approve, audit, held, keys, lock, policy, switch
+from toolbus.console.pages.safety import approve, audit, held, keys, lock, policy, quotas, switch
 from toolbus.console.pages.search import search_page
 from toolbus.console.pages.servers import add, edit, server, table
 from toolbus.console.pages.tools import tools
@@ -27,6 +27,7 @@ PAGES: tuple[Page, ...] = (
     runs.PAGE,
     run.PAGE,
     policy.PAGE,
+    quotas.PAGE,
     lock.PAGE,
     held.PAGE,
     approve.PAGE,

@@ -62,6 +62,8 @@ class Forwarding:
     """The server's state of that call."""
     rounds: int = 0
     """The number of times the server has asked so far."""
+    counted: str | None = None
+    """A proof, for one use, that quotas have counted the call."""
     is_unlisted: bool = False
     """Whether the client named the tool to `call_tool`, and may not know its definition."""
 

@@ -44,6 +44,10 @@ class Caller:
     session: str = ""
     run: str = ""
     """One run of an agent."""
+    key: str = ""
+    """The holder of the credential that it came with, such as `key:ci`; only over a gateway."""
+    view: str = ""
+    """The view of the gateway that it came through."""
 
 
 PROGRAM = Caller()

@@ -5,6 +5,25 @@ to give one up: if nine clients take all they can of 1,000 slots, some are left 
 """
 
 from collections.abc import Hashable
+from math import ceil
+
+from toolbus.core.text.display import duration
+from toolbus.core.values.errors import CallDenied
+
+__all__ = ["OverQuota"]
+
+
+class OverQuota(CallDenied):
+    """A quota has no call left, or its calls cannot be counted: nothing was sent.
+
+    `retry_after` is when to try again, in whole seconds. `limit` is the one that is used up, such as
+    `per_day`, or `uncounted`.
+    """
+
+    def __init__(self, what: str, reason: str, rule: str, *, limit: str, retry_after: float) -> None:
+        self.limit, self.retry_after = limit, ceil(retry_after)
+        again = f"{self.retry_after} s" if retry_after < 60 else duration(retry_after)
+        super().__init__(what, f"{reason}; try again in {again}", rule)
 
 
 class Quota:

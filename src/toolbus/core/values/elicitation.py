@@ -119,6 +119,8 @@ class Pending:
     """For an MCP client: responses that are known already, because guards refused those requests."""
     script: str | None = field(default=None, repr=False)
     """The script whose call this is, sealed; resuming goes on with the script."""
+    counted: str | None = None
+    """A proof, for one use, that quotas have counted the call."""
 
     @property
     def questions(self) -> dict[str, Elicitation]:
@@ -133,8 +135,9 @@ class Pending:
     def to_json(self) -> str:
         """The call as JSON, for a file or a database; it includes the arguments."""
         values = {name: getattr(self, name) for name in _STORED | _ADDED}
-        if self.script is None:
-            del values["script"]
+        for name in ("script", "counted"):
+            if values[name] is None:
+                del values[name]
         return json.dumps({"toolbus": 1, "pending": values})
 
     @classmethod
@@ -166,7 +169,7 @@ _STORED: dict[str, Any] = {
     "rounds": int,
 }
 _ADDED: dict[str, Any] = {"call": str | None, "approved": str | None, "approved_by": str | None}
-_ADDED["script"] = str | None
+_ADDED |= {"script": str | None, "counted": str | None}
 """What earlier versions did not store."""
 
 

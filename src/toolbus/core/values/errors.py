@@ -8,6 +8,7 @@
     ├── ToolNotFound           the catalog has no tool with that name (also a LookupError)
     ├── ToolFailed             a tool reported an error, and you asked for an exception
     ├── CallDenied             a guard refused the operation; nothing was sent
+    │   └── OverQuota          a quota has no call left; `retry_after` is when to try again
     ├── AuditFailed            the audit trail cannot be written or read
     ├── ArgumentsError         the arguments cannot be sent (also a TypeError)
     ├── ShaperFailed           a shaper raised; the catalog is unchanged
@@ -101,7 +102,6 @@ INTERNAL_ERROR = -32603
 """The code of JSON-RPC for a failure inside a server."""
 FORKED = "it was started before this process was forked, and belongs to the parent"
 """The reason why a bus cannot be used in a forked process."""
-
 
 _MOST_CHARACTERS = 100_000
 """Of a message: it may quote what a server or a client sent."""

@@ -12,6 +12,7 @@ from urllib.parse import quote, urlsplit
 
 from toolbus.config import BusConfig, Secrets
 from toolbus.config.settings.serve import Serve
+from toolbus.connect.auth.credentials import ClientIdentity
 from toolbus.core.values.errors import ConfigError
 from toolbus.core.values.records import JSONObject
 from toolbus.gateway.access.admission import (
@@ -22,9 +23,11 @@ from toolbus.gateway.access.admission import (
     RequestFacts,
 )
 from toolbus.gateway.access.hosts import Hosts, HttpPeer, Misdirected
+from toolbus.gateway.access.identity import NO_SERVERS, ServersBehind, servers_behind
 from toolbus.gateway.access.keys import PREFIX, Keys, StoredKeys, file_keys
 from toolbus.gateway.access.tokens import AccessTokens, Issuer
 from toolbus.gateway.protocol.principal import LOCAL, Principal
+from toolbus.gateway.sign_in.tokens import SignInState, SignInTokens
 
 logger = logging.getLogger("toolbus")
 
@@ -45,7 +48,8 @@ class AccessControl:
         serve: Serve,
         *,
         keys: Keys | None = None,
-        tokens: AccessTokens | None = None,
+        tokens: AccessTokens | SignInTokens | None = None,
+        behind: ServersBehind = NO_SERVERS,
         servers: Collection[str] = (),
         clock: Callable[[], float] = time.monotonic,
         now: Callable[[], float] = time.time,
@@ -55,7 +59,10 @@ class AccessControl:
         self._servers = servers
         self._keys = keys
         self._tokens = tokens
+        self._sign_in = tokens if isinstance(tokens, SignInTokens) else None
         self._now = now
+        self._behind = behind
+        self._deciding = (*_DECIDING, *behind.deciding)
         self._clock = clock
         self._hosts = Hosts(serve)
         self._throttle = Throttle(clock)
@@ -69,7 +76,8 @@ class AccessControl:
         """Decide as another one from now on; who failed before is still throttled."""
         before, self._serve = self._serve, other._serve
         self._servers = other._servers
-        self._hosts = other._hosts
+        self._hosts, self._sign_in = other._hosts, other._sign_in
+        self._behind, self._deciding = other._behind, other._deciding
         if before.auth != self._serve.auth or before.default_view != self._serve.default_view:
             self._keys, self._tokens = other._keys, other._tokens
         self._admitted.clear()
@@ -80,7 +88,7 @@ class AccessControl:
         return found if isinstance(found, Refusal) else None
 
     async def admit(self, facts: RequestFacts) -> Principal | Refusal:
-        place = _place(facts)
+        place = _place(facts, self._deciding)
         recent = self._admitted.get(place)
         if recent is not None and self._clock() < recent[1] and self.is_current(recent[0]):
             return recent[0]
@@ -109,11 +117,19 @@ class AccessControl:
                 peer, view, "send a bearer token, or a key as one", error="invalid_request"
             )
         found = await self._identify(peer, credential, view)
-        return found if isinstance(found, Refusal) else self._principal(found, peer, view)
+        if isinstance(found, Refusal):
+            return found
+        passed = self._behind.passed_on(facts, found)
+        return passed if isinstance(passed, Refusal) else self._principal(found, peer, view, passed)
 
     def is_current(self, principal: Principal, *, answers: bool = False) -> bool:
         if principal.key:
-            return self._keys is not None and self._keys.is_current and self._keys.has(principal)
+            is_key = principal.kind == "key"
+            # Not a function: this is asked before each event.
+            found = self._keys if is_key else self._sign_in
+            if found is None or not found.is_current or not found.has(principal):
+                return False
+            return is_key or answers or not self._has_expired(principal)
         if principal.kind == "local":
             return not self._serve.auth.is_needed
         oauth = self._serve.auth.oauth
@@ -121,12 +137,13 @@ class AccessControl:
         return is_known and (answers or not self._has_expired(principal))
 
     def has_revoked(self, principal: Principal) -> bool:
-        return bool(principal.key) and (self._keys is None or not self._keys.has(principal))
+        found = self._keys if principal.kind == "key" else self._sign_in
+        return bool(principal.key) and (found is None or not found.has(principal))
 
     def metadata(self, facts: RequestFacts) -> JSONObject | None:
         """The metadata of the protected resource (RFC 9728); None if there is none at that path."""
-        oauth = self._serve.auth.oauth
-        if oauth is None or not facts.path.startswith(METADATA):
+        issuer, scopes = self._serve.issuer, self._serve.scopes
+        if issuer is None or not facts.path.startswith(METADATA):
             return None
         suffix = facts.path.removeprefix(METADATA)
         prefix = urlsplit(self._serve.public_url or "").path.rstrip("/")
@@ -135,11 +152,11 @@ class AccessControl:
             return None
         body: JSONObject = {
             "resource": self._resource(self._hosts.peer(facts), view),
-            "authorization_servers": [oauth.issuer],
+            "authorization_servers": [issuer],
             "bearer_methods_supported": ["header"],
             "resource_name": "toolbus",
         }
-        return {**body, "scopes_supported": list(oauth.scopes)} if oauth.scopes else body
+        return {**body, "scopes_supported": list(scopes)} if scopes else body
 
     def url(self, facts: RequestFacts, name: str = "") -> str:
         return self._resource(self._hosts.peer(facts), name)
@@ -176,7 +193,10 @@ class AccessControl:
         name, server = self._place_of(view, (self._serve.default_view, *self._serve.views))
         if self._serve.view(name) is None:
             return Refusal.of(404, "not_found", "there is no view of that name")
-        return replace(LOCAL, view=name, server=server)
+        passed = self._behind.passed_on(facts)
+        if isinstance(passed, Refusal):
+            return passed
+        return replace(LOCAL, view=name, server=server, passed=passed)
 
     def _place_of(self, name: str, views: Sequence[str]) -> tuple[str, str]:
         """The view of a path for a client with these views, and the server if the path names one.
@@ -204,7 +224,8 @@ class AccessControl:
             return Refusal.of(503, "temporarily_unavailable", error.reason, {"retry-after": _RETRY_SECONDS})
         except CredentialDenied as denied:
             self._proven.pop(digest, None)
-            self._throttle.refused(peer.address)
+            if denied.is_guess:
+                self._throttle.refused(peer.address)
             self._log.refused(peer.address, denied.reason)
             return self._challenge(peer, view, denied.reason, error="invalid_token")
         if digest not in self._proven:
@@ -216,17 +237,19 @@ class AccessControl:
     async def _holder(self, credential: str, view: str) -> CredentialHolder:
         if credential.startswith(PREFIX) and self._keys is not None:
             return self._keys.identity(credential)
-        oauth = self._serve.auth.oauth
-        if self._tokens is None or oauth is None:
+        oauth, resource = self._serve.auth.oauth, self._serve.resource
+        tokens = self._sign_in or self._tokens
+        if tokens is None:
             raise CredentialDenied("unknown key")
-        resource = self._serve.resource
-        audiences = {*oauth.audience} or {*filter(None, [resource])}
+        audiences = {*(() if oauth is None else oauth.audience)} or {*filter(None, [resource])}
         if view and resource in audiences:
             # A client that was given the URL of a view asks for tokens for that URL.
             audiences.add(f"{resource}/{quote(view)}")
-        return await self._tokens.identity(credential, audiences)
+        return await tokens.identity(credential, audiences)
 
-    def _principal(self, identity: CredentialHolder, peer: HttpPeer, view: str) -> Principal | Refusal:
+    def _principal(
+        self, identity: CredentialHolder, peer: HttpPeer, view: str, passed: ClientIdentity | None
+    ) -> Principal | Refusal:
         """The principal with its view; a path never gives more than its key or token does."""
         chosen, server = self._place_of(view, identity.views)
         if chosen not in identity.views:
@@ -246,15 +269,15 @@ class AccessControl:
             server=server,
             expires=identity.expires,
             key=identity.key,
+            passed=passed,
         )
 
     def _challenge(
         self, peer: HttpPeer, view: str, description: str = "", *, status: int = 401, error: str = ""
     ) -> Refusal:
         """The response that says how to get in (RFC 6750, RFC 9728)."""
-        oauth = self._serve.auth.oauth
         facts = {"error": error, "error_description": description}
-        if oauth is None:
+        if self._serve.issuer is None:
             facts = {"realm": "toolbus", **facts}
         else:
             resource = urlsplit(self._resource(peer, view))
@@ -267,8 +290,7 @@ class AccessControl:
 
     def _scopes(self, view: str) -> list[str]:
         """The scopes that give a view; all, if none gives it."""
-        assert self._serve.auth.oauth is not None, "asked only then"
-        scopes = self._serve.auth.oauth.scopes
+        scopes = self._serve.scopes
         wanted = view or self._serve.default_view
         return [scope for scope, given in scopes.items() if given == wanted] or list(scopes)
 
@@ -279,15 +301,19 @@ class AccessControl:
 
 
 def access_of(
-    config: BusConfig, secrets: Secrets | None = None, shared: StoredKeys | None = None
+    config: BusConfig,
+    secrets: Secrets | None = None,
+    shared: StoredKeys | None = None,
+    sign_in: SignInState | None = None,
 ) -> AccessControl:
     """The access control of a config; `secrets` look up what its `serve` refers to.
 
-    Keys are the `shared` ones, or those of the config file. ConfigError if it wants keys, and there is no
-    file that they could belong to.
+    Keys are the `shared` ones, or those of the config file. ConfigError if it wants keys or sign-ins, and
+    there is no file that they could belong to.
     """
     serve = config.gateway
-    keys = tokens = None
+    keys: Keys | None = None
+    tokens: AccessTokens | SignInTokens | None = None
     if serve.auth.keys:
         if config.file is None and shared is None:
             raise ConfigError("keys belong to a config file; save the config to one", key="serve.auth.keys")
@@ -296,14 +322,19 @@ def access_of(
     if serve.auth.oauth is not None:
         issuer = Issuer(serve.auth.oauth, secrets or Secrets(None, config.folder, config.reviewed))
         tokens = AccessTokens(serve.auth.oauth, issuer, serve.default_view)
-    return AccessControl(serve, keys=keys, tokens=tokens, servers=frozenset(config.servers))
+    if serve.auth.sign_in is not None:
+        if sign_in is None:
+            raise ConfigError("sign-ins belong to a config file; save it", key="serve.auth.sign_in")
+        tokens = SignInTokens(sign_in, serve)
+    aliases = frozenset(config.servers)
+    return AccessControl(serve, keys=keys, tokens=tokens, behind=servers_behind(config), servers=aliases)
 
 
-def _place(facts: RequestFacts) -> tuple[object, ...]:
+def _place(facts: RequestFacts, deciding: tuple[str, ...]) -> tuple[object, ...]:
     """All that a decision depends on; of the credential only its digest, so that it is not kept."""
     header = facts.headers.get
     credential = sha256(header("authorization", "").encode(errors="surrogateescape")).digest()
-    return credential, facts.path, facts.address, facts.scheme, *map(header, _DECIDING)
+    return credential, facts.path, facts.address, facts.scheme, *map(header, deciding)
 
 
 def _quotable(text: str) -> str:

@@ -34,6 +34,7 @@ from toolbus.connect.auth.fetch import Fetch, FetchedReply
 from toolbus.connect.http.url import parse_url
 from toolbus.core.values.errors import SecretMissing
 from toolbus.gateway.access.admission import CredentialDenied, CredentialHolder, CredentialUndecided
+from toolbus.gateway.access.identity import grant_of
 from toolbus.gateway.protocol.principal import client_user, subject_user
 
 logger = logging.getLogger("toolbus")
@@ -310,6 +311,7 @@ class AccessTokens:
             user=self._user(claims, client),
             views=self._views(claims),
             expires=expires,
+            subject=grant_of(claims),
         )
 
     def _user(self, claims: Mapping[str, Any], client: str) -> str:

@@ -2,11 +2,13 @@
 
 from collections import OrderedDict
 
+from toolbus.bus.inner import client_of
 from toolbus.bus.rules.enforcement import Rules, shared_rules
 from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import View
 from toolbus.config.settings.policy import PolicyRule
 from toolbus.config.settings.serve import DEFAULT_VIEW, Serve, ServeView
+from toolbus.connect.auth.credentials import ClientIdentity
 from toolbus.core.ask.interactions import Interactions
 from toolbus.core.operation.operation import Caller
 from toolbus.core.values.records import Budget
@@ -23,8 +25,8 @@ class Views:
     def __init__(self, bus: Toolbus, serve: Serve | None = None) -> None:
         self._bus = bus
         self._serve = serve or Serve()
-        self._made: OrderedDict[tuple[str, str, str], View] = OrderedDict()
-        """By view, server and user."""
+        self._made: OrderedDict[tuple[str, str, str, ClientIdentity | None], View] = OrderedDict()
+        """By view, server, user and forwarded identity."""
         self._rules: dict[str, Rules] = {}
         """By view. Whoever opens another session does not get another quota."""
 
@@ -51,7 +53,7 @@ class Views:
         """
         if interactions is not None:
             return self._make(principal, session, interactions)
-        place = (principal.view, principal.server, principal.user)
+        place = (principal.view, principal.server, principal.user, principal.passed)
         view = self._made.get(place)
         if view is None:
             view = self._made[place] = self._make(principal)
@@ -81,8 +83,9 @@ class Views:
         if settings.policy and name not in self._rules:
             self._rules[name] = shared_rules(settings.policy)
         user = principal.user or settings.user
-        if interactions is not None:
-            whole = self._bus.as_user(user or "", session=session, interactions=interactions)
+        if interactions is not None or principal.passed is not None:
+            session_of_links = session if interactions is not None else None
+            whole = client_of(self._bus)(user or "", principal.passed, session_of_links, interactions)
         else:
             whole = self._bus.as_user(user) if user else self._bus.view()
         return whole.view(
@@ -111,4 +114,5 @@ def _servers(settings: ServeView, principal: Principal, whole: View) -> list[str
 
 def caller_of(principal: Principal, session: str = "") -> Caller:
     """Whom the audit trail, hooks and guards see: the client, or nobody in particular if it is local."""
-    return Caller(face=FACE, user=principal.caller, session=session)
+    key = "" if principal.kind == "local" else principal.id
+    return Caller(face=FACE, user=principal.caller, session=session, key=key, view=principal.view)

@@ -48,6 +48,8 @@ class ParkedCall:
         """A call for a request; `about` names it in messages."""
         self.id = f"{store.prefix}{secrets.token_urlsafe(18)}"
         self.owner = exchange.principal.owner
+        self.holder = exchange.principal.holder
+        """The principal, for quotas."""
         self.size = max(exchange.size, LEAST)
         """About how many bytes are kept for it."""
         self.about = about
@@ -110,6 +112,13 @@ class ParkedCall:
                 self.cancel()
             raise
         return True
+
+    async def news(self) -> None:
+        """Wait until it is over, or has other questions than now."""
+        known = set(self.questions)
+        while not self.done and (not self.questions or self.questions.keys() == known):
+            self._changed.clear()
+            await self._changed.wait()
 
     async def _has_asked_all(self) -> bool:
         """Wait a moment for questions that the server asks at the same time; False if others came."""
@@ -245,34 +254,38 @@ class ParkedCalls:
         """The calls of a principal, in the order of their start."""
         return [call for call in self._calls.values() if call.owner == owner]
 
+    def held_by(self, holder: str) -> list[ParkedCall]:
+        """The calls of the holder of a credential, with any forwarded identity."""
+        return [call for call in self._calls.values() if call.holder == holder]
+
     def keep(self, call: ParkedCall) -> bool:
         """Keep a call; False if its principal has too many, or too large ones."""
         if call.id in self._calls:
             return True
-        owner = call.owner
-        if not self._bytes.take(owner, call.size):
+        holder = call.holder
+        if not self._bytes.take(holder, call.size):
             return False
-        if not self._slots.take(owner):
-            self._bytes.release(owner, call.size)
+        if not self._slots.take(holder):
+            self._bytes.release(holder, call.size)
             return False
         self._calls[call.id] = call
         return True
 
     def drop(self, call: ParkedCall) -> None:
         if self._calls.pop(call.id, None) is not None:
-            self._slots.release(call.owner)
-            self._bytes.release(call.owner, call.size)
+            self._slots.release(call.holder)
+            self._bytes.release(call.holder, call.size)
 
     def resize(self, call: ParkedCall, size: int) -> bool:
         """Keep so many bytes for a call that has ended; False if they are too many."""
         if call.id not in self._calls:
             return True
-        owner = call.owner
-        self._bytes.release(owner, call.size)
-        is_kept = self._bytes.take(owner, max(size, LEAST))
+        holder = call.holder
+        self._bytes.release(holder, call.size)
+        is_kept = self._bytes.take(holder, max(size, LEAST))
         call.size = max(size, LEAST) if is_kept else LEAST
         if not is_kept:
-            self._bytes.add(owner, LEAST)
+            self._bytes.add(holder, LEAST)
         return is_kept
 
     def drop_later(self, call: ParkedCall, seconds: float) -> None:

@@ -40,6 +40,8 @@ class Round:
     approval: Approval | None = None
     rounds: int = 0
     """How often the server has asked so far."""
+    counted: str | None = None
+    """The proof of the suspended call (`Pending.counted`)."""
     parked: str | None = None
     """The call that waits."""
     script: Pending | None = None
@@ -57,6 +59,7 @@ class _State:
     state: str | None = None
     answered: JSONObject = field(default_factory=dict[str, JSON])
     rounds: int = 0
+    counted: str | None = None
     parked: str | None = None
     call: str | None = None
     """The digest of the call that a person is asked to approve."""
@@ -105,6 +108,7 @@ class RequestState:
             state=state.state,
             approval=approval,
             rounds=state.rounds,
+            counted=state.counted,
             parked=state.parked,
         )
 
@@ -135,7 +139,7 @@ class RequestState:
 
     def _count_use(self, request: ClientRequest) -> None:
         """`Spent` remembers only so many: those of one principal must not make it forget the others."""
-        owner = request.exchange.principal.owner
+        owner = request.exchange.principal.holder
         if not self._used.take(owner):
             raise over_quota("max_used", "you have used too many approvals and suspended scripts")
         asyncio.get_running_loop().call_later(self._seconds, self._used.release, owner)
@@ -153,6 +157,7 @@ class RequestState:
             state=pending.state,
             answered=dict(pending.answered),
             rounds=pending.rounds,
+            counted=pending.counted,
             call=pending.call,
             approved=approved,
         )

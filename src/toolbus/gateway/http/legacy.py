@@ -185,7 +185,7 @@ class LegacyFront:
     def _open_streams(self, session: ClientSession) -> None:
         primes = is_version_at_least(session.version, PRIMED_SINCE)
         prefix = "" if self._replicas is None else self._replicas.prefix
-        owner = session.principal.owner
+        owner = session.principal.holder
         self._streams[session.id] = SessionStreams(
             self._limits, self._kept, owner, primes=primes, prefix=prefix
         )

@@ -108,7 +108,7 @@ class InFlight:
         """Count one more; the HTTP status to refuse it with if that is too many, or 0."""
         if self._requests.free <= 0:
             return 503
-        if not self._requests.take(principal.owner):
+        if not self._requests.take(principal.holder):
             return 429
         self._metrics.in_flight += 1
         return 0
@@ -117,7 +117,7 @@ class InFlight:
         """Reserve the most that the large body of a request may have; False if there is no room for it."""
         declared = http.headers.get("content-length", "")
         size = int(declared) if declared.isdecimal() else self._limits.body_bytes
-        if not self._bytes.take(http.principal.owner, size):
+        if not self._bytes.take(http.principal.holder, size):
             return False
         http.reserved = size
         return True
@@ -125,7 +125,7 @@ class InFlight:
     def note_size(self, http: HttpRequest) -> None:
         """The body of a request was read: it takes no more room than it has bytes."""
         if (more := http.reserved - http.size) > 0:
-            self._bytes.release(http.principal.owner, more)
+            self._bytes.release(http.principal.holder, more)
             http.reserved = http.size
 
     def release(self, http: HttpRequest) -> None:
@@ -135,7 +135,7 @@ class InFlight:
     def keep(self, http: HttpRequest, call: asyncio.Task[Any]) -> None:
         """Count a call that goes on after its HTTP request has ended."""
         principal, reserved = http.principal, http.reserved
-        self._requests.add(principal.owner)
+        self._requests.add(principal.holder)
         self._metrics.in_flight += 1
         http.reserved = 0
         call.add_done_callback(lambda _: self._release(principal, reserved))
@@ -143,9 +143,9 @@ class InFlight:
     def _release(self, principal: Principal, reserved: int) -> None:
         self._ended.set()
         self._metrics.in_flight -= 1
-        self._requests.release(principal.owner)
+        self._requests.release(principal.holder)
         if reserved:
-            self._bytes.release(principal.owner, reserved)
+            self._bytes.release(principal.holder, reserved)
 
     async def wait_for_none(self) -> None:
         while self._metrics.in_flight:

@@ -21,7 +21,7 @@ from mcp.shared.inbound import (
 from mcp_types import HEADER_MISMATCH, INTERNAL_ERROR, INVALID_PARAMS, LOG_LEVEL_META_KEY
 
 from toolbus.core.ask.interactions import Stopwatch
-from toolbus.core.values.records import JSONObject, LogLevel
+from toolbus.core.values.records import JSON, JSONObject, LogLevel
 from toolbus.gateway.calls.queue import Busy
 from toolbus.gateway.gateway import Gateway
 from toolbus.gateway.http.limits import HttpLimits, Refusals
@@ -30,7 +30,7 @@ from toolbus.gateway.http.streams import KEEPALIVE, woken
 from toolbus.gateway.metrics import Metrics, error_kind
 from toolbus.gateway.protocol.request import ClientExchange
 from toolbus.gateway.protocol.sessions import RequestCancelled
-from toolbus.gateway.protocol.words import BUSY, ProtocolError, WrongReplica
+from toolbus.gateway.protocol.words import BUSY, RETRY_AFTER, ProtocolError, WrongReplica, is_object
 
 logger = logging.getLogger("toolbus")
 
@@ -75,7 +75,8 @@ async def answered(
         return Outcome(failure(request_id, error.json), TOO_MANY, "busy", (retry,))
     except ProtocolError as error:
         status = TOO_MANY if error.code == BUSY else ERROR_CODE_HTTP_STATUS.get(error.code, 200)
-        return Outcome(failure(request_id, error.json), status, error_kind(error.code))
+        retry = _retry_header(error.data, "retryAfter")
+        return Outcome(failure(request_id, error.json), status, error_kind(error.code), retry)
     except RequestCancelled:
         cancelled = {"code": REQUEST_CANCELLED, "message": "Request cancelled"}
         return Outcome(failure(request_id, cancelled), error="cancelled")
@@ -86,8 +87,16 @@ async def answered(
         return Outcome(
             failure(request_id, {"code": INTERNAL_ERROR, "message": "Internal error"}), error="internal_error"
         )
-    is_error = method == "tools/call" and result.get("isError") is True
-    return Outcome(response(request_id, result), error="tool_error" if is_error else None)
+    if method == "tools/call" and result.get("isError") is True:
+        retry = _retry_header(result.get("_meta"), RETRY_AFTER)
+        return Outcome(response(request_id, result), error="tool_error", headers=retry)
+    return Outcome(response(request_id, result))
+
+
+def _retry_header(holder: JSON, key: str) -> Headers:
+    """The header with the time of the next try, if an answer has one."""
+    seconds: JSON = holder.get(key) if is_object(holder) else None
+    return ((b"retry-after", b"%d" % seconds),) if type(seconds) is int and seconds > 0 else ()
 
 
 class ModernFront:

@@ -102,8 +102,9 @@ class PeoplePages:
         except PermissionError:
             return await self._refuse(http, 403, "Not from there", "That form is not of this page.")
         try:
+            await self._requests.open()
             await answer(http, fields)
-        except (OSError, StoreError) as error:
+        except (OSError, ValueError, StoreError) as error:
             logger.warning("nobody can sign in now: %s", error)
             await self._refuse(http, 503, "Not now", "People cannot sign in at the moment. Try again later.")
 

@@ -5,6 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, Literal, TypeAlias
 
+from toolbus.connect.auth.credentials import ClientIdentity
+
 HolderKind: TypeAlias = Literal["local", "key", "subject", "client"]
 """Whoever started the gateway; the holder of a key; the subject of a token, or its client if it has none."""
 _LIKE_ANOTHER = re.compile(r"(?:user:)*(?:key|client|subject):")
@@ -28,7 +30,9 @@ class Principal:
     expires: float | None = None
     """When its key or token expires, as seconds since the epoch."""
     key: str = field(default="", repr=False)
-    """The SHA-256 of its key; empty for a token, and without authentication."""
+    """The SHA-256 of its key, or the grant of its sign-in; empty for others."""
+    passed: ClientIdentity | None = field(default=None, repr=False)
+    """Its forwarded identity; None if no server needs it."""
 
     @property
     def id(self) -> str:
@@ -42,9 +46,15 @@ class Principal:
         return self.user or ("" if self.kind == "local" else self.id)
 
     @property
-    def owner(self) -> str:
-        """Who owns its sessions, calls and tasks: a new key with an old name is somebody else."""
+    def holder(self) -> str:
+        """The holder of the credential, for quotas: a new key with an old name is somebody else."""
         return f"{self.id} {self.key}" if self.key else self.id
+
+    @property
+    def owner(self) -> str:
+        """The owner of its sessions, calls and tasks: with another forwarded identity, somebody else."""
+        text = f"{self.id} {self.key}" if self.key else self.id
+        return text if self.passed is None else f"{text} {self.passed.digest}"
 
     def is_like(self, other: "Principal") -> bool:
         """Whether it is the same one and gets the same; a new token may expire at another time."""
@@ -56,14 +66,27 @@ class Principal:
         return self.view, self.server
 
     @property
+    def bare(self) -> "Principal":
+        """The same one without its forwarded identity."""
+        return replace(self, passed=None)
+
+    @property
     def lasting(self) -> "Principal":
         """The same one, whenever its token expires: a new token is not another principal."""
         return replace(self, expires=None)
 
+    def json(self, *, with_token: bool = False) -> dict[str, Any]:
+        """The principal as JSON; with the token that is passed on only if nobody else can read it."""
+        passed = None if self.passed is None else self.passed.json(with_token=with_token)
+        return {**{one.name: getattr(self, one.name) for one in fields(self)}, "passed": passed}
+
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> "Principal":
         """The principal in its JSON; KeyError if another version wrote it."""
-        return cls(**{one.name: stored[one.name] for one in fields(cls)})
+        given: dict[str, Any] = {one.name: stored[one.name] for one in fields(cls)}
+        if given["passed"] is not None:
+            given["passed"] = ClientIdentity.read(given["passed"])
+        return cls(**given)
 
 
 LOCAL = Principal(name="local")

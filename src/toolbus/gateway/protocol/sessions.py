@@ -236,7 +236,7 @@ class ClientSessions:
         If there are too many, the longest idle one of the principal that has the most ends.
         """
         self._by_id: dict[str, ClientSession] = {}
-        self._by_owner: dict[str, OrderedDict[str, ClientSession]] = {}
+        self._by_holder: dict[str, OrderedDict[str, ClientSession]] = {}
         """The same, those that were not used for the longest time first."""
         self._max = max_sessions
         self._idle = idle
@@ -259,7 +259,7 @@ class ClientSessions:
     ) -> ClientSession:
         """A new session, with an id that nobody can guess; or one with that id, which another replica had."""
         if len(self._by_id) >= self._max:
-            self._make_room(principal.owner)
+            self._make_room(principal.holder)
         session = ClientSession(
             name=name or secrets.token_urlsafe(24),
             principal=principal,
@@ -270,13 +270,13 @@ class ClientSessions:
             now=self._now,
         )
         self._by_id[session.id] = session
-        self._by_owner.setdefault(principal.owner, OrderedDict())[session.id] = session
+        self._by_holder.setdefault(principal.holder, OrderedDict())[session.id] = session
         return session
 
-    def _make_room(self, owner: str) -> None:
+    def _make_room(self, holder: str) -> None:
         """End a session of whoever has the most; if several do, of the one that wants another one."""
-        own = self._by_owner.get(owner)
-        most = max(self._by_owner.values(), key=len)
+        own = self._by_holder.get(holder)
+        most = max(self._by_holder.values(), key=len)
         some = most if own is None or len(own) < len(most) else own
         first = list(islice(some.values(), _LOOKED_AT))
         self.close(next((one for one in first if not one.is_busy), first[0]).id)
@@ -293,16 +293,16 @@ class ClientSessions:
             self.close(name)
             return None
         session.touch()
-        self._by_owner[session.principal.owner].move_to_end(name)
+        self._by_holder[session.principal.holder].move_to_end(name)
         return session
 
     def close(self, name: str) -> None:
         session = self._by_id.pop(name, None)
         if session is not None:
-            owner = session.principal.owner
-            del self._by_owner[owner][name]
-            if not self._by_owner[owner]:
-                del self._by_owner[owner]
+            holder = session.principal.holder
+            del self._by_holder[holder][name]
+            if not self._by_holder[holder]:
+                del self._by_holder[holder]
             session.close()
 
     def close_all(self) -> None:

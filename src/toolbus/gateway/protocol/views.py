@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from toolbus.bus.inner import calls_of
+from toolbus.bus.inner import calls_of, renewal_of
 from toolbus.bus.toolbus import Toolbus
 from toolbus.bus.view import SessionView, View
 from toolbus.core.ask.interactions import Interactions, McpClient, QuestionRouting
@@ -82,7 +82,10 @@ class ClientViews:
 
     def of(self, principal: Principal, session: ClientSession | None) -> ClientView:
         known = None if session is None else self._by_session.get(session.id)
-        return known or self.of_principal(principal)
+        found = known or self.of_principal(principal)
+        if principal.passed is not None:
+            renewal_of(found.base)(principal.passed)
+        return found
 
     def of_principal(self, principal: Principal) -> ClientView:
         """The view of a principal; another one if the config has changed meanwhile."""
@@ -104,7 +107,7 @@ class ClientViews:
 
     def forget(self, principal: Principal) -> None:
         """Release the view of a principal that does not come back."""
-        for known in [one for one in self._by_principal if one.is_like(principal)]:
+        for known in [one for one in self._by_principal if one.bare.is_like(principal.bare)]:
             self._release(self._by_principal.pop(known))
 
     def open(self, session: ClientSession) -> ClientView:
@@ -122,7 +125,7 @@ class ClientViews:
         """The view of a principal with connections of its own, if there is a server that wants that."""
         if not any(server.per_session for server in self._bus.config.servers.values()):
             return None
-        routing = QuestionRouting(forwards=True, client=client, owner=principal.owner)
+        routing = QuestionRouting(forwards=True, client=client, owner=principal.holder)
         return self._view_of(principal, name, Interactions(_routing=routing))
 
     async def close(self) -> None:

@@ -5,6 +5,7 @@ from typing import Final, TypeGuard, cast
 
 from pydantic_core import to_json
 
+from toolbus.core.operation.quota import OverQuota
 from toolbus.core.values.errors import (
     ArgumentsError,
     CallDenied,
@@ -183,9 +184,14 @@ def for_legacy(result: JSONObject) -> JSONObject:
     return left
 
 
-def tool_failure(message: str) -> JSONObject:
-    """The result of a tool call that could not be made; a model reads the reason."""
-    return {"content": [{"type": "text", "text": message}], "isError": True}
+RETRY_AFTER: Final = "toolbus/retryAfter"
+"""In the `_meta` of a result: the seconds after which to try again."""
+
+
+def tool_failure(error: ToolbusError, words: str = "") -> JSONObject:
+    """The result of a tool call that could not be made; a model reads the `words`, or the error's own."""
+    result: JSONObject = {"content": [{"type": "text", "text": words or str(error)}], "isError": True}
+    return {**result, "_meta": {RETRY_AFTER: error.retry_after}} if isinstance(error, OverQuota) else result
 
 
 def protocol_error(error: ToolbusError, *, modern: bool = True) -> ProtocolError:
@@ -196,6 +202,9 @@ def protocol_error(error: ToolbusError, *, modern: bool = True) -> ProtocolError
             return ProtocolError(code, error.message, error.data)
         case ToolNotFound() | ServerNotFound() | ArgumentsError():
             return ProtocolError(INVALID_PARAMS, str(error))
+        case OverQuota():
+            data: JSONObject = {"limit": error.limit, "retryAfter": error.retry_after}
+            return ProtocolError(BUSY, str(error), data)
         case CallDenied():
             return ProtocolError(INVALID_REQUEST, str(error))
         case _:

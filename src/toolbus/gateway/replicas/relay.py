@@ -14,7 +14,7 @@ import ssl
 import time
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from hashlib import sha256
 from itertools import count
 
@@ -76,7 +76,7 @@ class Departures:
         facts = http.facts
         return self._sealed(
             to,
-            principal=None if is_page else asdict(http.principal),
+            principal=None if is_page else http.principal.json(with_token=True),  # sealed
             method="GET" if facts.method == "HEAD" else facts.method,  # then the body has its length
             path=facts.path,
             query=http.query.decode("latin-1"),

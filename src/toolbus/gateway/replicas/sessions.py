@@ -8,7 +8,7 @@ import asyncio
 import json
 import logging
 from collections.abc import Collection, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any
@@ -45,7 +45,8 @@ class SessionFacts:
 
     @property
     def json(self) -> bytes:
-        return json.dumps({**asdict(self), "principal": asdict(self.principal)}).encode()
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        return json.dumps({**values, "principal": self.principal.json()}).encode()
 
 
 class SharedSessions:

@@ -231,10 +231,14 @@ class Store:
         return (await self._write(sql.REPLACE, kind, name, value, seconds, was=mark)).count > 0
 
     async def swap(
-        self, kind: str, name: str, old: bytes, value: bytes, seconds: float | None = None
+        self, kind: str, name: str, old: bytes | None, new: bytes | None, seconds: float | None = None
     ) -> bool:
-        found, mark = await self.marked(kind, name)
-        return found == old and await self.replace(kind, name, mark, value, seconds)
+        if old is None:
+            return new is not None and await self.add(kind, name, new, seconds)
+        value, mark = await self.marked(kind, name)
+        if new is None:
+            new, seconds = b"", -1.0
+        return value == old and await self.replace(kind, name, mark, new, seconds)
 
     async def keep(self, kind: str, name: str, seconds: float) -> bool:
         return (await self._run(sql.KEEP, kind=kind, name=name, seconds=seconds)).count > 0

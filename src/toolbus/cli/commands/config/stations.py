@@ -83,6 +83,10 @@ def _all(config: BusConfig, yours: Sequence[StationRow]) -> Iterator[StationRow]
     yield built_in("arguments", "check and repair", repaired > 0, None, f"for {counted(repaired, 'server')}")
     yield from (row for row in yours if row.station == "guards")
     yield built_in("policy", "rules and rates", rules > 0, "policy", counted(rules, "rule"))
+    quotas = len(config.quotas)
+    yield built_in(
+        "quotas", "calls of each key, user, view or server", quotas > 0, "quotas", counted(quotas, "quota")
+    )
     yield built_in("route", "to the link of the tenant", True)
     is_locked = lock is not None and lock.is_file()
     note = short_path(lock) if lock is not None and is_locked else "no lockfile"

@@ -117,6 +117,7 @@ def _overview(screen: Screen, config: BusConfig, bus: "Toolbus") -> Overview:
         tools=len(decided(catalog)),
         effects=found,
         answers=[_answer_facts(one, config, listed) for one in _stored(screen, config)],
+        quotas=config.quotas,
         down=down,
     )
 

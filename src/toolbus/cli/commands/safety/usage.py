@@ -26,6 +26,7 @@ _MOST_COMMANDS = 5
 _FEW_CALLS = 5
 """With fewer calls, nothing is said about the failures of a tool."""
 _FAILING = 0.5
+_SUMS = ("calls", "errors", "refused", "over_quota", "result_tokens")
 
 
 @command
@@ -160,7 +161,7 @@ class UsageReport:
 
     def _tool_json(self, one: ToolUsage) -> JSON:
         return {
-            **picked(one, "server tool is_tool calls errors refused"),
+            **picked(one, "server tool is_tool calls errors refused over_quota"),
             **_percentiles(one.durations),
             "result_bytes": one.bytes,
             "result_tokens": one.tokens,
@@ -253,12 +254,12 @@ def _percentiles(durations: Durations) -> dict[str, JSON]:
 def _servers_json(report: UsageReport) -> JSON:
     found: dict[str, dict[str, int]] = {}
     for one in report.usage.tools.values():
-        sums = found.setdefault(one.server, dict.fromkeys(("calls", "errors", "refused", "result_tokens"), 0))
-        for key, value in picked(one, "calls errors refused").items():
+        sums = found.setdefault(one.server, dict.fromkeys(_SUMS, 0))
+        for key, value in picked(one, "calls errors refused over_quota").items():
             sums[key] += value
         sums["result_tokens"] += one.tokens
     for (server, _), tokens in report.costs.items():
-        sums = found.setdefault(server, dict.fromkeys(("calls", "errors", "refused", "result_tokens"), 0))
+        sums = found.setdefault(server, dict.fromkeys(_SUMS, 0))
         sums["definition_tokens"] = sums.get("definition_tokens", 0) + tokens
     return found
 
@@ -298,7 +299,8 @@ def _print(screen: Screen, report: UsageReport, empty: str) -> None:
 
 def _row(one: ToolUsage, definition: int | None) -> list[Cell]:
     times = [_ms(one.durations.percentile(share)) for share in (0.5, 0.95)]
-    errors = f"{one.errors:,}" + (f" (+{one.refused:,} refused)" if one.refused else "")
+    over = f", {one.over_quota:,} over quota" if one.over_quota else ""
+    errors = f"{one.errors:,}" + (f" (+{one.refused:,} refused{over})" if one.refused else "")
     mean = f"~{one.tokens // one.calls:,} tokens"
     cost = "" if definition is None else f"~{definition:,} tokens"
     return [
