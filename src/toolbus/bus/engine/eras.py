@@ -83,7 +83,7 @@ class SecondLink:
         self._clients: set[str] = set()
         """The sessions of the clients that use it."""
         self._refused: tuple[int, float] | None = None
-        """When the server did not open a legacy link: the restarts of the first one, and the time."""
+        """The restarts of the first link, and the time, at which the server did not open a legacy one."""
         self._memo = Memo()
         self.server: Server | None = None
         self._subscribed: dict[tuple[str, str], Server] = {}
