@@ -49,6 +49,12 @@ def test_a_mistake_is_named(changes: dict[str, Any], mistake: str) -> None:
     assert str(raised.value).startswith(f"serve.auth.sign_in.oidc.{mistake}")
 
 
+def test_somebody_can_sign_in() -> None:
+    serve = {"public_url": "https://tools.example.com", "auth": {"sign_in": {"invites": False}}}
+    with pytest.raises(ConfigError, match=r"auth\.sign_in\.invites: nobody could sign in"):
+        load_config({**SERVERS, "serve": serve})
+
+
 def test_its_secret_is_not_shown() -> None:
     found = read(serve_with(client_secret="hunter2"))
     assert "hunter2" not in repr(found)

@@ -35,6 +35,7 @@ from toolbus.gateway.access.views import caller_of as caller_of
 from toolbus.gateway.calls.queue import Busy as Busy
 from toolbus.gateway.calls.queue import CallLimits as CallLimits
 from toolbus.gateway.calls.queue import CallQueue as CallQueue
+from toolbus.gateway.calls.queue import ServerCalls as ServerCalls
 from toolbus.gateway.calls.queue import Slot as Slot
 from toolbus.gateway.cards import ServerCards as ServerCards
 from toolbus.gateway.gateway import Gateway as Gateway
@@ -55,6 +56,8 @@ from toolbus.gateway.http.run import tls_context as tls_context
 from toolbus.gateway.http.workers import ConnectionCounts as ConnectionCounts
 from toolbus.gateway.http.workers import Workers as Workers
 from toolbus.gateway.metrics import Metrics as Metrics
+from toolbus.gateway.metrics import error_kind as error_kind
+from toolbus.gateway.metrics import merged as merged
 from toolbus.gateway.people.front import PeoplePages as PeoplePages
 from toolbus.gateway.people.oidc import OidcProvider as OidcProvider
 from toolbus.gateway.people.registry import BROWSER as BROWSER

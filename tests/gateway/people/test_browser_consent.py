@@ -16,6 +16,7 @@ from tests.cli.test_cli_serve_http import served
 from tests.gateway.console.chromium import Chromium, Tab, started_or_skipped
 from tests.gateway.people.door import fields_of
 from tests.gateway.replicas.balancer import free_port
+from tests.gateway.replicas.cluster import until
 from tests.patience import PATIENCE
 from tests.servers import plain as plain_server
 from toolbus import SignInFailed, Toolbus
@@ -167,6 +168,24 @@ async def test_a_person_signs_in_at_the_provider_on_the_way_from_a_client(
         [client] = run(folder, "list")["clients"]
         assert (client["person"][:15], client["user"]) == ("ann of http://1", "ann")
         assert toolbus("key", "invite", "ann", folder=folder).returncode == 2
+
+
+async def test_the_pages_follow_the_config(folder: Path, provider: int) -> None:
+    url = f"http://127.0.0.1:{provider}/sign-in"
+    with served(folder, "--http", f"127.0.0.1:{provider}"):
+        async with httpx2.AsyncClient(timeout=PATIENCE) as http:
+            assert "One-time link" not in (await http.get(url)).text
+            write(folder, provider)
+
+            async def takes_links() -> bool:
+                return "One-time link" in (await http.get(url)).text
+
+            await until(takes_links)
+            assert "Sign in with" not in (await http.get(url)).text
+            code = run(folder, "invite", "ann")["link"].partition("code=")[2]
+            headers = {"origin": url.removesuffix("/sign-in")}
+            used = await http.post(f"{url}/invite", data={"code": code}, headers=headers)
+            assert used.status_code == 303
 
 
 async def test_replicas_share_invites_browsers_and_what_people_allow(folder: Path) -> None:

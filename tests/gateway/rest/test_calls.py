@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from tests.gateway.rest.desk import served_desk
+from tests.inside.config import Serve
 from tests.inside.gateway import CallLimits, GatewayLimits, HttpLimits
+from toolbus.errors import ConfigError
 
 pytestmark = pytest.mark.anyio
 
@@ -143,6 +145,26 @@ async def test_one_server_has_an_api_with_its_own_names() -> None:
     assert "/tools/add" in document["paths"]
     assert added.json() == {"result": 3}
     assert (missing.status_code, missing.json()["near"]) == (404, ["add"])
+
+
+async def test_a_call_beyond_a_quota_is_429_and_may_be_tried_again() -> None:
+    quotas = [{"per": "server", "per_minute": 1}]
+    async with served_desk({"quotas": quotas}) as desk:
+        made = await desk.call("add", a=1, b=2)
+        beyond = await desk.call("add", {"idempotency-key": "k"}, a=1, b=2)
+        again = await desk.call("add", {"idempotency-key": "k"}, a=1, b=2)
+        assert desk.made == ["1+2"]
+    assert (made.status_code, beyond.status_code, again.status_code) == (200, 429, 429)
+    assert (beyond.json()["code"], beyond.json()["sent"]) == ("over_quota", False)
+    assert 0 < int(beyond.headers["retry-after"]) <= 60
+    assert "idempotent-replayed" not in again.headers
+
+
+def test_the_endpoint_of_mcp_cannot_have_a_path_of_the_api() -> None:
+    for path in ("/tools", "/calls/mcp", "/openapi.json", "/views"):
+        with pytest.raises(ConfigError, match="REST API"):
+            Serve(rest=True, path=path)
+        assert Serve(path=path).path == path
 
 
 async def test_a_client_that_leaves_ends_its_call() -> None:

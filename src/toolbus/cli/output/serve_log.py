@@ -16,6 +16,7 @@ from toolbus.bus.view import View
 from toolbus.cli.commands.agents.run_store import VARIABLE, chosen_store
 from toolbus.cli.listing_cache import save_listings
 from toolbus.cli.output.event_lines import DATE_AND_TIME, event_line, timed_line
+from toolbus.cli.output.json_log import LOG, log_json
 from toolbus.cli.output.screen import Screen
 from toolbus.cli.terminal import variables
 from toolbus.config.settings.serve import Serve
@@ -122,10 +123,13 @@ class ServeLog:
         return False
 
     def _print_line(self, who: str, what: str, style: str, at: float | None = None) -> None:
+        if LOG.is_json:
+            worker = {} if self._worker is None else {"worker": self._worker}
+            return log_json(what, style=style, who=who, **worker)
         if self._worker is not None:
             who = f"{who} [{self._worker}]"
         # With the date: a gateway runs for days.
-        self._screen.err.print(timed_line(who, what, style, at, DATE_AND_TIME))
+        return self._screen.err.print(timed_line(who, what, style, at, DATE_AND_TIME))
 
     def _print_json(self, value: dict[str, JSON]) -> None:
         worker = {} if self._worker is None else {"worker": self._worker}

@@ -86,10 +86,13 @@ class ClientTasks:
         if call.done:  # before others could know of it
             call.on_end()
 
-    def end(self, call: ParkedCall) -> None:
-        """End a task for good: there is no result, and its client has room for another one."""
-        call.cancel()
-        self._parked.drop(call)
+    async def end(self, call: ParkedCall | StoredTask) -> None:
+        """End a task for good: nobody can ask for it any more, and its client has room for another one."""
+        if isinstance(call, ParkedCall):
+            call.cancel()
+            self._parked.drop(call)
+        if self._shared is not None:
+            await self._shared.remove(call.id)
 
     def _ended(self, call: ParkedCall) -> None:
         if not self._has_closed:  # else it was ended by us, and not by its client

@@ -46,6 +46,7 @@ from toolbus.gateway.replicas.peers import ReplicaPeer
 from toolbus.gateway.replicas.relay import MISDIRECTED
 from toolbus.gateway.replicas.replicas import Replicas
 from toolbus.gateway.rest.front import RestFront, RestPath
+from toolbus.gateway.rest.problems import CallProblem, problem_answer, respond
 from toolbus.state.store.store import Allowance
 
 logger = logging.getLogger("toolbus")
@@ -59,6 +60,7 @@ _EXPIRE_EVERY = 30
 """Ticks between two looks for idle sessions."""
 _RETRY: Headers = ((b"retry-after", b"1"),)
 _NO_STORE = "the database of this gateway does not respond; try again later"
+_LEAVING = "this gateway is stopping; try again"
 _MOVING = "the replica that has this session or call is not known; try again"
 _METRICS_SECONDS = 5.0
 """How long another worker may take for its metrics."""
@@ -213,6 +215,7 @@ class App:
                 return await self._preflight(http)
         if self._rest is not None and (place := self._rest_path(http)) is not None:
             # Clients of the view are admitted.
+            http.is_rest = True
             http.admitted_by = replace(facts, path=f"{self._below}{place.view}" if place.view else self._path)
         admitted = await self._access.admit(http.admitted_by)
         if isinstance(admitted, Refusal):
@@ -380,7 +383,10 @@ class App:
             for peer in others:
                 if await replicas.passed_on(http, body, peer.id, request_id):
                     return None
-        return await http.respond(503, headers=(*_RETRY, (b"connection", b"close")))
+        http.keeps_alive = False
+        if http.is_rest:
+            return await _refuse_for_now(http, request_id, _LEAVING)
+        return await http.respond(503, headers=_RETRY)
 
     # Other pages
 
@@ -450,8 +456,10 @@ class App:
 
 
 async def _refuse_for_now(http: HttpRequest, request_id: str | int | None, reason: str) -> None:
+    if http.is_rest:
+        return await respond(http, problem_answer(CallProblem(503, "unavailable", reason, retryAfter=1)))
     error: JSONObject = {"code": INTERNAL_ERROR, "message": reason, "data": {"retryAfter": 1}}
-    await http.respond_error(503, error, request_id, _RETRY)
+    return await http.respond_error(503, error, request_id, _RETRY)
 
 
 async def _refuse_message(http: HttpRequest, status: int, reason: str) -> None:

@@ -102,6 +102,8 @@ class HttpRequest:
         )
         self.admitted_by = self.facts
         """The facts that decide who is admitted: for the REST API, with the path of the view."""
+        self.is_rest = False
+        """Whether it is for the REST API, whose clients expect problems and not JSON-RPC."""
         self.query = b""
         """What follows the `?` of its URL."""
         self.principal: Principal = LOCAL

@@ -31,7 +31,14 @@ from toolbus.gateway.protocol.words import MODERN_VERSIONS, RESERVED, ProtocolEr
 from toolbus.gateway.rest.idempotency import AnswersInMemory, IdempotencyKeys
 from toolbus.gateway.rest.methods import LONGEST_WAIT, REST
 from toolbus.gateway.rest.openapi import DocumentPlace, Documents
-from toolbus.gateway.rest.problems import CallProblem, RestAnswer, problem_answer, problem_json, problem_of
+from toolbus.gateway.rest.problems import (
+    CallProblem,
+    RestAnswer,
+    problem_answer,
+    problem_json,
+    problem_of,
+    respond,
+)
 
 _PATH = re.compile(r"(?:/views/([^/]+))?/(?:(openapi\.json)|(tools|calls)/([^/]+))")
 _METHODS = {"openapi.json": ("GET", "HEAD"), "tools": ("POST",), "calls": ("GET", "POST", "DELETE")}
@@ -272,11 +279,6 @@ class _NoChannel:
 
 
 _NOBODY = _NoChannel()
-
-
-async def respond(http: HttpRequest, answer: RestAnswer) -> None:
-    """Send a response."""
-    await http.respond(answer.status, answer.body, answer.headers)
 
 
 def _location(place: RestPath, call: str) -> tuple[bytes, bytes]:

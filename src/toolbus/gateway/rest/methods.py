@@ -51,7 +51,7 @@ async def call_tool(parts: GatewayParts, request: ClientRequest) -> JSONObject:
         return _as_result(as_sent(call.result()))
     finally:
         if call.is_task:
-            parts.tasks.end(call)
+            await parts.tasks.end(call)
 
 
 async def get_call(parts: GatewayParts, request: ClientRequest) -> JSONObject:
@@ -85,10 +85,7 @@ async def answer_call(parts: GatewayParts, request: ClientRequest) -> JSONObject
 
 async def cancel_call(parts: GatewayParts, request: ClientRequest) -> JSONObject:
     """End a call; nobody can ask for it any more."""
-    call = await _found(parts, request)
-    await parts.tasks.cancel(call)
-    if isinstance(call, ParkedCall):
-        parts.tasks.end(call)
+    await parts.tasks.end(await _found(parts, request))
     return {}
 
 

@@ -1,8 +1,10 @@
 """Problems as REST clients get them: a status, and a JSON document of the type `application/problem+json`."""
 
 from http import HTTPStatus
+from math import ceil
 from typing import NamedTuple
 
+from toolbus.core.operation.quota import OverQuota
 from toolbus.core.values.errors import (
     ArgumentsError,
     AuditFailed,
@@ -20,7 +22,7 @@ from toolbus.core.values.errors import (
     TooManySessions,
 )
 from toolbus.core.values.records import JSON, JSONObject
-from toolbus.gateway.http.request import Headers, encoded
+from toolbus.gateway.http.request import Headers, HttpRequest, encoded
 from toolbus.gateway.protocol.words import (
     BUSY,
     INTERNAL_ERROR,
@@ -33,6 +35,7 @@ PROBLEM_TYPE = (b"content-type", b"application/problem+json")
 _KINDS: tuple[tuple[type[ToolbusError], int, str], ...] = (
     (ToolNotFound, 404, "unknown_tool"),
     (ArgumentsError, 400, "invalid_arguments"),
+    (OverQuota, 429, "over_quota"),
     (CallDenied, 403, "denied"),
     (CallTimeout, 504, "timeout"),
     (ConnectionLost, 502, "connection_lost"),
@@ -77,7 +80,9 @@ def problem_of(error: ToolbusError) -> CallProblem:
         facts["error"] = {"code": error.code, "message": error.message}
         if error.code == INVALID_PARAMS:
             status, code = 400, "invalid_arguments"
-    if status == 503:
+    if isinstance(error, OverQuota):
+        facts["retryAfter"] = max(1, ceil(error.retry_after))
+    elif status == 503:
         facts["retryAfter"] = 1
     return CallProblem(status, code, str(error), **facts)
 
@@ -106,6 +111,11 @@ def problem_answer(error: ProtocolError, headers: Headers = ()) -> RestAnswer:
         document["code"],
         is_made=document.get("sent") is not False,
     )
+
+
+async def respond(http: HttpRequest, answer: RestAnswer) -> None:
+    """Send a response."""
+    await http.respond(answer.status, answer.body, answer.headers)
 
 
 def tool_problem(sent: JSONObject) -> CallProblem:
