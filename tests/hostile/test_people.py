@@ -179,6 +179,13 @@ async def test_a_guessed_link(code: str, tmp_path: Path) -> None:
         assert (answered.status_code, "set-cookie" in answered.headers) == (400, False)
 
 
+async def test_a_form_of_megabytes(tmp_path: Path) -> None:
+    """It is not kept: nobody has signed in yet, and no form of ours is large."""
+    async with door(tmp_path) as opened:
+        answered = await opened.post("/invite", {"code": "x" * 2_000_000})
+        assert answered.status_code == 413
+
+
 # The OIDC provider
 
 

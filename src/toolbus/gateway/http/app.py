@@ -421,7 +421,11 @@ class App:
         admitted = await self._asker(http)
         if isinstance(admitted, Refusal):
             return await self._refuse(http, admitted)
-        gauges = {"sessions": len(self.gateway.sessions), "connections": self.connections()}
+        gauges = {
+            "sessions": len(self.gateway.sessions),
+            "connections": self.connections(),
+            "second_links": len(tenant_of(self.gateway.bus).engine.second_links),
+        }
         seen = self.gateway.view(admitted).servers
         states = {alias: state for alias, state in self.gateway.bus.servers.items() if alias in seen}
         quotas = tenant_of(self.gateway.bus).engine.enforcement.quotas.totals
